@@ -1,0 +1,57 @@
+# Every target sets up what it needs: a private .venv with the versions pinned in constraints.txt.
+#
+#   make demo    real photographs through worker processes, and the promises shown
+#   make test    formatter, linter, type checker and every test (what CI runs)
+#   make fast    the same without the slow tests: for every save
+#   make bench   the benchmarks, each with its bounds measured in the same run
+#   make clean   remove the .venv and all caches
+#
+# Another interpreter: make test PYTHON=python3.13
+
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+BENCHMARKS := transport_large transport_small jpeg startup
+
+# The stamp names the checkout and the interpreter, so that a copied checkout or another PYTHON=
+# never runs with a .venv made for something else.
+STAMP := $(VENV)/installed-$(shell echo "$$(pwd -P) $(PYTHON)" | cksum | cut -d' ' -f1)
+IDENTITY := import sys; print(sys.version, sys.base_prefix)
+
+.PHONY: venv demo test fast check bench clean
+.DEFAULT_GOAL := test
+
+venv: $(STAMP)
+
+# A .venv that is whole and of the same interpreter is brought up to date in place.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "tundish needs Python 3.11 or newer; name one: make PYTHON=/path/to/python3"; exit 1; }
+	@rm -f $(VENV)/installed-*
+	@test "$$($(PYTHON) -c '$(IDENTITY)')" = "$$($(PY) -c 'import pip; $(IDENTITY)' 2>&1)" \
+	  || $(PYTHON) -m venv --clear $(VENV) \
+	  || { echo "no virtual environment could be made (on Debian: apt install python3-venv)"; exit 1; }
+	$(PY) -m pip install --quiet --constraint constraints.txt pip hatchling editables
+	$(PY) -m pip install --quiet --constraint constraints.txt --no-build-isolation --group dev --editable '.[cli,demo]'
+	@touch $@
+
+demo: venv
+	$(VENV)/bin/tundish demo
+
+test: check
+	$(PY) -m pytest
+
+fast: check
+	$(PY) -m pytest -m "not slow"
+
+check: venv
+	$(PY) -m ruff format --check --quiet .
+	$(PY) -m ruff check --quiet .
+	$(PY) -m mypy
+
+bench: venv
+	@for name in $(BENCHMARKS); do $(PY) benchmarks/$$name.py || exit 1; done
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

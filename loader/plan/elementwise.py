@@ -1,0 +1,260 @@
+"""Operators that look at one element at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from tundish.loader.plan.node import (
+    AUTOTUNE,
+    UNKNOWN_CARDINALITY,
+    Node,
+    Unary,
+    check_callable,
+    check_count,
+    check_seed,
+)
+from tundish.spec import ArraySpec, flatten
+
+_POLICIES = ("raise", "skip", "retry")
+
+
+@dataclass(frozen=True, eq=False)
+class Map(Unary):
+    """``function(element)`` of every element."""
+
+    function: Callable[..., Any]
+    parallel: int | None = None
+    seed: int | None = None
+    on_error: str | None = None
+    retries: int = 2
+    signature: Any = None
+    deterministic: bool | None = None
+
+    @property
+    def cardinality(self) -> int:
+        return UNKNOWN_CARDINALITY if self.on_error == "skip" else self.up.cardinality
+
+    @property
+    def positional(self) -> bool:
+        return self.on_error != "skip" and self.up.positional
+
+    @property
+    def safe(self) -> bool:
+        return False
+
+    def params(self) -> dict[str, Any]:
+        given = super().params()
+        for key in ("parallel", "deterministic"):  # how fast, not what
+            given.pop(key, None)
+        if self.on_error != "retry":
+            given.pop("retries", None)
+        if self.signature is not None:
+            given["signature"] = str(self.signature)
+        return given
+
+
+@dataclass(frozen=True, eq=False)
+class Filter(Unary):
+    """The elements for which ``predicate(element)`` is true."""
+
+    predicate: Callable[..., Any]
+    on_error: str | None = None
+    retries: int = 2
+
+    @property
+    def cardinality(self) -> int:
+        return UNKNOWN_CARDINALITY
+
+    @property
+    def positional(self) -> bool:
+        return False
+
+    @property
+    def safe(self) -> bool:
+        return False
+
+    def params(self) -> dict[str, Any]:
+        given = super().params()
+        if self.on_error != "retry":
+            given.pop("retries", None)
+        return given
+
+
+@dataclass(frozen=True, eq=False)
+class FlatMap(Unary):
+    """The elements of ``function(element)``, a dataset, one after another."""
+
+    function: Callable[..., Any]
+
+    op = "flat_map"
+
+    @property
+    def cardinality(self) -> int:
+        return UNKNOWN_CARDINALITY
+
+    @property
+    def positional(self) -> bool:
+        return False
+
+    @property
+    def safe(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True, eq=False)
+class Enumerate(Unary):
+    """``(n, element)``, n counting from `start` in each pass."""
+
+    start: int = 0
+
+
+class ElementwiseMethods:
+    """Methods of `Dataset` that look at one element at a time."""
+
+    def _then(self, kind: type[Node], *args: Any, **kwargs: Any) -> Self:
+        raise NotImplementedError
+
+    def map(
+        self,
+        map_func: Callable[..., Any],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        name: str | None = None,
+        *,
+        seed: int | None = None,
+        on_error: str | None = None,
+        retries: int = 2,
+        output_signature: Any = None,
+    ) -> Self:
+        """Apply a Python function to every element, in worker processes if asked to.
+
+        Parameters
+        ----------
+        map_func : callable
+            Called with the element: a plain tuple is unpacked into arguments; a dict, namedtuple
+            or anything else is one argument. Arrays it is given may be read-only. It may hold the
+            GIL. It must depend on nothing but its arguments (and `rng`).
+        num_parallel_calls : int, optional
+            How many workers to use; ``AUTOTUNE``: the cores this process may use. None: none for
+            this operator (but a plan that has workers runs all its functions there).
+        deterministic : bool, optional
+            False lets results come in the order they are ready.
+        name : str, optional
+            For tf.data's sake; ignored.
+        seed : int, optional
+            Call ``map_func(element, rng=g)`` with a `numpy.random.Generator` keyed by (seed,
+            this operator, pass) and the element's origin, so that the numbers depend on no
+            worker, no order and no interruption. `g` is re-keyed for the next element.
+        on_error : {"raise", "skip", "retry"}, optional
+            What an exception does: it is raised at the element's place and iteration may go on
+            behind it; the element is dropped and counted; or the function is called up to
+            `retries` times more (with the same `rng`), then the last error is raised.
+            Default: ``Options.on_error``, else "raise".
+        retries : int
+            For ``on_error="retry"``.
+        output_signature : nest of ArraySpec, optional
+            Checked on every result; makes `element_spec` known without running the function.
+
+        Notes
+        -----
+        tf.data traces the function once; here it runs for every element. Results are numpy's:
+        ints become int64, floats float64, a list an array. None is a `SpecError`.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> [int(x) for x in td.Dataset.range(3).map(lambda x: x * 2)]
+        [0, 2, 4]
+        """
+        check_callable("map_func", map_func)
+        if output_signature is not None:
+            for leaf in flatten(output_signature)[0]:
+                if not isinstance(leaf, ArraySpec):
+                    raise TypeError(f"output_signature holds ArraySpec, not {leaf!r}")
+        return self._then(
+            Map,
+            map_func,
+            check_parallel(num_parallel_calls),
+            check_seed(seed),
+            check_policy(on_error),
+            check_count("retries", retries, least=0),
+            output_signature,
+            deterministic,
+        )
+
+    def filter(
+        self,
+        predicate: Callable[..., Any],
+        name: str | None = None,
+        *,
+        on_error: str | None = None,
+        retries: int = 2,
+    ) -> Self:
+        """Keep the elements for which a function is true.
+
+        Parameters
+        ----------
+        predicate : callable
+            Called as `map` calls its function; its result is taken as a bool.
+        name : str, optional
+            For tf.data's sake; ignored.
+        on_error, retries
+            As for `map`.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> [int(x) for x in td.Dataset.range(6).filter(lambda x: x % 2)]
+        [1, 3, 5]
+        """
+        check_callable("predicate", predicate)
+        retries = check_count("retries", retries, least=0)
+        return self._then(Filter, predicate, check_policy(on_error), retries)
+
+    def flat_map(self, map_func: Callable[..., Any], name: str | None = None) -> Self:
+        """Make a dataset of every element and deliver their elements one after another.
+
+        Parameters
+        ----------
+        map_func : callable
+            Called as `map` calls its function; returns a `Dataset`.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> [int(x) for x in td.Dataset.range(4).flat_map(td.Dataset.range)]
+        [0, 0, 1, 0, 1, 2]
+        """
+        return self._then(FlatMap, check_callable("map_func", map_func))
+
+    def enumerate(self, start: int = 0, name: str | None = None) -> Self:
+        """Number the elements: ``(n, element)``, n an int64 from `start`, anew in each pass.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> list(td.Dataset.from_source(["a"]).enumerate(5))
+        [(np.int64(5), 'a')]
+        """
+        return self._then(Enumerate, check_count("start", start))
+
+
+def check_parallel(calls: Any) -> int | None:
+    """`num_parallel_calls`: None, AUTOTUNE or at least 1."""
+    if calls is None:
+        return None
+    calls = check_count("num_parallel_calls", calls)
+    if calls != AUTOTUNE and calls < 1:
+        raise ValueError(f"num_parallel_calls must be at least 1 or AUTOTUNE, not {calls}")
+    return int(calls)
+
+
+def check_policy(on_error: Any) -> str | None:
+    """`on_error`: None or one of its words."""
+    if on_error is not None and on_error not in _POLICIES:
+        raise ValueError(f"on_error must be one of {', '.join(_POLICIES)}, not {on_error!r}")
+    return on_error  # type: ignore[no-any-return]  # Any narrowed by membership

@@ -1,0 +1,204 @@
+"""What every node of a plan has: its inputs, its cardinality, how its elements are reached."""
+
+from __future__ import annotations
+
+import hashlib
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+
+__all__ = [
+    "AUTOTUNE",
+    "INFINITE_CARDINALITY",
+    "UNKNOWN_CARDINALITY",
+    "Node",
+    "Unary",
+    "check_callable",
+    "check_count",
+    "check_seed",
+    "code_digest",
+    "global_seed",
+    "set_seed",
+    "walk",
+]
+
+AUTOTUNE = -1
+INFINITE_CARDINALITY = -1
+UNKNOWN_CARDINALITY = -2
+
+_GLOBAL_SEED: list[int | None] = [None]
+
+
+def set_seed(seed: int | None) -> None:
+    """Seed every random operator that has no seed of its own, like ``tf.random.set_seed``.
+
+    Parameters
+    ----------
+    seed : int or None
+        Used by iterators made from now on; None draws from the system again.
+    """
+    _GLOBAL_SEED[0] = check_seed(seed)
+
+
+def global_seed() -> int | None:
+    """What `set_seed` was last given."""
+    return _GLOBAL_SEED[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One operator of a plan; immutable, and only data: `tundish.loader.run` gives it meaning."""
+
+    op: ClassVar[str] = ""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The nodes whose elements this one takes."""
+        return ()
+
+    @property
+    def cardinality(self) -> int:
+        """How many elements, as far as the plan tells; else INFINITE or UNKNOWN."""
+        raise NotImplementedError
+
+    @property
+    def positional(self) -> bool:
+        """Whether element p can be named without looking at elements 0..p-1."""
+        return False
+
+    @property
+    def safe(self) -> bool:
+        """Whether no element can fail: no user code and no file below."""
+        return all(node.safe for node in self.inputs)
+
+    def params(self) -> dict[str, Any]:
+        """The node's arguments as plain JSON, for `repr` and for the plan's fingerprint."""
+        return {
+            f.name: plain(getattr(self, f.name))
+            for f in fields(self)
+            if f.name not in ("up", "ups", "note") and getattr(self, f.name) is not None
+        }
+
+    @property
+    def label(self) -> str:
+        """The operator's name, as the user spelt it."""
+        return self.op or type(self).__name__.lower()
+
+
+@dataclass(frozen=True, eq=False)
+class Unary(Node):
+    """A node with one input."""
+
+    up: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.up,)
+
+    @property
+    def cardinality(self) -> int:
+        return self.up.cardinality
+
+    @property
+    def positional(self) -> bool:
+        return self.up.positional
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """Every node of a plan once, inputs first."""
+    seen: set[int] = set()
+    stack: list[tuple[Node, bool]] = [(node, False)]
+    while stack:
+        here, ready = stack.pop()
+        if ready:
+            yield here
+        elif id(here) not in seen:
+            seen.add(id(here))
+            stack.append((here, True))
+            stack.extend((up, False) for up in reversed(here.inputs))
+
+
+def plain(value: Any) -> Any:
+    """A JSON-able description of a node's argument."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, np.integer):
+        return int(value)
+    if isinstance(value, np.ndarray):
+        return f"array {value.dtype} {list(value.shape)}"
+    if isinstance(value, (list, tuple)):
+        if len(value) > 16:
+            digest = hashlib.blake2b(repr(value).encode(), digest_size=8).hexdigest()
+            return f"{len(value)} items, {digest}"
+        return [plain(x) for x in value]
+    if isinstance(value, dict):
+        return {str(k): plain(x) for k, x in value.items()}
+    if callable(value):
+        return {"function": function_name(value), "code": code_digest(value)}
+    return type(value).__qualname__
+
+
+def function_name(function: Any) -> str:
+    """A callable's qualified name, or its type's."""
+    return getattr(function, "__qualname__", type(function).__qualname__)
+
+
+def code_digest(function: Any) -> str:
+    """A digest of a function's bytecode and constants; '' for what has no code."""
+    function = getattr(function, "func", function)  # functools.partial
+    code = getattr(function, "__code__", None)
+    if code is None:
+        call = getattr(type(function), "__call__", None)
+        code = getattr(call, "__code__", None)
+    if code is None:
+        return ""
+    return hashlib.blake2b(_code_bytes(code), digest_size=8).hexdigest()
+
+
+def _code_bytes(code: types.CodeType) -> bytes:
+    parts = [code.co_code, repr(code.co_names).encode()]
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            parts.append(_code_bytes(const))
+        elif isinstance(const, frozenset):
+            parts.append(repr(sorted(map(repr, const))).encode())
+        else:
+            parts.append(repr(const).encode())
+    return b"\0".join(parts)
+
+
+def check_count(name: str, value: Any, *, least: int | None = None) -> int:
+    """An int argument, checked when the pipeline is built.
+
+    Raises
+    ------
+    TypeError
+        Not an integer (a bool is none).
+    ValueError
+        Smaller than `least`.
+    """
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} must be an int, not {type(value).__name__} ({value!r})")
+    if least is not None and value < least:
+        raise ValueError(f"{name} must be at least {least}, not {value}")
+    return int(value)
+
+
+def check_seed(seed: Any) -> int | None:
+    """A seed: None or an int of at most 64 bits."""
+    if seed is None:
+        return None
+    seed = check_count("seed", seed)
+    if not -(2**63) <= seed < 2**64:
+        raise ValueError(f"seed must fit 64 bits, not {seed}")
+    return seed
+
+
+def check_callable(name: str, function: Any) -> Callable[..., Any]:
+    """A function argument, checked when the pipeline is built."""
+    if not callable(function):
+        raise TypeError(f"{name} must be callable, not {type(function).__name__} ({function!r})")
+    return function  # type: ignore[no-any-return]  # callable() narrows Any to Any

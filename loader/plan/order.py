@@ -1,0 +1,322 @@
+"""Operators that choose which elements come and when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+from tundish.errors import SpecError
+from tundish.loader.plan.node import (
+    INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY,
+    Node,
+    Unary,
+    check_count,
+    check_seed,
+)
+from tundish.loader.plan.options import InputContext
+
+
+@dataclass(frozen=True, eq=False)
+class Shuffle(Unary):
+    """A window shuffle, or with no window a keyed permutation."""
+
+    window: int | None
+    seed: int | None
+    reshuffle: bool
+
+    @property
+    def positional(self) -> bool:
+        return self.window is None and self.up.positional
+
+
+@dataclass(frozen=True, eq=False)
+class Repeat(Unary):
+    """The elements again and again; `count` None is for ever."""
+
+    count: int | None
+
+    @property
+    def cardinality(self) -> int:
+        below = self.up.cardinality
+        if self.count == 0 or below == 0:
+            return 0
+        if self.count is None:
+            return INFINITE_CARDINALITY
+        return below * self.count if below >= 0 else below
+
+    @property
+    def positional(self) -> bool:
+        return self.up.positional and self.up.cardinality != INFINITE_CARDINALITY
+
+
+@dataclass(frozen=True, eq=False)
+class Shard(Unary):
+    """Every `count`-th element, from `index`."""
+
+    count: int
+    index: int
+
+    @property
+    def cardinality(self) -> int:
+        below = self.up.cardinality
+        return max(0, -(-(below - self.index) // self.count)) if below >= 0 else below
+
+
+@dataclass(frozen=True, eq=False)
+class ShardByProcess(Unary):
+    """This process's share of the elements; positions stay global."""
+
+    context: InputContext
+
+    op = "shard_by_process"
+
+    @property
+    def cardinality(self) -> int:
+        below, count = self.up.cardinality, self.context.num_input_pipelines
+        return max(0, -(-(below - self.context.input_pipeline_id) // count)) if below >= 0 else below
+
+    @property
+    def positional(self) -> bool:
+        return False
+
+    def params(self) -> dict[str, Any]:
+        return {}  # one fingerprint on every host and for every number of hosts
+
+
+@dataclass(frozen=True, eq=False)
+class Skip(Unary):
+    """All but the first `count` elements; a negative count skips all."""
+
+    count: int
+
+    @property
+    def cardinality(self) -> int:
+        below = self.up.cardinality
+        if self.count < 0:
+            return 0
+        return max(0, below - self.count) if below >= 0 else below
+
+
+@dataclass(frozen=True, eq=False)
+class Take(Unary):
+    """The first `count` elements; a negative count takes all."""
+
+    count: int
+
+    @property
+    def cardinality(self) -> int:
+        below = self.up.cardinality
+        if self.count < 0 or self.count == 0:
+            return below if self.count < 0 else 0
+        if below == INFINITE_CARDINALITY:
+            return self.count
+        return min(below, self.count) if below >= 0 else below
+
+
+@dataclass(frozen=True, eq=False)
+class Concatenate(Node):
+    """The elements of one dataset, then those of another."""
+
+    first: Node
+    second: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.first, self.second)
+
+    @property
+    def cardinality(self) -> int:
+        counts = (self.first.cardinality, self.second.cardinality)
+        if INFINITE_CARDINALITY in counts:
+            return INFINITE_CARDINALITY
+        return UNKNOWN_CARDINALITY if UNKNOWN_CARDINALITY in counts else sum(counts)
+
+    @property
+    def positional(self) -> bool:
+        first, second = self.inputs
+        return (
+            first.positional and second.positional and first.cardinality != INFINITE_CARDINALITY
+        )
+
+    def params(self) -> dict[str, Any]:
+        return {}
+
+
+@dataclass(frozen=True, eq=False)
+class Prefetch(Unary):
+    """How many elements may be ready ahead of the consumer."""
+
+    buffer_size: int
+
+
+class OrderMethods:
+    """Methods of `Dataset` that choose which elements come and when."""
+
+    _node: Node
+
+    def _then(self, kind: type[Node], *args: Any, **kwargs: Any) -> Self:
+        raise NotImplementedError
+
+    @classmethod
+    def _of(cls, node: Node) -> Self:
+        raise NotImplementedError
+
+    def shuffle(
+        self,
+        buffer_size: int | None,
+        seed: int | None = None,
+        reshuffle_each_iteration: bool | None = None,
+        name: str | None = None,
+    ) -> Self:
+        """Shuffle the elements.
+
+        Parameters
+        ----------
+        buffer_size : int or None
+            An int is tf.data's window shuffle, draw for draw: each element is drawn from the next
+            `buffer_size` that have not come yet (-2: from all). None is a true permutation of the
+            whole dataset in O(1) memory, with random access below it.
+        seed : int, optional
+            Without one, each iterator draws its own (and keeps it in its state).
+        reshuffle_each_iteration : bool, optional
+            Default True: another order in each iteration and each pass of a `repeat`.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Raises
+        ------
+        SpecError
+            ``shuffle(None)`` over a dataset without random access (a generator, a filter).
+
+        Notes
+        -----
+        An element whose function failed is shuffled like any other: its error is raised where it
+        comes out. tf.data raises it while the window is filled.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> [int(x) for x in td.Dataset.range(6).shuffle(3, seed=1)]
+        [0, 3, 1, 4, 2, 5]
+        >>> sorted(int(x) for x in td.Dataset.range(6).shuffle(None, seed=1))
+        [0, 1, 2, 3, 4, 5]
+        """
+        if buffer_size is None:
+            if not self._node.positional or self._node.cardinality < 0:
+                raise SpecError(
+                    "shuffle(None) permutes positions and needs a finite dataset with random "
+                    f"access; {self._node.label} has none; use shuffle(buffer_size)"
+                )
+        else:
+            buffer_size = check_count("buffer_size", buffer_size)
+            if buffer_size < 1 and buffer_size != UNKNOWN_CARDINALITY:
+                raise ValueError(f"buffer_size must be at least 1, or None, not {buffer_size}")
+        reshuffle = reshuffle_each_iteration is None or bool(reshuffle_each_iteration)
+        return self._then(Shuffle, buffer_size, check_seed(seed), reshuffle)
+
+    def repeat(self, count: int | None = None, name: str | None = None) -> Self:
+        """Deliver the elements `count` times; for ever with None or a negative count.
+
+        A pass that delivers nothing ends it.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> [int(x) for x in td.Dataset.range(2).repeat(2)]
+        [0, 1, 0, 1]
+        """
+        if count is not None:
+            count = check_count("count", count)
+        return self._then(Repeat, None if count is None or count < 0 else count)
+
+    def shard(self, num_shards: int, index: int, name: str | None = None) -> Self:
+        """Keep the elements whose position modulo `num_shards` is `index`.
+
+        Shards are disjoint, complete, and differ by at most one element. The numbers are part of
+        the plan; `shard_by_process` keeps them out of it.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> [int(x) for x in td.Dataset.range(7).shard(3, 1)]
+        [1, 4]
+        """
+        num_shards = check_count("num_shards", num_shards, least=1)
+        index = check_count("index", index, least=0)
+        if index >= num_shards:
+            raise ValueError(f"index must be below num_shards, not {index} of {num_shards}")
+        return self._then(Shard, num_shards, index)
+
+    def shard_by_process(self, context: InputContext | None = None) -> Self:
+        """Keep this process's share, with one plan and one state on every process.
+
+        Process i of n takes the elements whose *global* position modulo n is i. The state counts
+        global positions: saved by n processes at the same step, it is restored by any other
+        number of them, and together they deliver the rest, each element once.
+
+        Parameters
+        ----------
+        context : InputContext, optional
+            Default: from the environment, as torchrun, Slurm, MPI and others set it.
+
+        Notes
+        -----
+        Put `shuffle` before it, not behind: a window filled with one process's share cannot be
+        continued by another number of processes (such a state is refused).
+        """
+        if context is None:
+            context = InputContext.from_environment()
+        if not isinstance(context, InputContext):
+            raise TypeError(f"context must be an InputContext, not {type(context).__name__}")
+        return self._then(ShardByProcess, context)
+
+    def skip(self, count: int, name: str | None = None) -> Self:
+        """Leave out the first `count` elements; all of them when it is negative.
+
+        An element whose function failed counts as one.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> [int(x) for x in td.Dataset.range(4).skip(2)]
+        [2, 3]
+        """
+        return self._then(Skip, check_count("count", count))
+
+    def take(self, count: int, name: str | None = None) -> Self:
+        """Keep the first `count` elements; all of them when it is negative.
+
+        An element whose function failed counts as one (in tf.data it does not).
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> [int(x) for x in td.Dataset.range(4).take(2)]
+        [0, 1]
+        """
+        return self._then(Take, check_count("count", count))
+
+    def concatenate(self, dataset: Any, name: str | None = None) -> Self:
+        """Deliver these elements, then those of another dataset.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> [int(x) for x in td.Dataset.range(2).concatenate(td.Dataset.range(1))]
+        [0, 1, 0]
+        """
+        if not isinstance(dataset, OrderMethods):
+            raise TypeError(f"concatenate takes a dataset, not {type(dataset).__name__}")
+        return self._of(Concatenate(self._node, dataset._node))
+
+    def prefetch(self, buffer_size: int, name: str | None = None) -> Self:
+        """Let workers be at least `buffer_size` elements ahead of the consumer.
+
+        Workers run ahead in any case, bounded in bytes; this raises the least number. Without
+        workers it does nothing. ``AUTOTUNE`` leaves the number to the library.
+        """
+        buffer_size = check_count("buffer_size", buffer_size)
+        if buffer_size < -1:
+            raise ValueError(f"buffer_size must be at least 0 or AUTOTUNE, not {buffer_size}")
+        return self._then(Prefetch, buffer_size)

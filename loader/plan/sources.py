@@ -1,0 +1,415 @@
+"""Where elements come from."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from tundish.errors import SpecError
+from tundish.loader.plan.node import (
+    INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY,
+    Node,
+    check_callable,
+    check_count,
+    check_seed,
+)
+from tundish.loader.plan.order import Shuffle
+from tundish.spec import ArraySpec, flatten, map_leaves, normalise, spec_of, unflatten
+
+if TYPE_CHECKING:
+    from tundish.source import Source
+
+
+@dataclass(frozen=True, eq=False)
+class Range(Node):
+    """The int64 numbers of a Python range."""
+
+    start: int
+    stop: int
+    step: int
+
+    @property
+    def cardinality(self) -> int:
+        return len(range(self.start, self.stop, self.step))
+
+    @property
+    def positional(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class Tensors(Node):
+    """One element: the value itself."""
+
+    value: Any
+
+    op = "from_tensors"
+
+    @property
+    def cardinality(self) -> int:
+        return 1
+
+    @property
+    def positional(self) -> bool:
+        return True
+
+    def params(self) -> dict[str, Any]:
+        return {"spec": str(spec_of(self.value))}
+
+
+@dataclass(frozen=True, eq=False)
+class Slices(Node):
+    """The rows of arrays that share their first dimension."""
+
+    arrays: Any
+    count: int
+
+    op = "from_tensor_slices"
+
+    @property
+    def cardinality(self) -> int:
+        return self.count
+
+    @property
+    def positional(self) -> bool:
+        return True
+
+    def params(self) -> dict[str, Any]:
+        return {"spec": str(spec_of(self.arrays))}
+
+
+@dataclass(frozen=True, eq=False)
+class FromSource(Node):
+    """The records of an object with a length and items."""
+
+    source: Source
+    count: int
+
+    op = "from_source"
+
+    @property
+    def cardinality(self) -> int:
+        return self.count
+
+    @property
+    def positional(self) -> bool:
+        return True
+
+    @property
+    def safe(self) -> bool:
+        return False
+
+    def params(self) -> dict[str, Any]:
+        return {"source": type(self.source).__qualname__, "count": self.count}
+
+
+@dataclass(frozen=True, eq=False)
+class Files(Node):
+    """Paths of files, found when the pipeline was built."""
+
+    paths: tuple[str, ...]
+
+    op = "list_files"
+
+    @property
+    def cardinality(self) -> int:
+        return len(self.paths)
+
+    @property
+    def positional(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class Generator(Node):
+    """What a Python generator yields, in the consumer's process."""
+
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+    signature: Any
+
+    op = "from_generator"
+
+    @property
+    def cardinality(self) -> int:
+        return UNKNOWN_CARDINALITY
+
+    @property
+    def safe(self) -> bool:
+        return False
+
+    def params(self) -> dict[str, Any]:
+        given = super().params()
+        given["signature"] = str(self.signature)
+        return given
+
+
+@dataclass(frozen=True, eq=False)
+class Zip(Node):
+    """Tuples (or dicts) of the elements of several datasets; the shortest ends it."""
+
+    ups: tuple[Node, ...]
+    tree: Any
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return self.ups
+
+    @property
+    def cardinality(self) -> int:
+        counts = [up.cardinality for up in self.ups]
+        if UNKNOWN_CARDINALITY in counts:
+            return UNKNOWN_CARDINALITY
+        finite = [n for n in counts if n != INFINITE_CARDINALITY]
+        return min(finite) if finite else INFINITE_CARDINALITY
+
+    @property
+    def positional(self) -> bool:
+        return all(up.positional for up in self.ups)
+
+
+class SourceMethods:
+    """The class methods that make a `Dataset` of nothing."""
+
+    @classmethod
+    def _of(cls, node: Node) -> Self:
+        raise NotImplementedError
+
+    @classmethod
+    def range(cls, *args: int) -> Self:
+        """Make the int64 numbers of ``range(*args)``.
+
+        Parameters
+        ----------
+        *args : int
+            ``stop``, or ``start, stop[, step]``, as for Python's range. A step of 0 is a
+            ValueError; a step in the wrong direction gives an empty dataset.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> [int(x) for x in td.Dataset.range(1, 8, 3)]
+        [1, 4, 7]
+        """
+        if not 1 <= len(args) <= 3:
+            raise TypeError(f"range takes 1 to 3 ints, not {len(args)} arguments")
+        numbers = [check_count("range's argument", a) for a in args]
+        span = range(*numbers)
+        for edge in (span.start, span.stop):
+            normalise(edge)
+        return cls._of(Range(span.start, span.stop, span.step))
+
+    @classmethod
+    def from_tensors(cls, tensors: Any) -> Self:
+        """Make a dataset of one element.
+
+        Parameters
+        ----------
+        tensors : nest
+            The element; arrays are not copied until they are delivered.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> list(td.Dataset.from_tensors({"a": 1}))
+        [{'a': np.int64(1)}]
+        """
+        return cls._of(Tensors(map_leaves(_read_only, normalise(tensors))))
+
+    @classmethod
+    def from_tensor_slices(cls, tensors: Any) -> Self:
+        """Make one element of each row of arrays.
+
+        Parameters
+        ----------
+        tensors : nest of (n, ...) arrays or lists
+            All with the same first dimension. Arrays are neither copied nor changed: functions
+            get read-only views of them, the consumer gets its own copies. Workers share one copy.
+
+        Raises
+        ------
+        SpecError
+            A scalar, an empty nest, or first dimensions that differ.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> [int(x) for x in td.Dataset.from_tensor_slices([3, 1, 2])]
+        [3, 1, 2]
+        """
+        leaves, tree = flatten(tensors)
+        if not leaves:
+            raise SpecError("from_tensor_slices needs at least one array")
+        arrays = [_sliceable(leaf) for leaf in leaves]
+        sizes = sorted({len(a) for a in arrays})
+        if len(sizes) > 1:
+            raise SpecError(f"from_tensor_slices needs equal first dimensions, not {sizes}")
+        return cls._of(Slices(unflatten(tree, arrays), sizes[0]))
+
+    @classmethod
+    def from_source(cls, source: Source) -> Self:
+        """Make a dataset of an object with ``len(source)`` and ``source[i]``.
+
+        Torch's map-style datasets, lists, Hugging Face datasets and the like. Items are read in
+        the workers, so reading and decoding inside ``__getitem__`` run in parallel.
+
+        Parameters
+        ----------
+        source : object with ``__len__`` and ``__getitem__``
+            Its length is taken now. It is never changed here.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> list(td.Dataset.from_source(["a", "b"]))
+        ['a', 'b']
+        """
+        if not (hasattr(source, "__len__") and hasattr(source, "__getitem__")):
+            raise TypeError(f"from_source needs __len__ and __getitem__; {type(source).__name__} has not")
+        return cls._of(FromSource(source, len(source)))
+
+    @classmethod
+    def list_files(
+        cls, file_pattern: Any, shuffle: bool | None = None, seed: int | None = None
+    ) -> Self:
+        """Make a dataset of the paths, as str, that match a pattern.
+
+        Parameters
+        ----------
+        file_pattern : str, path or sequence of them
+            Glob patterns (``**`` crosses folders). The folders are read now.
+        shuffle : bool, optional
+            Default True, as in tf.data: in a new order each iteration. False: sorted.
+        seed : int, optional
+            Of the shuffle.
+
+        Raises
+        ------
+        FileNotFoundError
+            Nothing matches a pattern.
+        """
+        several = isinstance(file_pattern, (list, tuple, np.ndarray))
+        patterns = [os.fspath(p) for p in (file_pattern if several else [file_pattern])]
+        if not patterns:
+            raise ValueError("list_files needs at least one pattern")
+        found: list[str] = []
+        for pattern in patterns:
+            matches = [p for p in glob.glob(pattern, recursive=True) if not os.path.isdir(p)]
+            if not matches:
+                raise FileNotFoundError(f"no file matches {pattern!r}")
+            found += matches
+        node: Node = Files(tuple(sorted(found)))
+        if shuffle is None or shuffle:
+            node = Shuffle(node, max(1, len(found)), check_seed(seed), reshuffle=True)
+        return cls._of(node)
+
+    @classmethod
+    def from_generator(
+        cls,
+        generator: Callable[..., Any],
+        output_types: Any = None,
+        output_shapes: Any = None,
+        args: Sequence[Any] | None = None,
+        output_signature: Any = None,
+    ) -> Self:
+        """Make a dataset of what a Python generator yields.
+
+        The generator runs in the consumer's process (let it be cheap: yield indices or paths, and
+        do the work in `map`), is called anew for every pass, and cannot seek: a restored iterator
+        runs it again up to where it was.
+
+        Parameters
+        ----------
+        generator : callable
+            Returns an iterable. Called as ``generator(*args)``.
+        output_types, output_shapes : nest, optional
+            tf.data's older spelling of the signature.
+        args : sequence, optional
+            Arguments for the generator.
+        output_signature : nest of ArraySpec, optional
+            Each element is checked against it: a value that does not fit is that element's
+            `SpecError`, never a wrap, and the stream goes on. Without one anything may be yielded.
+
+        Notes
+        -----
+        An exception inside the generator ends the pass after it was raised, as in tf.data.
+        """
+        check_callable("generator", generator)
+        if output_types is not None and output_signature is not None:
+            raise ValueError("give output_signature, or output_types and output_shapes, not both")
+        if output_shapes is not None and output_types is None:
+            raise ValueError("output_shapes needs output_types")
+        if output_types is not None:
+            output_signature = _older_signature(output_types, output_shapes)
+        if output_signature is not None:
+            for leaf in flatten(output_signature)[0]:
+                if not isinstance(leaf, ArraySpec):
+                    raise TypeError(f"output_signature holds ArraySpec, not {leaf!r}")
+        return cls._of(Generator(generator, tuple(args or ()), output_signature))
+
+    @classmethod
+    def zip(cls, *args: Any, datasets: Any = None) -> Self:
+        """Put the elements of several datasets side by side; the shortest one ends it.
+
+        Parameters
+        ----------
+        *args : Dataset, or one nest of Dataset
+            A nest gives elements of its structure; several arguments give tuples.
+        datasets : nest of Dataset, optional
+            tf.data's older spelling.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> a = td.Dataset.range(2)
+        >>> [tuple(map(int, x)) for x in td.Dataset.zip(a, a)]
+        [(0, 0), (1, 1)]
+        """
+        nest = datasets if datasets is not None else (args if len(args) != 1 else args[0])
+        leaves, tree = flatten(nest)
+        if not leaves:
+            raise TypeError("zip needs at least one dataset")
+        for leaf in leaves:
+            if not isinstance(leaf, SourceMethods):
+                raise TypeError(f"zip takes datasets, not {type(leaf).__name__}")
+        return cls._of(Zip(tuple(leaf._node for leaf in leaves), tree))  # noqa: SLF001 - ours
+
+
+def _read_only(leaf: Any) -> Any:
+    if isinstance(leaf, np.ndarray):
+        leaf = leaf.view()
+        leaf.flags.writeable = False
+    return leaf
+
+
+def _sliceable(leaf: Any) -> Any:
+    array = np.asarray(leaf) if not isinstance(leaf, (list, tuple)) else normalise(list(leaf))
+    if not isinstance(array, np.ndarray) or array.ndim == 0:
+        raise SpecError(f"from_tensor_slices needs arrays with a first dimension, not {leaf!r}")
+    return _read_only(normalise(array))
+
+
+def _older_signature(types: Any, shapes: Any) -> Any:
+    leaves, tree = flatten(types)
+    if shapes is None:
+        return unflatten(tree, [ArraySpec(None, t) for t in leaves])
+    found: list[Any] = []
+
+    def pick(sub: Any, shape: Any) -> None:
+        if sub is None:
+            found.append(None if shape is None else tuple(shape))
+            return
+        kind, keys, subs = sub
+        inner = [shape[k] for k in keys] if kind == "d" else list(shape)
+        for s, x in zip(subs, inner, strict=True):
+            pick(s, x)
+
+    pick(tree, shapes)
+    specs = [ArraySpec(s, t) for t, s in zip(leaves, found, strict=True)]
+    return unflatten(tree, specs)

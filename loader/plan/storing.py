@@ -1,0 +1,46 @@
+"""Operators that keep what was computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+from tundish.loader.plan.node import Node, Unary
+
+
+@dataclass(frozen=True, eq=False)
+class Cache(Unary):
+    """The elements of the first pass, kept in memory for later ones."""
+
+    @property
+    def positional(self) -> bool:
+        return False
+
+
+class StoringMethods:
+    """Methods of `Dataset` that keep what was computed."""
+
+    def _then(self, kind: type[Node], *args: Any, **kwargs: Any) -> Self:
+        raise NotImplementedError
+
+    def cache(self, name: str | None = None) -> Self:
+        """Keep the elements in memory once a whole pass has been read.
+
+        Later passes (of a `repeat`, or of another iterator of this dataset in this process) are
+        served from memory. What lies below runs in pass 0 whenever it runs: later passes have the
+        same order and the same augmentations, served or recomputed.
+
+        Notes
+        -----
+        The memory counts against the budget. When it is used up the rest is computed anew in
+        each pass, with one warning. A failed element is an element: it fails in each pass (in
+        tf.data it is missing from later ones). A restored iterator starts with nothing kept.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> ds = td.Dataset.range(2).cache().repeat(2)
+        >>> [int(x) for x in ds]
+        [0, 1, 0, 1]
+        """
+        return self._then(Cache)

@@ -1,0 +1,155 @@
+"""Stacking elements into a batch, one row at a time.
+
+Nothing is cast or broadcast: ``rows[k] = x`` would turn 1.9 into 1 in an int64 batch and a (1,)
+row into a (3,) one, so every leaf's dtype and shape are compared with the first element's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from tundish.errors import SpecError
+from tundish.spec import (
+    LEAF,
+    Tree,
+    flatten,
+    leaf_key,
+    paths,
+    same_structure,
+    show_key,
+    show_tree,
+    unflatten,
+)
+
+Key = tuple[Any, tuple[int, ...]] | type
+
+
+def mismatch(k: int, keys: list[Key], tree: Tree, first_keys: list[Key], first_tree: Tree) -> str:
+    """Say how element k of a batch differs from the batch's first one."""
+    if not same_structure(tree, first_tree):
+        return (
+            f"element {k} of the batch has the structure {show_tree(tree)}, "
+            f"its first element {show_tree(first_tree)}"
+        )
+    here = dict(zip(paths(tree), keys, strict=True))
+    for path, want in zip(paths(first_tree), first_keys, strict=True):
+        if not fits(here[path], want):
+            field = f" at {path}" if path else ""
+            return (
+                f"element {k} of the batch{field} is {show_key(here[path])}, "
+                f"its first element is {show_key(want)}"
+            )
+    raise AssertionError("the elements fit")
+
+
+def fits(key: Key, first: Key) -> bool:
+    """Whether a leaf may stand in one array with the batch's first one."""
+    return key == first or (isinstance(key, type) and isinstance(first, type))
+
+
+def is_fixed(key: Key) -> bool:
+    """Whether a leaf has a fixed size, so that rows of it can lie in shared memory."""
+    return not isinstance(key, type) and not key[0].hasobject
+
+
+class Collator:
+    """A batch in the making.
+
+    Parameters
+    ----------
+    size : int
+        How many rows to make room for.
+    """
+
+    __slots__ = ("_columns", "_dtype", "_keys", "_shape", "_single", "_tree", "count", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.count = 0
+        self._single: Any = None
+
+    def add(self, value: Any) -> None:
+        """Write an element into the next row.
+
+        Raises
+        ------
+        SpecError
+            It does not fit the first one; the batch is as before.
+        """
+        k = self.count
+        if k == 0:
+            self._start(value)
+        single = self._single
+        if single is not None:
+            if (
+                getattr(value, "dtype", None) != self._dtype
+                or value.shape != self._shape
+                or isinstance(value, tuple)
+            ):
+                leaves, tree = flatten(value)
+                keys = [leaf_key(x) for x in leaves]
+                raise SpecError(mismatch(k, keys, tree, self._keys, self._tree))
+            single[k] = value
+        else:
+            self._add_nest(k, value)
+        self.count = k + 1
+
+    def _start(self, value: Any) -> None:
+        leaves, self._tree = flatten(value)
+        self._keys = [leaf_key(x) for x in leaves]
+        self._columns = [
+            np.empty((self.size, *key[1]), key[0]) if not isinstance(key, type) else []
+            for key in self._keys
+        ]
+        if self._tree is LEAF and isinstance(self._columns[0], np.ndarray):
+            self._single = self._columns[0]
+            self._dtype, self._shape = self._keys[0]  # type: ignore[misc]  # fixed: a pair
+
+    def _add_nest(self, k: int, value: Any) -> None:
+        leaves, tree = flatten(value)
+        if tree != self._tree:
+            if not same_structure(tree, self._tree):
+                raise SpecError(
+                    mismatch(k, [leaf_key(x) for x in leaves], tree, self._keys, self._tree)
+                )
+            by_path = dict(zip(paths(tree), leaves, strict=True))
+            leaves = [by_path[p] for p in paths(self._tree)]
+        for leaf, key in zip(leaves, self._keys, strict=True):
+            if not fits(leaf_key(leaf), key):
+                keys = [leaf_key(x) for x in leaves]
+                raise SpecError(mismatch(k, keys, self._tree, self._keys, self._tree))
+        for leaf, column in zip(leaves, self._columns, strict=True):
+            if isinstance(column, list):
+                column.append(leaf)
+            else:
+                column[k] = leaf
+
+    def finish(self) -> Any:
+        """The batch; its arrays are new and nobody else's."""
+        n = self.count
+        arrays = []
+        for column in self._columns:
+            if isinstance(column, list):
+                arrays.append(objects(column))
+            else:
+                arrays.append(column if n == self.size else column[:n].copy())
+        return unflatten(self._tree, arrays)
+
+
+def objects(values: list[Any]) -> np.ndarray:
+    """A one-dimensional object array of values, whatever they are."""
+    array = np.empty(len(values), object)
+    for k, value in enumerate(values):
+        array[k] = value
+    return array
+
+
+def collate(values: Iterable[Any], size: int) -> Any:
+    """Stack elements that are at hand."""
+    batch = Collator(size)
+    for value in values:
+        batch.add(value)
+    return batch.finish()

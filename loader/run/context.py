@@ -1,0 +1,106 @@
+"""What one iterator's machines and evaluators share: seeds, numbers of nodes, where they run."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.plan.elementwise import Map
+from tundish.loader.plan.node import global_seed, walk
+from tundish.loader.plan.order import Shuffle
+from tundish.loader.run.generating import generated
+from tundish.loader.run.rng import derive_seed
+from tundish.loader.run.shuffling import seed_pair
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.node import Node
+    from tundish.loader.plan.sources import Generator
+
+
+@dataclass(eq=False)
+class Context:
+    """What stays the same while an iterator lives; the same in every worker.
+
+    Parameters
+    ----------
+    root : Node
+        The plan.
+    iteration : int
+        Which iteration of the dataset object this is: the first digit of every pass number.
+    base_seed : int
+        From which operators without a seed derive theirs.
+    graph_seed : int or None
+        What `set_seed` was given.
+    prefix : tuple
+        The origin of the element whose `flat_map` made this plan; () for an iterator's own.
+    """
+
+    root: Node
+    iteration: int
+    base_seed: int
+    graph_seed: int | None = None
+    prefix: tuple[Any, ...] = ()
+    where: str = "in this process"
+    """Who computes, for notes on errors."""
+    labels: dict[int, str] = field(default_factory=dict)
+    events: list[str] = field(default_factory=list)
+    """Skips and retries since somebody looked: what evaluators tell beside their value."""
+    wanted: dict[tuple[int, int], set[int]] = field(default_factory=dict)
+    captured: dict[tuple[int, int, int], Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._numbers: dict[int, int] = {}
+        self.nodes = list(walk(self.root))
+        counts: dict[type, int] = {}
+        for at, node in enumerate(self.nodes):
+            self.labels[id(node)] = f"{node.label}#{at}"
+            if isinstance(node, Shuffle) or (isinstance(node, Map) and node.seed is not None):
+                self._numbers[id(node)] = counts.get(type(node), 0)
+                counts[type(node)] = counts.get(type(node), 0) + 1
+        self._index = {id(node): at for at, node in enumerate(self.nodes)}
+
+    def number(self, node: Node) -> int:
+        """Which of the seeded operators of its kind a node is, counted from the source."""
+        return self._numbers[id(node)]
+
+    def index(self, node: Node) -> int:
+        """Which node of the plan this is, in `walk`'s order."""
+        return self._index[id(node)]
+
+    def label(self, node: Node) -> str:
+        """``map#2``: the operator and its place in the plan."""
+        return self.labels[id(node)]
+
+    def shuffle_seed(self, node: Shuffle) -> int:
+        """The seed of a shuffle: its own, or derived."""
+        if node.seed is not None:
+            return node.seed
+        return derive_seed(self.base_seed, "shuffle", self.number(node), self.prefix)
+
+    def shuffle_pair(self, node: Shuffle) -> tuple[int, int]:
+        """tf.data's two seeds of a window shuffle."""
+        return seed_pair(self.shuffle_seed(node), self.graph_seed)
+
+    def inner(self, root: Node, origin: tuple[Any, ...]) -> Context:
+        """The context of a dataset that a `flat_map` made of one element."""
+        seed = derive_seed(self.base_seed, "inner", origin)
+        return Context(root, 0, seed, self.graph_seed, origin, self.where)
+
+    def captured_value(self, node: Generator, pass_: int, ordinal: int) -> Any:
+        """An element of a generator that a restored buffer names: the generator is run again."""
+        from_start = (self.index(node), pass_)
+        if (*from_start, ordinal) not in self.captured:
+            wanted = self.wanted.pop(from_start, set()) | {ordinal}
+            for at, value in enumerate(generated(node)):
+                if at in wanted:
+                    self.captured[(*from_start, at)] = value
+                if at >= max(wanted):
+                    break
+        return self.captured[(*from_start, ordinal)]
+
+
+def first_seed() -> int:
+    """A seed for operators without one: from `set_seed`, else from the system."""
+    seed = global_seed()
+    return secrets.randbits(62) if seed is None else derive_seed("set_seed", seed)

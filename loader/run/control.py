@@ -1,0 +1,234 @@
+"""What the consumer and its zygote say to each other: small messages that can carry descriptors.
+
+Neither end ever blocks in a send: what the kernel does not take waits here, and goes out before
+the next message or with `flush`. Whoever is left unread has more to read, so it will answer, and
+the answer is what brings the other side to flush.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import struct
+import tempfile
+from collections import deque
+from collections.abc import Iterable
+from enum import IntEnum
+from functools import partial
+from itertools import islice
+from typing import NamedTuple
+
+from tundish.shm.backend import portable
+
+__all__ = ["Control", "Kind", "Message", "scratch_file"]
+
+# kind, descriptors, bytes of text, which worker, a number
+_HEAD = struct.Struct("<BBHIq")
+_INT = struct.Struct("i")
+_MOST_FDS = 253  # what the kernel lets one message carry
+_READ = 1 << 16
+_LOST = -1  # stands after the descriptors of a message that had more
+_READS = 64  # at a time; a closed socket can be read for ever
+_FULL = {errno.EAGAIN, errno.ENOBUFS, errno.ETOOMANYREFS}
+
+
+class Kind(IntEnum):
+    """What is said."""
+
+    # To the zygote.
+    START = 1
+    KILL = 2
+    QUIT = 3
+    # From the zygote: it has imported everything; a worker runs; one has ended; one did not begin.
+    READY = 4
+    STARTED = 5
+    ENDED = 6
+    FAILED = 7
+
+
+class Message(NamedTuple):
+    """One message.
+
+    Attributes
+    ----------
+    kind : Kind
+        What is said.
+    worker : int
+        The number that the consumer gave to the worker.
+    value : int
+        A process id, an exit code or an errno, as the kind says.
+    text : bytes
+        The last lines of stderr, or a reason.
+    fds : tuple of int
+        Descriptors, now the receiver's; fewer than were sent when it may open no more.
+    """
+
+    kind: Kind
+    worker: int
+    value: int
+    text: bytes
+    fds: tuple[int, ...]
+
+
+class Control:
+    """One end of the socket between the consumer and its zygote.
+
+    Attributes
+    ----------
+    closed : bool
+        Whether the other end is gone, or this end can no longer be trusted.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self.closed = False
+        self._socket = sock
+        self._receive = partial(
+            sock.recvmsg,
+            _READ,
+            socket.CMSG_SPACE(_MOST_FDS * _INT.size),
+            getattr(socket, "MSG_CMSG_CLOEXEC", 0),
+        )
+        self._arrived: deque[tuple[bytes, list[tuple[int, int, bytes]], int, object]] = deque()
+        self._bytes = bytearray()
+        self._fds: deque[int] = deque()
+        self._unsent: deque[tuple[bytes, tuple[int, ...]]] = deque()
+
+    @classmethod
+    def pair(cls) -> tuple[Control, socket.socket]:
+        """Return this process's end and the socket to hand to the zygote."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        return cls(ours), theirs
+
+    def fileno(self) -> int:
+        """Return the descriptor that is readable when there is something to receive."""
+        return self._socket.fileno()
+
+    @property
+    def unsent(self) -> bool:
+        """Whether something waits for room in the kernel's buffer."""
+        return bool(self._unsent)
+
+    def send(
+        self,
+        kind: Kind,
+        worker: int = 0,
+        value: int = 0,
+        *,
+        text: bytes = b"",
+        fds: tuple[int, ...] = (),
+    ) -> None:
+        """Send a message, now or later; the descriptors may be closed afterwards."""
+        if self.closed:
+            return
+        data = _HEAD.pack(kind, len(fds), len(text), worker, value) + text
+        if self._unsent or not self._write(data, fds):
+            self._unsent.append((data, tuple(os.dup(fd) for fd in fds)))
+
+    def flush(self) -> None:
+        """Send what waits, as far as the kernel takes it."""
+        while self._unsent and not self.closed:
+            data, fds = self._unsent.popleft()
+            if not self._write(data, fds):
+                self._unsent.appendleft((data, fds))
+                return
+            _close(fds)
+
+    def _write(self, data: bytes, fds: tuple[int, ...]) -> bool:
+        """Send a message and return True, or return False when the kernel has no room for it."""
+        packed = b"".join(map(_INT.pack, fds))
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, packed)] if fds else []
+        try:
+            sent = self._socket.sendmsg([data], rights)
+        except OSError as error:
+            if error.errno in _FULL:
+                return False
+            # A dead peer. What it sent before is still read; then `receive` notices.
+            if error.errno in (errno.EPIPE, errno.ECONNRESET):
+                return True
+            raise
+        if sent < len(data):  # its descriptors went with the first byte
+            self._unsent.appendleft((data[sent:], ()))
+        return True
+
+    def receive(self) -> list[Message]:
+        """Return the messages that have arrived, without waiting.
+
+        An interrupt in here may lose half a message. The end is closed then, and the other side
+        with everything it has started counts as dead.
+        """
+        try:
+            self._fill()
+            messages = []
+            while len(self._bytes) >= _HEAD.size:
+                kind, n_fds, n_text, worker, value = _HEAD.unpack_from(self._bytes)
+                end = _HEAD.size + n_text
+                if len(self._bytes) < end:
+                    break
+                text = bytes(self._bytes[_HEAD.size : end])
+                del self._bytes[:end]
+                messages.append(Message(Kind(kind), worker, value, text, self._take(n_fds)))
+        except BaseException:
+            self.closed = True
+            raise
+        return messages
+
+    def _fill(self) -> None:
+        try:
+            # All in C: an interrupt cannot come between the kernel and the list.
+            self._arrived.extend(islice(iter(self._receive, None), _READS))
+        except BlockingIOError:
+            pass
+        except ConnectionResetError:  # it died with messages of ours unread
+            self.closed = True
+        while self._arrived:
+            data, ancillary, flags, _ = self._arrived.popleft()
+            if not data:
+                self.closed = True
+            self._bytes += data
+            for _, _, packed in ancillary:
+                whole = len(packed) - len(packed) % _INT.size
+                self._fds.extend(fd for (fd,) in _INT.iter_unpack(packed[:whole]))
+            if flags & socket.MSG_CTRUNC:
+                self._fds.append(_LOST)
+
+    def _take(self, count: int) -> tuple[int, ...]:
+        """Return a message's descriptors; fewer when the kernel could not open all of them."""
+        fds: list[int] = []
+        while len(fds) < count and self._fds:
+            fd = self._fds.popleft()
+            if fd == _LOST:
+                break
+            fds.append(fd)
+        return tuple(fds)
+
+    def close(self) -> None:
+        """Close this end and every descriptor that is still on its way. Safe to call twice."""
+        self.closed = True
+        self._socket.close()
+        _close(self._fds)
+        for _, fds in self._unsent:
+            _close(fds)
+        self._fds.clear()
+        self._unsent.clear()
+
+
+def scratch_file(data: bytes = b"") -> int:
+    """Return a descriptor of a file without a name that holds `data`."""
+    if hasattr(os, "memfd_create") and not portable():
+        fd = os.memfd_create("tundish", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    else:
+        with tempfile.TemporaryFile(buffering=0) as file:
+            fd = os.dup(file.fileno())
+    if data:
+        with open(fd, "wb", closefd=False) as file:
+            file.write(data)
+    return fd
+
+
+def _close(fds: Iterable[int]) -> None:
+    for fd in fds:
+        with contextlib.suppress(OSError):
+            os.close(fd)

@@ -1,0 +1,741 @@
+"""The coordinator: what is to be computed next, where it goes, what order it comes out in.
+
+It lives in the consumer's process and has no thread: everything happens within ``next``. Free
+slots are the credits; every decision is private to it and travels as a message, so a worker that
+dies takes nothing along but time.
+
+::
+
+    machines -> items -> blocks -> tasks  --- channel --->  workers: rows into slots
+    deliver in order <- blocks complete  <--- DONE ----
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.errors import SharedMemoryError, StalledError, WorkerDiedError
+from tundish.loader.plan.elementwise import Filter, Map
+from tundish.loader.plan.node import Node
+from tundish.loader.plan.order import Prefetch
+from tundish.loader.plan.sources import Generator
+from tundish.loader.run.engine import Engine
+from tundish.loader.run.items import Failure, NotReady, ref_of
+from tundish.loader.run.machines import Machine, Repeated
+from tundish.loader.run.messages import (
+    EXTRA,
+    EXTRA_IN_SLOT,
+    NO_SLOT,
+    NOT_OPENED,
+    POINTER,
+    ROWS_INLINE,
+    STREAM_END,
+    Items,
+    Kind,
+    Task,
+    align,
+    share_offset,
+)
+from tundish.loader.run.origins import add_origin, describe_origin, generator_elements
+from tundish.loader.run.payload import loads_exception
+from tundish.loader.run.planner import Planner, chain_base, run_of
+from tundish.loader.run.pool import Job, Pool
+from tundish.loader.run.shared import COPY_BELOW, Block, Row, Rows, as_ref, tell
+from tundish.loader.run.stages import TASK_S, Batches, ParallelStage
+from tundish.loader.run.stats import Stats
+from tundish.loader.run.store import shared_ring
+from tundish.loader.run.streams import StreamStage
+from tundish.loader.run.values import compile_values
+from tundish.shm.budget import default_budget, parse_bytes
+from tundish.shm.encode import Encoded, decode
+from tundish.shm.layout import Layout
+from tundish.spec import copy_element
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.batching import Batch
+    from tundish.loader.plan.elementwise import FlatMap
+    from tundish.loader.plan.options import Options
+    from tundish.loader.plan.order import Repeat
+    from tundish.loader.run.context import Context
+    from tundish.loader.run.launcher import Exit
+    from tundish.loader.run.messages import Done
+
+_TAIL_BYTES = 32768
+_LEAST_BLOCKS = 3
+
+AnyStage = ParallelStage | StreamStage
+
+
+class Coordinator(Engine):
+    """An engine whose elements are computed by workers.
+
+    Parameters
+    ----------
+    context, options
+        Of the iterator.
+    workers : int
+        How many.
+    executor : {"process", "thread"}
+        What a worker is.
+    """
+
+    def __init__(self, context: Context, options: Options, workers: int, executor: str) -> None:
+        super().__init__(context, options)
+        self.workers, self._executor = workers, executor
+        self._owner = os.getpid()
+        asked = options.memory_budget
+        self.budget = default_budget().nbytes if asked is None else parse_bytes(asked)
+        self._ring = shared_ring(self.budget)
+        self._arena = None if self._ring is None else self._ring.arena
+        self.stages: list[AnyStage] = []
+        self._repeats: list[AheadRepeated] = []
+        self._where: dict[int, tuple[Node, Node, int]] = {}
+        self._generators = any(isinstance(n, Generator) for n in context.nodes)
+        self._blocks: dict[int, Block] = {}
+        self._next_block = self._next_stage = 0
+        self._queue: list[Job] = []
+        self._deferred: deque[tuple[Job, int]] = deque()
+        self.moved = False
+        self._elements = self._errors = self._copies = 0
+        self._stream_deaths: dict[tuple[int, int, int], int] = {}
+        self._prefetch = max(
+            (n.buffer_size for n in context.nodes if isinstance(n, Prefetch)), default=0
+        )
+        self._ready: weakref.WeakSet[Block] = weakref.WeakSet()
+        self._pool: Pool | None = None
+        self._final: Pool | None = None
+        self._mark: Any = None
+
+    # -- engine --------------------------------------------------------------------------------
+
+    def open(self, position: Any) -> None:
+        self._pool = Pool(
+            self.workers, self._arena, self.context, self.options, self, self._executor
+        )
+        planner = ParallelPlanner(self)
+        self._network = planner.computed(self.context.root, self.context.iteration)
+        if position is not None:
+            self._network.load(position)
+        self._mark = self._network.mark()
+        self.feed()
+
+    def next(self) -> Any:
+        if os.getpid() != self._owner:
+            raise RuntimeError(
+                f"this iterator was made in process {self._owner}; make one here ({os.getpid()})"
+            )
+        while True:
+            try:
+                item = self._network.next()
+                break
+            except NotReady:
+                self._wait()
+        element = self._deliver(item)
+        self._mark = self._network.mark()
+        self.feed()
+        self._pool.pump(0.0)  # type: ignore[union-attr]  # open
+        if isinstance(element, BaseException) and type(item) is Failure:
+            self._errors += 1
+            raise element
+        self._elements += 1
+        return element
+
+    def _deliver(self, item: Any) -> Any:
+        kind = type(item)
+        if kind is Failure:
+            return item.error
+        if kind is Rows:
+            ((block, first, stop),) = item.runs
+            copy = self._short_of(block)
+            return block.batch(first, stop, copy=copy)
+        if kind is Row:
+            return item.block.element(item.row, copy=self._short_of(item.block))
+        return copy_element(item.value)
+
+    def _short_of(self, block: Block) -> bool:
+        """Whether a view of a block would leave too little memory to go on with."""
+        ring = self._ring
+        if ring is None or block.slot is None or block.nbytes <= COPY_BELOW:
+            return False
+        need = (self._window(block.stage) + 1) * block.nbytes
+        if ring.used_bytes + need <= self.budget and ring.free > 2 * self.workers + 8:
+            return False
+        room = self.budget - ring.used_bytes + ring.free_bytes
+        if room >= need and ring.free > self.workers + 4:
+            return False
+        self._copies += 1
+        return True
+
+    def _wait(self) -> None:
+        pool = self._pool
+        assert pool is not None
+        self.moved = False
+        if self.feed() or self.moved:
+            return
+        if not pool.in_flight and not pool.waits:
+            if self._deferred:
+                job, nbytes = self._deferred.popleft()
+                self._grant(job, nbytes)
+                return
+            raise AssertionError("nothing is being computed and nothing is ready")
+        pool.pump(None)
+
+    def position(self) -> Any:
+        return self._network.dump(self._mark)
+
+    def pump(self) -> None:
+        if self._pool is not None:
+            self._pool.pump(0.0)
+            self.feed()
+
+    def stats(self) -> Stats:
+        pool = self._pool or self._final
+        ring = self._ring
+        return Stats(
+            workers=self.workers,
+            elements=self._elements,
+            errors=self._errors,
+            restarts=pool.restarts if pool else 0,
+            tasks=pool.tasks if pool else 0,
+            copies=self._copies,
+            leased=ring.leased if ring else 0,
+            used_bytes=ring.used_bytes if ring else 0,
+            budget_bytes=self.budget,
+        )
+
+    def worker_pids(self) -> list[int]:
+        return self._pool.pids() if self._pool is not None else []
+
+    def finish(self) -> None:
+        self._mark = self._network.mark()
+        self.close()
+
+    def close(self) -> None:
+        pool, self._pool = self._pool, None
+        if pool is None or os.getpid() != self._owner:
+            return
+        self._final = pool
+        gone = pool.close()
+        ring = self._ring
+        for block in self._blocks.values():
+            if block.slot is not None and block.root is None and ring is not None:
+                if gone:
+                    ring.release(block.slot)
+                else:
+                    ring.quarantine(block.slot)
+        for job in [*pool.jobs(), *self._queue, *(j for j, _ in self._deferred)]:
+            self._let_go(job, gone=gone)
+        self._blocks.clear()
+        self._queue.clear()
+        self._deferred.clear()
+        self.stages.clear()
+        self._repeats.clear()
+
+    # -- handing out ---------------------------------------------------------------------------
+
+    def feed(self) -> bool:
+        """Let every stage take items and hand out tasks; downstream first, which makes room."""
+        moved = False
+        for stage in reversed(self.stages):
+            moved = stage.feed() or moved
+        for repeated in self._repeats:
+            moved = repeated.look_ahead() or moved
+        while self._deferred and self._room(self._deferred[0][1]):
+            job, nbytes = self._deferred.popleft()
+            self._grant(job, nbytes)
+        if self._queue:
+            jobs, self._queue = self._queue, []
+            assert self._pool is not None
+            self._pool.submit(jobs)
+        return moved
+
+    def _window(self, stage: AnyStage) -> int:
+        """How many blocks of a stage may be on the way or ready."""
+        tasks = 1
+        if isinstance(stage, ParallelStage) and stage.group > 1:
+            tasks = max(1, -(-stage.group // self._rows_per_task(stage, stage.group)))
+        ahead = -(-5 * self.workers // (2 * tasks))
+        return max(_LEAST_BLOCKS, 2 + ahead, self._prefetch)
+
+    def _rows_per_task(self, stage: AnyStage, total: int) -> int:
+        if isinstance(stage, StreamStage) or stage.ragged:
+            return total
+        if stage.pace.row_s is None:
+            return max(1, total // (4 * self.workers))
+        count = max(1, round(total / stage.pace.rows_in(TASK_S)))
+        return -(-total // count)
+
+    def may_issue(self, stage: AnyStage) -> bool:
+        """Whether a stage may have one more block."""
+        if stage.blocks >= self._window(stage):
+            return False
+        if stage.blocks == 0 or self._ring is None:
+            return True
+        if self._ring.free <= self.workers:
+            return False
+        nbytes = self._expected(stage)
+        share = self.budget // max(1, len(self.stages))
+        return (stage.blocks + 1) * nbytes <= share and self._room(nbytes)
+
+    def _expected(self, stage: AnyStage) -> int:
+        """About how many bytes a stage's next block takes."""
+        return int(stage.block_nbytes)
+
+    def _room(self, nbytes: int) -> bool:
+        ring = self._ring
+        return ring is None or self.budget - ring.used_bytes + ring.free_bytes >= nbytes
+
+    def busy(self, stage: AnyStage) -> bool:
+        """Whether workers have something to do."""
+        return self._pool is not None and (self._pool.in_flight > 0 or bool(self._queue))
+
+    def next_block(self) -> int:
+        """A number for a new block."""
+        self._next_block += 1
+        return self._next_block
+
+    def issue(self, block: Block) -> None:
+        """Cut a block into tasks, to be handed out by the next `feed`."""
+        self._blocks[block.number] = block
+        ring = self._ring
+        if ring is not None and block.slot is None:
+            block.slot = ring.acquire()
+            if block.slot is None:
+                self._evict()
+                block.slot = ring.acquire()
+        stage = block.stage
+        rows = self._rows_per_task(stage, block.total)
+        for first in range(0, block.total, rows):
+            self._queue.append(self._job(block, first, min(rows, block.total - first)))
+
+    def _evict(self) -> None:
+        """Every slot is taken: move what is ready but not delivered to private memory."""
+        for block in list(self._ready):
+            if block.evict():
+                block.slot = None
+
+    def _job(self, block: Block, first: int, rows: int) -> Job:
+        stage, refs = block.stage, block.refs
+        kind, start, step, tail, held = Items.ENCODED, 0, 0, b"", []
+        if isinstance(stage, StreamStage):
+            stream = block.inputs
+            kind, start, step = Items.STREAM, stream.number, refs.first
+            tail, held = self._encoded(stage, [stream.item])
+        elif isinstance(refs, range):
+            kind, start, step = Items.RANGE, refs[first], refs.step
+        elif isinstance(refs, np.ndarray) and not self._generators:
+            kind, tail = Items.INDICES, refs[first : first + rows].astype(np.int64).tobytes()
+        else:
+            tail, held = self._encoded(stage, [as_ref(x) for x in refs[first : first + rows]])
+        slot = NO_SLOT if block.slot is None else block.slot
+        ring = self._ring
+        have = ring.allocated(slot) if ring is not None and block.slot is not None else 0
+        may = max(have, self._quota(stage))
+        task = Task(
+            Kind.TASK, kind, stage.number, block.number, slot, first, rows, block.total, have, may,
+            start, step, len(tail),
+        )
+        block.flying += 1
+        job = Job(task, tail, block, held=held)
+        job.cost = rows * (stage.pace.row_s or TASK_S)
+        if isinstance(stage, StreamStage):
+            job.prefer = block.inputs.peer
+        return job
+
+    def _quota(self, stage: AnyStage) -> int:
+        """Bytes that a block may take before the coordinator is asked."""
+        known = self._expected(stage)
+        if known:
+            return max(2 * known, COPY_BELOW)
+        return max(1, self.budget // (2 * self._window(stage) * max(1, len(self.stages))))
+
+    def _encoded(self, stage: AnyStage, items: list[Any]) -> tuple[bytes, list[Any]]:
+        """Items as a tail, or a tail that names the slot they were written to."""
+        captured: dict[Any, Any] = {}
+        if self._generators:
+            _, base, pass_ = self._where[stage.number]
+            for item in items:
+                if type(item) is int or type(item) is tuple:
+                    for node, p, n in generator_elements(base, ref_of(item), pass_):
+                        value = self.context.captured_value(node, p, n)
+                        captured[self.context.index(node), p, n] = value
+        piece = Encoded(([tell(item) for item in items], captured))
+        ring = self._ring
+        if ring is None or piece.nbytes <= _TAIL_BYTES:
+            return b"\0" + piece.to_bytes(), []
+        slot = ring.acquire()
+        if slot is None:
+            raise SharedMemoryError("a task's input", piece.nbytes, 0, "every slot is in use")
+        assert self._arena is not None
+        self._arena.allocate(slot, 0, piece.nbytes)
+        ring.grew(slot, piece.nbytes)
+        start = slot * self._arena.stride
+        piece.write(memoryview(self._arena.map)[start : start + piece.nbytes])
+        return b"\1" + POINTER.pack(slot, piece.nbytes), [slot]
+
+    def _let_go(self, job: Job, *, gone: bool = True) -> None:
+        """Give back what a task's input was written to."""
+        held, job.held = job.held, []
+        for slot in held:
+            assert self._ring is not None
+            if gone:
+                self._ring.release(slot)
+            else:
+                self._ring.quarantine(slot)
+
+    # -- what workers answer -------------------------------------------------------------------
+
+    def done(self, job: Job, done: Done, layout: Layout | None, tail: memoryview) -> None:
+        """Take in the rows of a task."""
+        block, stage = job.block, job.block.stage
+        self._let_go(job)
+        block.flying -= 1
+        if block.number not in self._blocks:
+            self._abandon(block)
+            return
+        self.moved = True
+        stage.pace.saw(done.rows, done.micros * 1e-6)
+        single = done.rows == block.total
+        if layout is not None and block.layout is not None and layout != block.layout:
+            block.mixed = True
+        if layout is not None and block.layout is None:
+            block.layout = layout
+        rows_size = 0
+        if layout is not None and done.flags & ROWS_INLINE:
+            own = Layout(layout.tree, layout.keys, done.rows)
+            rows_size = sum(n for _, n in own.spans(0, done.rows))
+            if not block.mixed:
+                self._copy_rows(block, own, done.first, tail[:rows_size])
+        if done.nbytes and self._ring is not None:
+            block.nbytes = max(block.nbytes, done.nbytes)
+        if done.flags & EXTRA:
+            self._extra(block, done, tail[rows_size:], single=single, layout=layout)
+        if block.elements and not single:
+            block.mixed = True
+        block.left -= done.rows
+        if isinstance(stage, StreamStage):
+            count = done.rows - len(block.drops)
+            block.drops.clear()
+            block.gone = bool(done.flags & NOT_OPENED)
+            block.inputs.peer = job.prefer
+            stage.chunk_done(block, max(count, 0), ended=bool(done.flags & STREAM_END))
+        if block.left == 0:
+            self._complete(block)
+
+    def _copy_rows(self, block: Block, own: Layout, first: int, rows: memoryview) -> None:
+        """Rows that came in the message: into the block's private memory."""
+        assert block.layout is not None
+        if own.rows == block.total and own.rows == block.layout.rows:
+            block.root = np.frombuffer(_aligned(own, rows), np.uint8)
+            return
+        if block.root is None:
+            block.root = np.empty(block.layout.nbytes, np.uint8)
+        at = 0
+        for column, (_, nbytes) in zip(
+            [c for c in block.columns if c is not None], own.spans(0, own.rows), strict=True
+        ):
+            part = np.frombuffer(rows[at : at + nbytes], column.dtype)
+            column[first : first + own.rows] = part.reshape(own.rows, *column.shape[1:])
+            at += nbytes
+
+    def _extra(
+        self, block: Block, done: Done, tail: memoryview, *, single: bool, layout: Layout | None
+    ) -> None:
+        if done.flags & EXTRA_IN_SLOT:
+            assert self._arena is not None
+            assert self._ring is not None
+            assert block.slot is not None
+            if single:
+                # In the slot for good: the lease covers it.
+                offset = align(layout.nbytes if layout is not None else 0)
+                self._ring.grew(block.slot, done.nbytes)
+                block.root = self._ring.lease(block.slot, done.nbytes)
+                piece: Any = block.root[offset : offset + done.encoded]
+            else:
+                offset = share_offset(self._arena.stride, done.first, block.total)
+                start = block.slot * self._arena.stride + offset
+                piece = np.frombuffer(self._arena.map, np.uint8, done.encoded, start).copy()
+                self._arena.discard(block.slot, offset, done.encoded)
+        else:
+            piece = bytearray(tail)
+        drops, errors, events, extras, elements = decode(piece)
+        block.drops.update(drops)
+        block.errors.update({k: loads_exception(data) for k, data in errors.items()})
+        block.events.update(events)
+        for at, extra in extras.items():
+            block.extras.setdefault(at, {}).update(extra)
+        if elements is not None:
+            block.elements.update(elements)
+
+    def _complete(self, block: Block) -> None:
+        """All rows are made: lease the slot, or do it again where they have no common layout."""
+        del self._blocks[block.number]
+        stage, ring = block.stage, self._ring
+        if block.mixed:
+            stage.ragged = True
+            block.reset()
+            self.issue(block)
+            return
+        if block.slot is not None and ring is not None:
+            in_slot = block.nbytes > 0
+            if in_slot:
+                ring.grew(block.slot, block.nbytes)
+                if block.root is None:
+                    block.root = ring.lease(block.slot, block.nbytes)
+            else:
+                ring.release(block.slot)
+                block.slot = None
+            stage.block_nbytes = max(block.nbytes, stage.block_nbytes // 2)
+            stage.nbytes += block.nbytes
+        if block.layout is not None:
+            stage.pace.row_nbytes = block.layout.row_nbytes
+        block.clean = block.layout is not None and not (
+            block.drops or block.errors or block.events or block.elements
+        )
+        self._ready.add(block)
+        if isinstance(stage, ParallelStage):
+            block.inputs = None
+
+    def need(self, job: Job, nbytes: int) -> None:
+        """A block needs more than its slot may have."""
+        block = job.block
+        block.flying -= 1
+        if block.number not in self._blocks:
+            self._let_go(job)
+            self._abandon(block)
+            return
+        stage = block.stage
+        stage.block_nbytes = max(stage.block_nbytes, nbytes)
+        block.flying += 1
+        if nbytes > self.budget:
+            error = SharedMemoryError(
+                "a block of rows for one batch",
+                nbytes,
+                self.budget,
+                "set Options(memory_budget=...) or TUNDISH_BUDGET, or use smaller batches",
+            )
+            self._fail(job, error)
+            return
+        self._deferred.append((job, nbytes))
+
+    def _grant(self, job: Job, nbytes: int) -> None:
+        ring = self._ring
+        assert ring is not None
+        have = ring.allocated(job.task.slot)
+        if ring.used_bytes + nbytes - have > self.budget:
+            ring.trim(max(0, self.budget - nbytes + have))
+        job.task = job.task._replace(have=have, may=nbytes)
+        self._queue.append(job)
+
+    def _fail(self, job: Job, error: BaseException) -> None:
+        """A task cannot be done: its rows are errors."""
+        block, task = job.block, job.task
+        self._let_go(job)
+        block.flying -= 1
+        for row in range(task.first, task.first + task.rows):
+            block.errors[row] = error
+        block.left -= task.rows
+        if isinstance(block.stage, StreamStage):
+            block.stage.chunk_done(block, task.rows, ended=False)
+        if block.left == 0:
+            self._complete(block)
+
+    # -- deaths --------------------------------------------------------------------------------
+
+    def lost(self, jobs: list[Job], begun: Job | None, how: Exit) -> None:
+        """A worker died: its tasks go to others; the one it had begun is cut into elements."""
+        self.moved = True
+        for job in jobs:
+            block = job.block
+            if block.number not in self._blocks:
+                block.flying -= 1
+                self._let_go(job)
+                self._abandon(block)
+            elif job is begun:
+                self._begun(job, how)
+            else:
+                self._queue.append(job)
+        if self._queue and self._pool is not None:
+            queue, self._queue = self._queue, []
+            self._pool.submit(queue)
+
+    def _begun(self, job: Job, how: Exit) -> None:
+        block, task = job.block, job.task
+        limit = self.options.max_deaths
+        limit = 3 if limit is None else limit
+        stage = block.stage
+        late = self.options.deadline is not None and "Timeout (" in how.stderr
+        if isinstance(stage, StreamStage):
+            where = (stage.number, block.inputs.number, block.refs.first)
+            deaths = self._stream_deaths[where] = self._stream_deaths.get(where, 0) + (task.rows == 1)
+        else:
+            job.deaths += task.rows == 1
+            deaths = job.deaths
+        if task.rows == 1 and (late or (limit and deaths >= limit)):
+            self._fail(job, self._death(block, task.first, deaths, how, late=late))
+        elif task.rows == 1:
+            self._queue.append(job)
+        else:
+            block.flying -= 1
+            del self._blocks[block.number]
+            self._let_go(job)
+            self._abandon(block)
+            if isinstance(stage, StreamStage):
+                block.inputs.flying = False
+                stage.ask_again(block)
+            else:
+                stage.split(block)
+
+    def _death(self, block: Block, row: int, deaths: int, how: Exit, *, late: bool) -> BaseException:
+        node, base, pass_ = self._where[block.stage.number]
+        if isinstance(block.stage, StreamStage):
+            origin = f"an element of the dataset made of {ref_of(block.inputs.item)}"
+        else:
+            _, identity = compile_values(node, base, self.context, _no_inner)
+            origin = describe_origin(*identity(as_ref(block.refs[row]), pass_))
+        element = f"{origin} in {self.context.label(node)}"
+        if late:
+            assert self.options.deadline is not None
+            error: BaseException = StalledError(element, self.options.deadline, how.stderr)
+        else:
+            error = WorkerDiedError(element, how.how, deaths, how.stderr)
+        return add_origin(error, origin, "in a worker")
+
+    def _abandon(self, block: Block) -> None:
+        """Give back an abandoned block's slot when the last worker that may write it has answered."""
+        if block.flying == 0 and block.slot is not None and block.root is None:
+            assert self._ring is not None
+            self._ring.release(block.slot)
+            block.slot = None
+
+    def retire(self, stage: AnyStage) -> None:
+        """A stage has given everything."""
+        if stage in self.stages:
+            self.stages.remove(stage)
+
+    # -- stages --------------------------------------------------------------------------------
+
+    def define(self, node: Node, base: Node, pass_: int, *, is_stream: bool) -> int:
+        """A number for a new stage."""
+        number = self._next_stage
+        self._next_stage += 1
+        self._where[number] = (node, base, pass_)
+        context = self.context
+        assert self._pool is not None
+        self._pool.define(number, is_stream, (context.index(node), context.index(base), pass_))
+        return number
+
+    def look_after(self, repeated: AheadRepeated) -> None:
+        """Let a repeat open its next pass early."""
+        self._repeats.append(repeated)
+
+
+def _no_inner(*_: Any) -> Machine:
+    raise AssertionError("identities open nothing")
+
+
+def _aligned(own: Layout, rows: memoryview) -> bytearray:
+    """Columns that came packed, each moved to its place."""
+    spans = own.spans(0, own.rows)
+    target = bytearray(own.nbytes)
+    at = 0
+    for offset, nbytes in spans:
+        target[offset : offset + nbytes] = rows[at : at + nbytes]
+        at += nbytes
+    return target
+
+
+class AheadRepeated(Repeated):
+    """A repeat whose next pass begins while the last elements of this one are being computed."""
+
+    _coordinator: Coordinator
+
+    def __init__(self, node: Repeat, build: Any, pass_: int, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self._own: list[AnyStage] = []
+        self._early: Any = None
+        super().__init__(node, build, pass_)
+        coordinator.look_after(self)
+
+    def _make(self, p: int) -> tuple[Machine, list[AnyStage]]:
+        stages = self._coordinator.stages
+        before = len(stages)
+        up = self._build(self._node.up, self._pass * self._radix + p)
+        return up, stages[before:]
+
+    def _open(self) -> None:
+        early, self._early = self._early, None
+        if early is not None and early[0] == self._p:
+            _, up, own = early
+        else:
+            up, own = self._make(self._p)
+        self._own = own
+        self._set(up)
+
+    def look_ahead(self) -> bool:
+        """Open the next pass if all of this one has been handed out."""
+        count = self._node.count
+        if self._early is not None or (count is not None and self._p + 1 >= count):
+            return False
+        if not self._own or not all(stage.exhausted for stage in self._own):
+            return False
+        self._early = (self._p + 1, *self._make(self._p + 1))
+        for stage in reversed(self._early[2]):
+            stage.feed()
+        return True
+
+
+class ParallelPlanner(Planner):
+    """What computes does so in workers."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        super().__init__(coordinator.context)
+        self._coordinator = coordinator
+
+    def cache_limit(self) -> int:
+        return self._coordinator.budget
+
+    def stage(self, node: Node, base: Node, up: Machine, pass_: int) -> Machine:
+        return self._stage(node, base, up, pass_, 1)
+
+    def _stage(self, node: Node, base: Node, up: Machine, pass_: int, group: int) -> Machine:
+        owner = self._coordinator
+        chain = any(isinstance(n, (Map, Filter)) for n in run_of(node))
+        number = owner.define(node, base, pass_, is_stream=False)
+        stage = ParallelStage(owner, number, up, chain=chain, group=group)
+        owner.stages.append(stage)
+        return stage
+
+    def batches(self, node: Batch, up: Machine, pass_: int) -> Machine:
+        if isinstance(up, ParallelStage):
+            up.regroup(node.size)
+        return Batches(node, up, self.context.label(node))
+
+    def flat_mapped(self, node: FlatMap, up: Machine, base: Node, pass_: int) -> Machine:
+        owner = self._coordinator
+        number = owner.define(node, base, pass_, is_stream=True)
+        stage = StreamStage(owner, number, up, owner.workers + 2)
+        owner.stages.append(stage)
+        return stage
+
+    def repeated(self, node: Repeat, pass_: int) -> Machine:
+        return AheadRepeated(node, self.build, pass_, self._coordinator)
+
+    def is_computed(self, node: Node) -> bool:
+        base, dropping = chain_base(node)
+        # A batch may lie in several blocks: a stage gathers it.
+        return super().is_computed(node) and (dropping or not _reaches_batch(base))
+
+
+def _reaches_batch(node: Node) -> bool:
+    if node.label == "batch":
+        return True
+    if node.label in ("repeat", "shard", "shard_by_process", "skip", "take", "concatenate"):
+        return any(_reaches_batch(chain_base(up)[0]) for up in node.inputs)
+    return False
+

@@ -1,0 +1,70 @@
+"""What an iterator pulls from: a network, and what it takes to run it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.run.items import Failure
+from tundish.loader.run.planner import open_inline
+from tundish.spec import copy_element
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.options import Options
+    from tundish.loader.run.context import Context
+    from tundish.loader.run.machines import Machine
+
+
+class Engine:
+    """What an iterator pulls from: a network, and what it takes to run it."""
+
+    def __init__(self, context: Context, options: Options) -> None:
+        self.context, self.options = context, options
+
+    def open(self, position: Any) -> None:
+        """Make the network and go to a position (None: the start)."""
+        raise NotImplementedError
+
+    def next(self) -> Any:
+        """The next element; raises End or the element's error."""
+        raise NotImplementedError
+
+    def position(self) -> Any:
+        """Where the last delivered element left the network, as JSON."""
+        raise NotImplementedError
+
+    def pump(self) -> None:
+        """Take in what is there and hand out more, without waiting."""
+
+    def finish(self) -> None:
+        """The end was delivered: nothing more will be asked for."""
+
+    def stats(self) -> Stats:
+        """What happened so far."""
+        raise NotImplementedError
+
+    def worker_pids(self) -> list[int]:
+        """The processes that compute."""
+        return []
+
+    def close(self) -> None:
+        """Give everything back."""
+
+
+class InlineEngine(Engine):
+    """Everything in the caller's process: the reference."""
+
+    def open(self, position: Any) -> None:
+        if self.options.worker_init is not None:
+            self.options.worker_init()
+        self._network: Machine = open_inline(self.context, self.options)
+        if position is not None:
+            self._network.load(position)
+
+    def next(self) -> Any:
+        item = self._network.next()
+        if type(item) is Failure:
+            raise item.error
+        return copy_element(item.value)
+
+    def position(self) -> Any:
+        return self._network.dump(self._network.mark())

@@ -1,0 +1,98 @@
+"""Running a user's generator, and holding its elements to their signature."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.errors import SpecError
+from tundish.spec import (
+    ArraySpec,
+    flatten,
+    normalise,
+    paths,
+    same_structure,
+    show_tree,
+    spec_of,
+    unflatten,
+)
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.sources import Generator
+
+
+def generated(node: Generator) -> Iterator[Any]:
+    """One run of a generator: elements of one's own, a `SpecError` in place of one that does not fit."""
+    iterator = iter(node.function(*node.args))
+    while True:
+        try:
+            value = next(iterator)
+        except StopIteration:
+            return
+        try:
+            fitted = fit(value, node.signature)
+        except SpecError as error:
+            yield error
+        else:
+            yield fitted
+
+
+def fit(value: Any, signature: Any) -> Any:
+    """A yielded value in its numpy form, equal to what was yielded; arrays are copied.
+
+    Raises
+    ------
+    SpecError
+        Its structure, shape or dtype is not the signature's, or a number would be changed.
+    """
+    if signature is None:
+        leaves, tree = flatten(normalise(value))
+        return unflatten(tree, [x.copy() if isinstance(x, np.ndarray) else x for x in leaves])
+    specs, want = flatten(signature)
+    # A list stands for a tuple where the signature has one, as in tf.data.
+    if isinstance(value, list) and want is not None and want[0] == "t":
+        value = tuple(value)
+    leaves, tree = flatten(value)
+    if tree != want:
+        if not same_structure(tree, want):
+            raise SpecError(
+                f"the generator's element has the structure {show_tree(tree)}, "
+                f"the signature {show_tree(want)}"
+            )
+        by_path = dict(zip(paths(tree), leaves, strict=True))
+        leaves = [by_path[p] for p in paths(want)]
+    named = zip(leaves, specs, paths(want), strict=True)
+    return unflatten(want, [_fit_leaf(leaf, spec, path) for leaf, spec, path in named])
+
+
+def _fit_leaf(leaf: Any, spec: ArraySpec, path: str) -> Any:
+    where = f"the generator's element{path and ' at ' + path}"
+    if spec.dtype in (str, bytes, object):
+        found = normalise(leaf)
+        if not spec.accepts(found):
+            raise SpecError(f"{where} is {spec_of(found)}, the signature says {spec}")
+        return found
+    try:
+        array = np.asarray(leaf)
+    except ValueError as problem:
+        raise SpecError(f"{where} is no array: {problem}") from problem
+    if array.dtype != spec.dtype:
+        if array.dtype.kind not in "biufc" or spec.dtype.kind not in "biufc":
+            raise SpecError(f"{where} has dtype {array.dtype}, the signature says {spec.dtype}")
+        with np.errstate(all="ignore"):
+            cast = array.astype(spec.dtype)
+            # Rounding a float is the dtype's nature; changing an integer or a bool is a wrap.
+            both_float = array.dtype.kind in "fc" and spec.dtype.kind in "fc"
+            same = both_float or bool(np.array_equal(cast.astype(array.dtype), array))
+        if not same or (array.dtype.kind == "f" and spec.dtype.kind not in "fc"):
+            raise SpecError(
+                f"{where} is {leaf!r} ({array.dtype}), which does not fit the signature's {spec.dtype}"
+            )
+        array = cast
+    elif isinstance(leaf, np.ndarray):
+        array = array.copy()
+    if spec.shape is not None and not spec.accepts(array):
+        raise SpecError(f"{where} has shape {array.shape}, the signature says {spec.shape}")
+    return array if array.ndim else array[()]

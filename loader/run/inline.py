@@ -1,0 +1,276 @@
+"""Computing in the consumer's process: the reference, and what runs with 0 workers.
+
+`InlineStage` makes every item of a stream computed, one at a time and not before it is asked for.
+The others put computed items together or take them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tundish.errors import SpecError
+from tundish.loader.run.collate import Collator
+from tundish.loader.run.items import DROPPED, End, Failure, Made, Ref, ref_of
+from tundish.loader.run.origins import add_origin, describe_origin
+from tundish.loader.run.values import rows_of
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.batching import Batch
+    from tundish.loader.plan.node import Node
+    from tundish.loader.run.context import Context
+    from tundish.loader.run.machines import Machine, Mark
+    from tundish.loader.run.values import Identity, Value
+
+class Counts:
+    """How many elements were skipped, functions called again, up to the last item given."""
+
+    __slots__ = ("by_event", "seen")
+
+    def __init__(self) -> None:
+        self.by_event: dict[str, int] = {}
+        self.seen = False
+
+    def add(self, events: list[str]) -> None:
+        """Count what evaluators told; marks taken before keep their own numbers."""
+        if events:
+            self.by_event = dict(self.by_event)
+            for event in events:
+                self.by_event[event] = self.by_event.get(event, 0) + 1
+            events.clear()
+
+
+class InlineStage:
+    """Compute the items of a stream in this process.
+
+    Parameters
+    ----------
+    up : Machine
+        The stream.
+    value, identity
+        Of `compile_values`.
+    pass_ : int
+        The number of the pass.
+    context : Context
+        Of the iterator.
+    chain : bool
+        Whether the evaluator does more than computing the item: False passes computed items on.
+    """
+
+    def __init__(
+        self,
+        up: Machine,
+        value: Value,
+        identity: Identity,
+        pass_: int,
+        context: Context,
+        *,
+        chain: bool,
+    ) -> None:
+        self._up, self._value, self._identity = up, value, identity
+        self._pass, self._events, self._chain = pass_, context.events, chain
+        self._where = context.where
+        self._counts = Counts()
+
+    def next(self) -> Any:
+        value, pass_ = self._value, self._pass
+        while True:
+            item = self._up.next()
+            kind = type(item)
+            if kind is Failure or (kind is Made and not self._chain):
+                return item
+            try:
+                element = value(item, pass_)
+            except Exception as error:
+                self._counts.add(self._events)
+                add_origin(error, describe_origin(*self._identity(item, pass_)), self._where)
+                return Failure(ref_of(item), error)
+            if self._events:
+                self._counts.add(self._events)
+            if element is not DROPPED:
+                return Made(item if kind is int else ref_of(item), element)
+
+    def mark(self) -> Mark:
+        return (self._counts.by_event, self._up.mark())
+
+    def dump(self, mark: Mark) -> Any:
+        counts, up = mark
+        below = self._up.dump(up)
+        return {"counts": counts, "up": below} if counts else below
+
+    def load(self, state: Any) -> None:
+        if isinstance(state, dict) and "counts" in state:
+            self._counts.by_event = dict(state["counts"])
+            state = state["up"]
+        self._up.load(state)
+
+
+def give_up(error: BaseException, gathered: list[Ref]) -> None:
+    """Note on an error which elements of its batch were given up with it."""
+    if gathered:
+        shown = ", ".join(map(str, gathered[:16])) + (", ..." if len(gathered) > 16 else "")
+        note = f"tundish: {len(gathered)} element(s) of the batch before it were given up: {shown}"
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
+
+
+class InlineBatches:
+    """Stack computed items as they come; an error stands at its batch's place."""
+
+    def __init__(self, node: Batch, up: Machine, label: str) -> None:
+        self._up, self._size, self._drop = up, node.size, node.drop_remainder
+        self._label = label
+        self._count = 0
+
+    def next(self) -> Any:
+        batch = Collator(self._size)
+        refs: list[Ref] = []
+        add, take, note = batch.add, self._up.next, refs.append
+        try:
+            for _ in range(self._size):
+                item = take()
+                if type(item) is Failure:
+                    give_up(item.error, refs)
+                    return Failure((self._count, (*refs, item.ref)), item.error)
+                try:
+                    add(item.value)
+                except SpecError as error:
+                    error.add_note(f"tundish: in {self._label}, at element {item.ref}")
+                    give_up(error, refs)
+                    return Failure((self._count, (*refs, item.ref)), error)
+                note(item.ref)
+        except End:
+            if not refs or self._drop:
+                raise
+        n = self._count
+        self._count += 1
+        return Made((n, tuple(refs)), batch.finish())
+
+    def mark(self) -> Mark:
+        return (self._count, self._up.mark())
+
+    def dump(self, mark: Mark) -> Any:
+        return {"n": mark[0], "up": self._up.dump(mark[1])}
+
+    def load(self, state: Any) -> None:
+        self._count = state["n"]
+        self._up.load(state["up"])
+
+
+class Unbatched:
+    """The rows of computed items."""
+
+    def __init__(self, up: Machine, label: str) -> None:
+        self._up, self._label = up, label
+        self._row = self._rows = 0
+        self._skip = 0
+        self._before: Mark = up.mark()
+
+    def next(self) -> Any:
+        while self._row >= self._rows:
+            before = self._up.mark()
+            item = self._up.next()
+            self._before = before
+            if type(item) is Failure:
+                return Failure((item.ref, -1), item.error)
+            self._row = self._rows = 0
+            try:
+                self._rows, self._take = rows_of(item.value)
+            except SpecError as error:
+                error.add_note(f"tundish: in {self._label}, at element {item.ref}")
+                return Failure((item.ref, -1), error)
+            self._ref = item.ref
+            self._row, self._skip = self._skip, 0
+        k = self._row
+        self._row += 1
+        return Made((self._ref, k), self._take(k))
+
+    def mark(self) -> Mark:
+        # Between two inputs the state names the next one; within one, that one and the row.
+        if self._skip:
+            return (self._skip, self._before)
+        if self._row >= self._rows:
+            return (0, self._up.mark())
+        return (self._row, self._before)
+
+    def dump(self, mark: Mark) -> Any:
+        return {"row": mark[0], "up": self._up.dump(mark[1])}
+
+    def load(self, state: Any) -> None:
+        self._skip = state["row"]
+        self._up.load(state["up"])
+        self._before = self._up.mark()
+
+
+class FlatMapped:
+    """The elements of a dataset made of each input, one after another.
+
+    Parameters
+    ----------
+    up : Machine
+        Of computed or uncomputed input items.
+    dataset : callable
+        ``dataset(item, pass)``: the inner plan.
+    identity : callable
+        Of the input items.
+    open_inner : callable
+        ``open(plan, origin, skip)``: an in-process network.
+    """
+
+    def __init__(
+        self,
+        up: Machine,
+        dataset: Value,
+        identity: Identity,
+        pass_: int,
+        open_inner: Callable[[Node, tuple[Any, ...], int], Machine],
+        where: str,
+    ) -> None:
+        self._up, self._dataset, self._identity = up, dataset, identity
+        self._pass, self._open, self._where = pass_, open_inner, where
+        self._inner: Machine | None = None
+        self._at = self._skip = 0
+        self._before: Mark = up.mark()
+
+    def next(self) -> Any:
+        while True:
+            if self._inner is None:
+                before = self._up.mark()
+                item = self._up.next()
+                self._before = before
+                self._outer = ref_of(item)
+                if type(item) is Failure:
+                    return Failure((item.ref, -1), item.error)
+                try:
+                    origin = self._identity(item, self._pass)
+                    plan = self._dataset(item, self._pass)
+                    inner = self._open(plan, origin, self._skip)
+                except Exception as error:
+                    add_origin(error, describe_origin(*self._identity(item, self._pass)), self._where)
+                    return Failure((self._outer, -1), error)
+                self._inner, self._at, self._skip = inner, self._skip, 0
+            try:
+                found = self._inner.next()
+            except End:
+                self._inner = None
+                continue
+            ref = (self._outer, self._at)
+            self._at += 1
+            if type(found) is Failure:
+                return Failure(ref, found.error)
+            return Made(ref, found.value)
+
+    def mark(self) -> Mark:
+        if self._skip:
+            return (self._skip, self._before)
+        if self._inner is None:
+            return (0, self._up.mark())
+        return (self._at, self._before)
+
+    def dump(self, mark: Mark) -> Any:
+        return {"inner": mark[0], "up": self._up.dump(mark[1])}
+
+    def load(self, state: Any) -> None:
+        self._skip = state["inner"]
+        self._up.load(state["up"])
+        self._before = self._up.mark()

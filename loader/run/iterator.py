@@ -1,0 +1,279 @@
+"""`Iterator`: what ``iter(ds)`` gives, whoever computes the elements."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from tundish.errors import OutOfRangeError, SpecError
+from tundish.loader.plan.elementwise import Map
+from tundish.loader.plan.node import AUTOTUNE, check_count, global_seed, walk
+from tundish.loader.plan.options import Options, options_of
+from tundish.loader.run.context import Context, first_seed
+from tundish.loader.run.coordinator import Coordinator
+from tundish.loader.run.engine import Engine, InlineEngine
+from tundish.loader.run.items import End, Failure
+from tundish.loader.run.planner import effective, open_inline
+from tundish.loader.run.state import check_state, make_state, read_state, write_state
+from tundish.loader.run.worker import in_worker
+from tundish.shm.budget import usable_cores
+from tundish.spec import copy_element, spec_of
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.node import Node
+    from tundish.loader.run.stats import Stats
+
+
+class Iterator:
+    """The elements of a dataset, one after another; made by ``iter(ds)``.
+
+    A ``with`` block, `close`, dropping it, or the interpreter's exit end its workers at once.
+    An error is raised at the failed element's place; the next call goes on behind it. One thread
+    at a time may use it: calls from several are put in a row.
+
+    Notes
+    -----
+    `state_dict` belongs to the last element that was *delivered*, whatever workers have computed
+    ahead. It is small, JSON, and holds no element, no worker and no host: a new iterator of the
+    same dataset, anywhere, with any number of workers, goes on from it with exactly the rest.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> ds = td.Dataset.range(5)
+    >>> with iter(ds) as it:
+    ...     first = [int(next(it)), int(next(it))]
+    ...     state = it.state_dict()
+    >>> with iter(ds) as it:
+    ...     it.load_state_dict(state)
+    ...     first, [int(x) for x in it]
+    ([0, 1], [2, 3, 4])
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        *,
+        iteration: int = 0,
+        workers: int | None = None,
+        executor: str | None = None,
+        base_seed: int | None = None,
+    ) -> None:
+        self._plan = node
+        self._options = options_of(node)
+        self._root = effective(node)
+        self._iteration = iteration
+        self._base_seed = first_seed() if base_seed is None else base_seed
+        self._graph_seed = global_seed()
+        self._workers = workers
+        self._executor = executor or self._options.executor or "process"
+        self._lock = threading.RLock()
+        self._closed = self._ended = False
+        self._doubt = False
+        self._owner = os.getpid()
+        self._engine = self._make_engine(None)
+
+    def _make_engine(self, position: Any) -> Engine:
+        context = Context(self._root, self._iteration, self._base_seed, self._graph_seed)
+        workers = how_many_workers(self._root, self._options, self._workers)
+        if workers == 0:
+            engine: Engine = InlineEngine(context, self._options)
+        else:
+            engine = Coordinator(context, self._options, workers, self._executor)
+        engine.open(position)
+        return engine
+
+    # -- elements ------------------------------------------------------------------------------
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        with self._lock:
+            if self._closed or self._ended:
+                raise StopIteration
+            if self._doubt:
+                self._heal()
+            try:
+                return self._engine.next()
+            except End:
+                self._ended = True
+                self._engine.finish()
+                raise StopIteration from None
+            except Exception:
+                raise
+            except BaseException:
+                # An interrupt may have hit between two steps of a machine: the next call starts
+                # again from the last delivered element.
+                self._doubt = True
+                raise
+
+    def get_next(self) -> Any:
+        """The next element.
+
+        Raises
+        ------
+        OutOfRangeError
+            There is none.
+        """
+        try:
+            return next(self)
+        except StopIteration:
+            raise OutOfRangeError("the dataset has no more elements") from None
+
+    def _heal(self) -> None:
+        position = self._engine.position()
+        self._engine.close()
+        self._engine = self._make_engine(position)
+        self._doubt = False
+
+    @property
+    def element_spec(self) -> Any:
+        """The nest of `ArraySpec` of an element."""
+        return first_spec(self._plan)
+
+    # -- state ---------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the last delivered element left the iterator, as JSON.
+
+        Taking it changes nothing. It holds the plan's description, the iteration, the seed that
+        operators without one derive theirs from, and positions.
+        """
+        with self._lock:
+            return make_state(
+                self._root,
+                {
+                    "iteration": self._iteration,
+                    "seed": self._base_seed,
+                    "graph_seed": self._graph_seed,
+                    "ended": self._ended,
+                    "position": self._engine.position(),
+                },
+            )
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go to where a state was taken.
+
+        Raises
+        ------
+        IncompatibleCheckpointError
+            It is of another plan; the differences are listed.
+        """
+        check_state(self._root, state)
+        with self._lock:
+            self._engine.close()
+            self._iteration = state["iteration"]
+            self._base_seed = state["seed"]
+            self._ended = self._closed = self._doubt = False
+            self._graph_seed = state["graph_seed"]
+            self._engine = self._make_engine(state["position"])
+            self._ended = state["ended"]
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the state to a file, which is the old one or the new one at any instant."""
+        write_state(path, self.state_dict())
+
+    def restore(self, path: str | os.PathLike[str], *, missing_ok: bool = False) -> bool:
+        """Go to where a saved state was taken.
+
+        Parameters
+        ----------
+        path : path
+            What `save` wrote.
+        missing_ok : bool
+            Do nothing where there is no such file.
+
+        Returns
+        -------
+        bool
+            Whether a state was restored.
+        """
+        if missing_ok and not Path(path).exists():
+            return False
+        self.load_state_dict(read_state(path))
+        return True
+
+    # -- around --------------------------------------------------------------------------------
+
+    @property
+    def stats(self) -> Stats:
+        """What happened so far: counts of elements, copies, restarts, errors; slots in use."""
+        return self._engine.stats()
+
+    def pump(self) -> None:
+        """Take in what workers have answered and hand out more, without waiting.
+
+        For callers who wait elsewhere for long; ``next`` does it by itself.
+        """
+        with self._lock:
+            self._engine.pump()
+
+    def worker_pids(self) -> list[int]:
+        """The processes that compute for this iterator."""
+        return self._engine.worker_pids()
+
+    def close(self) -> None:
+        """End the workers at once, whatever they are doing; batches you hold stay yours."""
+        self._closed = True
+        self._engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def how_many_workers(root: Node, options: Options, asked: int | None) -> int:
+    """How many workers run a plan.
+
+    ``TUNDISH_WORKERS``, else what the caller asks for, else ``Options.workers``, else the largest
+    `num_parallel_calls`, else 0; AUTOTUNE is the cores this process may use, divided by the local
+    ranks of a launcher. 0 inside a worker.
+    """
+    if in_worker():
+        return 0
+    forced = os.environ.get("TUNDISH_WORKERS")
+    if forced:
+        return max(0, int(forced))
+    count = asked if asked is not None else options.workers
+    if count is None:
+        calls = [n.parallel for n in walk(root) if isinstance(n, Map) and n.parallel is not None]
+        count = AUTOTUNE if AUTOTUNE in calls else max(calls, default=0)
+    return usable_cores() if count == AUTOTUNE else count
+
+
+def first_spec(node: Node) -> Any:
+    """The spec of a plan's first element that is none, learnt in this process."""
+    context = Context(effective(node), 0, 0, global_seed())
+    network = open_inline(context, Options())
+    while True:
+        try:
+            item = network.next()
+        except End:
+            raise SpecError("the dataset is empty: it has no element to learn the spec from") from None
+        if type(item) is Failure:
+            raise item.error
+        return spec_of(item.value)
+
+
+def element_at(node: Node, index: int) -> Any:
+    """The element at a position of a positional plan, in this process."""
+    node = effective(node)
+    if not node.positional:
+        raise TypeError(f"{node.label} has no random access; iterate over the dataset")
+    at, count = check_count("index", index), node.cardinality
+    if at < 0 and count >= 0:
+        at += count
+    if at < 0 or (count >= 0 and at >= count):
+        raise IndexError(f"index {index} of a dataset of {count} elements")
+    context = Context(node, 0, first_seed(), global_seed())
+    network = open_inline(context, Options())
+    network.load(at)
+    item = network.next()
+    if type(item) is Failure:
+        raise item.error
+    return copy_element(item.value)

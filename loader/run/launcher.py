@@ -1,0 +1,436 @@
+"""Starting workers, from the consumer's side: ask the process's zygote, keep what it tells.
+
+One zygote serves the process, whatever number of iterators it runs, and dies with it. It is made on
+first use, again after a fork of the user's, and again when it was killed; the workers of a killed
+zygote are dead, which the coordinators notice as they notice any death.
+
+``TUNDISH_START=zygote|spawn`` decides how workers begin: forked by the zygote (the default on
+Linux), or each in an interpreter of its own (elsewhere, and with ``TUNDISH_PORTABLE=1``).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import errno
+import itertools
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tundish.loader.run.control import Control, Kind, Message, scratch_file
+from tundish.loader.run.request import Request
+from tundish.loader.run.surroundings import (
+    command,
+    import_path,
+    interpreter,
+    malloc_environ,
+    standard_stream,
+    worker_environ,
+    working_directory,
+)
+from tundish.loader.run.zygote import kill_session
+from tundish.shm.backend import portable
+from tundish.shm.liveness import describe_exit
+
+__all__ = ["Exit", "Launcher", "WorkerProcess", "launcher", "prestart", "start_method"]
+
+_PRELOAD = ("numpy", "numpy.random", "cloudpickle", "tundish.loader.run.worker")
+_SHOWN = 4096  # characters of a failed zygote's stderr
+_QUIT_S = 1.0  # for a zygote to end that was told to; then it is killed
+
+
+@dataclass(frozen=True)
+class Exit:
+    """How a worker ended.
+
+    Attributes
+    ----------
+    code : int
+        The exit status, or a signal's number with a minus.
+    how : str
+        The same in words.
+    stderr : str
+        The last 4 KB it wrote to stderr.
+    """
+
+    code: int
+    how: str
+    stderr: str
+
+
+class WorkerProcess:
+    """A worker that was asked for; made by `Launcher.start`.
+
+    Attributes
+    ----------
+    pid : int or None
+        Known once the zygote has answered.
+    sentinel : int or None
+        A descriptor that is readable once the worker has ended; None until the zygote has
+        answered (with ``spawn`` it is there at once), and after `release`.
+    exit : Exit or None
+        How it ended, once the zygote has told.
+    """
+
+    def __init__(self, launcher: Launcher, number: int, sentinel: int | None) -> None:
+        self.pid: int | None = None
+        self.sentinel = sentinel
+        self.exit: Exit | None = None
+        self._launcher = launcher
+        self._number = number
+
+    def __repr__(self) -> str:
+        state = "starting" if self.pid is None else f"pid {self.pid}"
+        return f"<WorkerProcess {state if self.exit is None else self.exit.how}>"
+
+    def kill(self) -> None:
+        """Kill the worker and the processes it started; one that is still to come, on arrival."""
+        if self.exit is None:
+            self._launcher.kill(self._number)
+
+    def wait_exit(self, timeout_s: float | None = None) -> Exit | None:
+        """Wait until it has ended and return how; None when the time is over."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while self.exit is None:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if not self._launcher.wait(left):
+                break
+        return self.exit
+
+    def release(self) -> None:
+        """Close the sentinel; the worker is neither killed nor heard of again.
+
+        Safe to call twice, and in a forked child.
+        """
+        self._launcher.forget(self._number)
+        sentinel, self.sentinel = self.sentinel, None
+        if sentinel is not None:
+            os.close(sentinel)
+
+    __del__ = release
+
+
+class Launcher:
+    """The consumer's end of one zygote. Any thread may use it.
+
+    Parameters
+    ----------
+    kind : {"zygote", "spawn"}
+        Whether workers are forked, or each begin in an interpreter of their own.
+    threads : int
+        How many threads a library may use within a worker (BLAS, OpenMP, ...).
+
+    Attributes
+    ----------
+    alive : bool
+        Whether workers can be started; False once the zygote is known to be dead.
+    """
+
+    def __init__(self, kind: str, threads: int = 1) -> None:
+        self.kind = kind
+        self.alive = True
+        self._owner = os.getpid()
+        self._lock = threading.RLock()
+        self._numbers = itertools.count(1)
+        self._workers: weakref.WeakValueDictionary[int, WorkerProcess]
+        self._workers = weakref.WeakValueDictionary()
+        self._environ = worker_environ(threads)
+        self._failure: str | None = None
+        python = interpreter()
+        preload = _PRELOAD if kind == "zygote" else ()
+        self._stderr: int | None = scratch_file()  # the zygote's, until it is ready
+        self._control, theirs = Control.pair()
+        try:
+            statement = f"serve({theirs.fileno()},{self._owner},{kind == 'zygote'},{preload})"
+            self._process = subprocess.Popen(
+                command(python, import_path(), statement),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._stderr,
+                env={**malloc_environ(), **os.environ, **self._environ},
+                pass_fds=(theirs.fileno(),),
+                start_new_session=True,
+            )
+        except BaseException:
+            self._control.close()
+            self._take_stderr()
+            raise
+        finally:
+            theirs.close()
+        _all.add(self)
+
+    def start(self, entry: str, fds: Sequence[int], config: bytes) -> WorkerProcess:
+        """Ask for a worker, without waiting for it.
+
+        The environment, ``sys.path``, ``sys.argv``, working directory, stdout and stderr of this
+        moment become the worker's.
+
+        Parameters
+        ----------
+        entry : str
+            ``module:function``. The worker calls it with the descriptors (a list, in this order;
+            closed on exec) and the config; an int that it returns is the exit status.
+        fds : sequence of int
+            Descriptors that the worker gets copies of. They may be closed once this returns.
+        config : bytes
+            Handed to the function.
+
+        Returns
+        -------
+        WorkerProcess
+
+        Raises
+        ------
+        RuntimeError
+            When the zygote could not be started; with what it wrote to stderr.
+        """
+        request = Request(
+            entry=entry,
+            config=config,
+            environ={**os.environ, **self._environ},
+            path=import_path(),
+            argv=[str(argument) for argument in sys.argv],
+            cwd=working_directory(),
+        )
+        self.pump()
+        with self._lock, contextlib.ExitStack() as copies:
+            sentinel = None
+            sent = [request.write(), *(standard_stream(fd) for fd in (1, 2))]
+            for fd in sent:
+                copies.callback(os.close, fd)
+            sent += fds
+            if self.kind == "spawn":
+                sentinel, end = os.pipe()  # which only the worker holds
+                copies.callback(os.close, end)
+                sent.append(end)
+            number = next(self._numbers)
+            worker = self._workers[number] = WorkerProcess(self, number, sentinel)
+            self._control.send(Kind.START, number, len(sent), fds=tuple(sent))
+            if not self.alive:
+                self._lose(worker)
+        return worker
+
+    def fileno(self) -> int | None:
+        """Return the descriptor that is readable when `pump` has news; None when there are none."""
+        return self._control.fileno() if self.alive else None
+
+    def pump(self) -> None:
+        """Take in what the zygote has told, without waiting: pids, sentinels and exits.
+
+        Raises
+        ------
+        RuntimeError
+            When the zygote could not be started; with what it wrote to stderr.
+        OSError
+            When this process may not open another descriptor.
+        """
+        if os.getpid() != self._owner:
+            raise RuntimeError(f"workers of process {self._owner} are not process {os.getpid()}'s")
+        with self._lock:
+            if self.alive:
+                try:
+                    for message in self._control.receive():
+                        self._take_in(message)
+                    self._control.flush()
+                except BaseException:  # news may be lost: start over with another zygote
+                    self._control.closed = True
+                    raise
+                if self._control.closed:
+                    self._end()
+            if self._failure is not None:
+                raise RuntimeError(self._failure)
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Wait for news and take them in; return whether there were any in time."""
+        if not self.alive:
+            return False
+        poll = select.poll()
+        poll.register(
+            self._control, select.POLLIN | (select.POLLOUT if self._control.unsent else 0)
+        )
+        if not poll.poll(None if timeout_s is None else timeout_s * 1000):
+            return False
+        self.pump()
+        return True
+
+    def kill(self, number: int) -> None:
+        """Kill a worker that was asked for, now or on its arrival."""
+        if os.getpid() != self._owner:
+            return
+        with self._lock:
+            worker = self._workers.get(number)
+            if self.kind == "zygote" and worker is not None and worker.sentinel is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(worker.sentinel, signal.SIGKILL)
+            else:
+                self._control.send(Kind.KILL, number)
+
+    def forget(self, number: int) -> None:
+        """Take no more interest in a worker."""
+        self._workers.pop(number, None)
+
+    def close(self) -> None:
+        """End the zygote and every worker. Safe to call twice, and in a forked child."""
+        if os.getpid() != self._owner:
+            return
+        with self._lock:
+            if self.alive:
+                self._control.send(Kind.QUIT)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(_QUIT_S)
+                self._end()
+                self._failure = None
+
+    def abandon(self) -> None:
+        """Let go of everything in a forked child: it is the parent's."""
+        self.alive = False
+        self._control.close()
+        self._take_stderr()
+        self._process.returncode = 0  # not our child: nobody here is to wait for it
+        for worker in list(self._workers.values()):
+            worker.release()
+
+    def _take_in(self, message: Message) -> None:
+        if message.kind is Kind.READY:
+            with contextlib.suppress(OSError):
+                os.write(2, self._take_stderr())  # warnings of what it has imported
+            return
+        worker = self._workers.get(message.worker)
+        if worker is None:  # released meanwhile
+            for fd in message.fds:
+                os.close(fd)
+        elif message.kind is Kind.STARTED:
+            worker.pid = message.value
+            if self.kind == "zygote":
+                if not message.fds:
+                    raise OSError(
+                        errno.EMFILE, "no descriptor is left to watch a worker with (ulimit -n)"
+                    )
+                (worker.sentinel,) = message.fds
+        elif message.kind is Kind.ENDED:
+            stderr = message.text.decode(errors="replace")
+            worker.exit = Exit(message.value, describe_exit(message.value), stderr)
+        elif message.kind is Kind.FAILED:
+            reason = message.text.decode(errors="replace")
+            worker.exit = Exit(os.EX_OSERR, f"it could not be started: {reason}", "")
+
+    def _take_stderr(self) -> bytes:
+        """Return what the zygote wrote to stderr while it was starting, once."""
+        fd, self._stderr = self._stderr, None
+        if fd is None:
+            return b""
+        text = os.pread(fd, 1 << 16, 0)
+        os.close(fd)
+        return text
+
+    def _end(self) -> None:
+        """The zygote is dead, or can no longer be trusted: whatever it has started ends, too."""
+        self.alive = False
+        self._control.close()
+        kill_session(self._process.pid)  # nobody has waited for it yet, so the number is its own
+        self._process.kill()
+        code = self._process.wait()
+        for worker in list(self._workers.values()):
+            self._lose(worker)
+        if self._stderr is not None:  # it never was ready
+            text = self._take_stderr().decode(errors="replace").strip()
+            self._failure = (
+                f"the process that starts workers did not start: {describe_exit(code)}"
+                + (f"; its last lines on stderr:\n{text[-_SHOWN:]}" if text else "")
+            )
+
+    def _lose(self, worker: WorkerProcess) -> None:
+        if worker.exit is not None:
+            return
+        if self.kind == "spawn" and worker.pid is not None and worker.sentinel is not None:
+            poll = select.poll()
+            poll.register(worker.sentinel, select.POLLIN)
+            if not poll.poll(0):  # it is still there, so the number is its own
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(worker.pid, signal.SIGKILL)
+        code = -signal.SIGKILL
+        worker.exit = Exit(code, f"{describe_exit(code)}, together with its zygote", "")
+
+
+# ------------------------------------------------------------------------------ one for the process
+
+_current: dict[int, Launcher] = {}
+_all: weakref.WeakSet[Launcher] = weakref.WeakSet()
+_making = threading.Lock()
+
+
+def launcher(threads: int = 1) -> Launcher:
+    """Return the process's launcher, made now if there is none that is alive.
+
+    Parameters
+    ----------
+    threads : int, default 1
+        How many threads a library may use within a worker. Libraries read this when they are
+        loaded, so there is one zygote for each number.
+
+    Returns
+    -------
+    Launcher
+        Its workers may be started at once; they begin when the zygote is ready.
+    """
+    with _making:
+        current = _current.get(threads)
+        if current is not None:
+            with contextlib.suppress(RuntimeError):  # that one failed; the next may not
+                current.pump()
+        if current is None or not current.alive:
+            current = _current[threads] = Launcher(start_method(), threads)
+        return current
+
+
+def prestart() -> None:
+    """Make the process's launcher early, so that its imports run beside the caller's own."""
+    with contextlib.suppress(OSError, RuntimeError):  # whoever needs it will hear of it
+        launcher()
+
+
+def start_method() -> str:
+    """Return ``zygote`` or ``spawn``: how workers begin here.
+
+    Raises
+    ------
+    ValueError
+        When ``TUNDISH_START`` is neither.
+    """
+    asked = os.environ.get("TUNDISH_START", "")
+    if asked not in ("", "zygote", "spawn"):
+        raise ValueError(f"TUNDISH_START is {asked!r}; it must be 'zygote' or 'spawn'")
+    if asked:
+        return asked
+    if portable() or not sys.platform.startswith("linux"):
+        return "spawn"
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except (AttributeError, OSError):  # an old kernel, or a sandbox
+        return "spawn"
+    return "zygote"
+
+
+def _close_all() -> None:
+    for each in list(_all):
+        each.close()
+
+
+def _abandon_all() -> None:
+    global _making  # noqa: PLW0603 - another thread may hold the parent's
+    _making = threading.Lock()
+    _current.clear()
+    for each in list(_all):
+        each.abandon()
+
+
+atexit.register(_close_all)
+os.register_at_fork(after_in_child=_abandon_all)

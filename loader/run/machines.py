@@ -1,0 +1,511 @@
+"""The order of a stream: one small state machine for every operator that chooses or orders.
+
+A machine gives *items* (see `tundish.loader.run.items`), computed or not; it never calls a user's
+function. With workers and without, the same machines run in the consumer's process, so the order
+cannot depend on workers. A machine has
+
+* ``next()``: the next item; raises `End`, or `NotReady` when it has to wait for a worker (it may
+  then be called again: what it has gathered so far is kept);
+* ``mark()``: where it stands just after the item it last gave; immutable, so that a mark stays
+  good while the machine runs ahead. A state is made of the mark of the last *delivered* item;
+* ``dump(mark)``: a mark as JSON, nested by operator, without a word of workers or stages;
+* ``load(state)``: go there (on a new machine).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tundish.errors import IncompatibleCheckpointError
+from tundish.loader.run.generating import generated
+from tundish.loader.run.items import (
+    End,
+    Failure,
+    Made,
+    NotReady,
+    Ref,
+    from_json,
+    ref_of,
+    to_json,
+)
+from tundish.loader.run.origins import note_wanted
+from tundish.loader.run.positions import concat_base, pass_base, radix, refs_at
+from tundish.loader.run.shuffling import Draws
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.node import Node
+    from tundish.loader.plan.order import Concatenate, Repeat, ShardByProcess, Shuffle
+    from tundish.loader.plan.sources import Generator
+    from tundish.loader.run.context import Context
+
+_CHUNK = 512
+
+Mark = Any
+
+
+class Machine(Protocol):
+    """What every machine does."""
+
+    def next(self) -> Any:
+        """The next item; raises End or NotReady."""
+        ...
+
+    def mark(self) -> Mark:
+        """Where the machine stands after its last item."""
+        ...
+
+    def dump(self, mark: Mark) -> Any:
+        """A mark as JSON."""
+        ...
+
+    def load(self, state: Any) -> None:
+        """Go to where a state says."""
+        ...
+
+
+Build = Callable[["Node", int], Machine]
+"""``build(node, pass)``: the machine of a node's stream."""
+
+
+def rewrap(item: Any, wrap: Callable[[Ref], Ref]) -> Any:
+    """Put an item's ref into an outer node's terms; a computed item keeps its value."""
+    kind = type(item)
+    if kind is int or kind is tuple:
+        return wrap(item)
+    item.ref = wrap(item.ref)
+    return item
+
+
+class Positions:
+    """The stream of a positional node: index arithmetic over blocks; its state is one integer."""
+
+    def __init__(self, node: Node, pass_: int, context: Context) -> None:
+        self._node, self._pass, self._context = node, pass_, context
+        count = node.cardinality
+        self._count = count if count >= 0 else None
+        self._at = 0
+        self._chunk: Iterator[Any] = iter(())
+
+    def next(self) -> Any:
+        for item in self._chunk:
+            self._at += 1
+            return item
+        refs = self._refs(_CHUNK)
+        if not len(refs):
+            raise End
+        self._chunk = iter(refs if isinstance(refs, (range, list)) else refs.tolist())
+        self._at += 1
+        return next(self._chunk)
+
+    def take(self, count: int) -> Any:
+        """The next refs, at most `count`, as a range, array or list; empty at the end."""
+        refs = self._refs(count)
+        self._at += len(refs)
+        self._chunk = iter(())
+        return refs
+
+    def _refs(self, count: int) -> Any:
+        stop = self._at + count
+        if self._count is not None:
+            stop = min(stop, self._count)
+        if stop <= self._at:
+            return ()
+        return refs_at(self._node, range(self._at, stop), self._pass, self._context)
+
+    def advance(self, count: int) -> None:
+        """Leave out items without making them."""
+        self._at += count if self._count is None else min(count, self._count - self._at)
+        self._chunk = iter(())
+
+    def mark(self) -> int:
+        return self._at
+
+    def dump(self, mark: int) -> int:
+        return mark
+
+    def load(self, state: int) -> None:
+        self._at = state
+        self._chunk = iter(())
+
+
+class Generated:
+    """The stream of a user's generator, in the consumer's process."""
+
+    def __init__(self, node: Generator, pass_: int, context: Context) -> None:
+        self._node = node
+        self._count = 0
+        self._run: Iterator[Any] | None = None
+        self._ended = False
+
+    def next(self) -> Any:
+        if self._ended:
+            raise End
+        at = self._count
+        try:
+            if self._run is None:
+                self._run = generated(self._node)
+                for _ in range(at):
+                    next(self._run)
+            value = next(self._run)
+        except StopIteration:
+            self._ended = True
+            raise End from None
+        except Exception as error:
+            # As in tf.data, what the generator raises ends the pass after it.
+            self._ended = True
+            self._count += 1
+            return Failure(at, error)
+        self._count += 1
+        return Failure(at, value) if isinstance(value, Exception) else Made(at, value)
+
+    def mark(self) -> Mark:
+        return (self._count, self._ended)
+
+    def dump(self, mark: Mark) -> Any:
+        return {"n": mark[0], "ended": mark[1]}
+
+    def load(self, state: Any) -> None:
+        self._count, self._ended = state["n"], state["ended"]
+
+
+class WindowShuffle:
+    """tf.data's shuffle: draw from a window that is refilled, draw for draw.
+
+    A mark is (snapshot, draws since, items pulled since, mark of the input): a window is copied
+    once in as many draws as it is long, and a state is made by replaying from there.
+    """
+
+    def __init__(self, node: Shuffle, up: Machine, pass_: int, context: Context) -> None:
+        self._node, self._up, self._pass, self._context = node, up, pass_, context
+        count = node.cardinality
+        self._size = node.window if node.window is not None and node.window > 0 else max(1, count)
+        if node.window == -2 and count < 0:  # noqa: PLR2004 - tf.data's UNKNOWN: all of it
+            self._size = 2**62
+        key = pass_ if node.reshuffle else None
+        self._draws = Draws(context.shuffle_pair(node), key)
+        self._drawn = 0
+        self._window: list[Any] = []
+        self._head = 0
+        self._process = _process_of(node)
+        self._snapshot()
+
+    def _snapshot(self) -> None:
+        self._since: tuple[int, list[Ref], list[Ref]] = (
+            self._drawn,
+            [ref_of(x) for x in self._window[self._head :]],
+            [],
+        )
+
+    def next(self) -> Any:
+        window, head = self._window, self._head
+        size = self._size
+        pulled = self._since[2]
+        try:
+            while len(window) - head < size:
+                item = self._up.next()
+                window.append(item)
+                pulled.append(ref_of(item))
+        except End:
+            if len(window) == head:
+                raise
+        at = head + self._draws(self._drawn) % (len(window) - head)
+        item = window[at]
+        window[at] = window[head]
+        window[head] = None
+        self._head = head + 1
+        self._drawn += 1
+        if self._head > max(1024, len(window) // 2):
+            del window[: self._head]
+            self._head = 0
+        if self._drawn - self._since[0] >= max(1024, len(window) - self._head):
+            self._snapshot()
+        return item
+
+    def mark(self) -> Mark:
+        return (self._since, self._drawn, len(self._since[2]), self._up.mark())
+
+    def dump(self, mark: Mark) -> Any:
+        (first, window, pulled), drawn, taken, up = mark
+        buffer = list(window)
+        come = iter(pulled[:taken])
+        head = 0
+        for k in range(first, drawn):
+            while len(buffer) - head < self._size:
+                ref = next(come, None)
+                if ref is None:
+                    break
+                buffer.append(ref)
+            at = head + self._draws(k) % (len(buffer) - head)
+            buffer[at] = buffer[head]
+            head += 1
+        state = {"draws": drawn, "window": to_json(tuple(buffer[head:])), "up": self._up.dump(up)}
+        if self._process is not None:
+            state["process"] = list(self._process)
+        return state
+
+    def load(self, state: Any) -> None:
+        if self._process is not None and list(self._process) != state["process"]:
+            have, want = state["process"], list(self._process)
+            raise IncompatibleCheckpointError(
+                (
+                    f"a shuffle's window holds one process's share: saved by process {have[1]} of "
+                    f"{have[0]}, restored by {want[1]} of {want[0]}; put shuffle before "
+                    "shard_by_process to change the number of processes",
+                )
+            )
+        self._drawn = state["draws"]
+        self._window = list(from_json(state["window"]))
+        self._head = 0
+        note_wanted(self._node.up, self._window, self._pass, self._context)
+        self._up.load(state["up"])
+        self._snapshot()
+
+
+def _process_of(node: Node) -> tuple[int, int] | None:
+    for up in node.inputs:
+        context = getattr(up, "context", None)
+        if context is not None:
+            return (context.num_input_pipelines, context.input_pipeline_id)
+        found = _process_of(up)
+        if found is not None:
+            return found
+    return None
+
+
+class Repeated:
+    """Pass after pass of the input; a pass that gives nothing ends it."""
+
+    def __init__(self, node: Repeat, build: Build, pass_: int) -> None:
+        self._node, self._build, self._pass = node, build, pass_
+        self._base, self._radix = pass_base(node), radix(node)
+        self._p = 0
+        self._some = False
+        self._open()
+
+    def _open(self) -> None:
+        self._set(self._build(self._node.up, self._pass * self._radix + self._p))
+
+    def _set(self, up: Machine) -> None:
+        self._up = up
+        p, base = self._p, self._base
+        if base is None:
+            self._wrap: Callable[[Ref], Ref] = lambda ref: (p, ref)
+        else:
+            self._wrap = lambda ref: p * base + ref
+
+    def next(self) -> Any:
+        count = self._node.count
+        while count is None or self._p < count:
+            try:
+                item = self._up.next()
+            except End:
+                if not self._some:
+                    raise
+                if count is not None and self._p + 1 >= count:
+                    raise
+                self._p += 1
+                self._some = False
+                self._open()
+                continue
+            self._some = True
+            return rewrap(item, self._wrap)
+        raise End
+
+    def mark(self) -> Mark:
+        return (self._p, self._some, self._up, self._up.mark())
+
+    def dump(self, mark: Mark) -> Any:
+        p, some, up, below = mark
+        return {"pass": p, "some": some, "up": up.dump(below)}
+
+    def load(self, state: Any) -> None:
+        self._p, self._some = state["pass"], state["some"]
+        self._open()
+        self._up.load(state["up"])
+
+
+class Chosen:
+    """skip, take and shard: the items at ``first, first + step, ...`` below ``stop``."""
+
+    def __init__(self, up: Machine, first: int, step: int, stop: int | None) -> None:
+        self._up, self._first, self._step, self._stop = up, first, step, stop
+        self._seen = 0
+
+    def next(self) -> Any:
+        up, first, step = self._up, self._first, self._step
+        while True:
+            if self._stop is not None and self._seen >= self._stop:
+                raise End
+            item = up.next()
+            at = self._seen - first
+            self._seen += 1
+            if at >= 0 and at % step == 0:
+                return item
+
+    def mark(self) -> Mark:
+        return (self._seen, self._up.mark())
+
+    def dump(self, mark: Mark) -> Any:
+        return {"seen": mark[0], "up": self._up.dump(mark[1])}
+
+    def load(self, state: Any) -> None:
+        self._seen = state["seen"]
+        self._up.load(state["up"])
+
+
+class ProcessShare:
+    """shard_by_process: one item of each round over all processes; its state is between rounds."""
+
+    def __init__(self, node: ShardByProcess, up: Machine) -> None:
+        self._up = up
+        self._count = node.context.num_input_pipelines
+        self._index = node.context.input_pipeline_id
+        self._round: list[Any] = []
+        self._ended = False
+
+    def next(self) -> Any:
+        if self._ended:
+            raise End
+        while len(self._round) < self._count:
+            try:
+                self._round.append(self._up.next())
+            except End:
+                self._ended = True
+                break
+        mine = self._round[self._index : self._index + 1]
+        self._round = []
+        if not mine:
+            raise End
+        return mine[0]
+
+    def mark(self) -> Mark:
+        return self._up.mark()
+
+    def dump(self, mark: Mark) -> Any:
+        return self._up.dump(mark)
+
+    def load(self, state: Any) -> None:
+        self._up.load(state)
+
+
+class Concatenated:
+    """The first input, then the second."""
+
+    def __init__(self, node: Concatenate, build: Build, pass_: int) -> None:
+        self._parts: tuple[Node, ...] = node.inputs
+        self._build, self._pass = build, pass_
+        self._base = concat_base(node)
+        self._which = 0
+        self._up = build(self._parts[0], pass_)
+
+    def _wrap(self, ref: Ref) -> Ref:
+        if self._base is None:
+            return (self._which, ref)
+        return ref + self._base if self._which else ref
+
+    def next(self) -> Any:
+        while True:
+            try:
+                return rewrap(self._up.next(), self._wrap)
+            except End:
+                if self._which:
+                    raise
+                self._which = 1
+                self._up = self._build(self._parts[1], self._pass)
+
+    def mark(self) -> Mark:
+        return (self._which, self._up, self._up.mark())
+
+    def dump(self, mark: Mark) -> Any:
+        which, up, below = mark
+        return {"part": which, "up": up.dump(below)}
+
+    def load(self, state: Any) -> None:
+        if state["part"]:
+            self._which = 1
+            self._up = self._build(self._parts[1], self._pass)
+        self._up.load(state["up"])
+
+
+class Zipped:
+    """One item of each input, side by side; the first input to end ends it."""
+
+    def __init__(self, ups: list[Machine]) -> None:
+        self._ups = ups
+        self._count = 0
+        self._held: list[Any] = []
+        self._ended = False
+
+    def next(self) -> Any:
+        if self._ended:
+            raise End
+        held = self._held
+        try:
+            while len(held) < len(self._ups):
+                held.append(self._ups[len(held)].next())
+        except End:
+            self._ended = True
+            raise
+        self._held = []
+        n = self._count
+        self._count += 1
+        for item in held:
+            if type(item) is Failure:
+                return Failure((n, *map(ref_of, held)), item.error)
+        return (n, *held)
+
+    def mark(self) -> Mark:
+        return (self._count, [up.mark() for up in self._ups])
+
+    def dump(self, mark: Mark) -> Any:
+        return {"n": mark[0], "ups": [u.dump(m) for u, m in zip(self._ups, mark[1], strict=True)]}
+
+    def load(self, state: Any) -> None:
+        self._count = state["n"]
+        for up, below in zip(self._ups, state["ups"], strict=True):
+            up.load(below)
+
+
+class Enumerated:
+    """Items with their number in the pass."""
+
+    def __init__(self, up: Machine) -> None:
+        self._up = up
+        self._count = 0
+
+    def next(self) -> Any:
+        item = self._up.next()
+        n = self._count
+        self._count += 1
+        if type(item) is Failure:
+            return Failure((n, item.ref), item.error)
+        return (n, item)
+
+    def mark(self) -> Mark:
+        return (self._count, self._up.mark())
+
+    def dump(self, mark: Mark) -> Any:
+        return {"n": mark[0], "up": self._up.dump(mark[1])}
+
+    def load(self, state: Any) -> None:
+        self._count = state["n"]
+        self._up.load(state["up"])
+
+
+__all__ = [
+    "Build",
+    "Chosen",
+    "Concatenated",
+    "Enumerated",
+    "Generated",
+    "Machine",
+    "Mark",
+    "NotReady",
+    "Positions",
+    "ProcessShare",
+    "Repeated",
+    "WindowShuffle",
+    "Zipped",
+    "rewrap",
+]

@@ -1,0 +1,82 @@
+"""Where an element comes from, in words; and which generator elements a ref needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.plan.batching import Batch, Unbatch
+from tundish.loader.plan.elementwise import Enumerate, FlatMap
+from tundish.loader.plan.order import Concatenate, Repeat
+from tundish.loader.plan.sources import Generator, Zip
+from tundish.loader.plan.storing import Cache
+from tundish.loader.run.positions import concat_base, pass_base, radix
+from tundish.loader.run.values import NODE_MARK
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.node import Node
+    from tundish.loader.run.context import Context
+    from tundish.loader.run.items import Ref
+    from tundish.loader.run.rng import Path
+
+
+def describe_origin(pass_: int, path: Path) -> str:
+    """Name an element for a message.
+
+    Examples
+    --------
+    >>> describe_origin(0, 17), describe_origin(2, (3, 4))
+    ('element 17', 'element 3.4 of pass 2')
+    """
+    name = ".".join(map(str, path)) if isinstance(path, tuple) else str(path)
+    return f"element {name}" + (f" of pass {pass_}" if pass_ else "")
+
+
+def add_origin(error: BaseException, origin: str, where: str) -> BaseException:
+    """Note on an error which node and element it comes from and who computed it."""
+    label = getattr(error, NODE_MARK, None)
+    note = f"tundish: in {label}, {origin}, {where}" if label else f"tundish: {origin}, {where}"
+    if not getattr(error, "__notes__", None):
+        error.add_note(note)
+    return error
+
+
+def generator_elements(node: Node, ref: Ref, pass_: int) -> Iterator[tuple[Generator, int, int]]:
+    """The generator elements (node, pass, ordinal) that a ref is made of.
+
+    A generator cannot seek: they have to be had by running it again, all of a pass at once.
+    """
+    if isinstance(node, Generator):
+        yield node, pass_, ref
+    elif isinstance(node, Repeat):
+        base = pass_base(node)
+        p, below = divmod(ref, base) if base is not None else ref
+        yield from generator_elements(node.up, below, pass_ * radix(node) + p)
+    elif isinstance(node, Concatenate):
+        base = concat_base(node)
+        if base is None:
+            which, below = ref
+        else:
+            which, below = (0, ref) if ref < base else (1, ref - base)
+        yield from generator_elements(node.inputs[which], below, pass_)
+    elif isinstance(node, Zip):
+        for up, below in zip(node.ups, ref[1:], strict=True):
+            yield from generator_elements(up, below, pass_)
+    elif isinstance(node, Batch):
+        for below in ref[1]:
+            yield from generator_elements(node.up, below, pass_)
+    elif isinstance(node, Enumerate):
+        yield from generator_elements(node.up, ref[1], pass_)
+    elif isinstance(node, (FlatMap, Unbatch)):
+        yield from generator_elements(node.up, ref[0], pass_)
+    elif isinstance(node, Cache):
+        yield from generator_elements(node.up, ref, 0)
+    elif node.inputs:
+        yield from generator_elements(node.inputs[0], ref, pass_)
+
+
+def note_wanted(node: Node, refs: Iterable[Ref], pass_: int, context: Context) -> None:
+    """Note which generator elements the refs of a restored buffer need."""
+    for ref in refs:
+        for generator, p, ordinal in generator_elements(node, ref, pass_):
+            context.wanted.setdefault((context.index(generator), p), set()).add(ordinal)

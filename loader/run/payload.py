@@ -1,0 +1,403 @@
+"""What every worker of an iterator gets: its functions and sources, once, in shared memory.
+
+One file without a name, written once and mapped read-only by all workers::
+
+    head | pickles, one for each object | large buffers, aligned | index
+
+- Functions travel by cloudpickle. So do the classes of modules that a worker cannot import, the
+  user's ``__main__`` above all; a worker keeps them in a module of that name, where pickle finds
+  them. Instances go both ways by reference from there: ``type(x) is Thing`` holds in the consumer.
+- Arrays from 64 KiB on, and Arrow's buffers, are not in the pickles. In a worker they are read-only
+  views of the file: they exist once, however many workers there are. (A ``bytes`` is copied by each
+  worker; Python has no other kind.) An array over a mapped file opens that file again instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import linecache
+import mmap
+import os
+import pickle
+import struct
+import sys
+import threading
+import types
+import weakref
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any, Self
+
+import cloudpickle
+import numpy as np
+import psutil
+
+from tundish.errors import SharedMemoryError
+from tundish.loader.run.control import scratch_file
+from tundish.loader.run.culprit import find_culprit
+from tundish.loader.run.failure import dumps_exception, loads_exception
+from tundish.loader.run.mapped import mapped_file, open_mapped
+from tundish.shm.budget import default_budget
+
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = ["Payload", "dumps_exception", "loads_exception", "pack", "unpack"]
+
+_LARGE = 64 << 10  # bytes from which on a buffer is shared
+_ALIGNMENT = 128
+_CHECKED = 64 << 20  # bytes from which on we look whether there is memory for them
+_HEAD = struct.Struct("<QQQ")  # where the pickles end, where the index is, how long it is
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Payload:
+    """Packed objects; made by `pack`.
+
+    Attributes
+    ----------
+    fd : int
+        The file, to be sent to workers.
+    nbytes : int
+        Its size.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self.nbytes = os.fstat(fd).st_size
+        self._close = weakref.finalize(self, os.close, fd)
+
+    def close(self) -> None:
+        """Close the file; workers that have received it keep it. Safe to call twice."""
+        self._close()
+
+
+def pack(objects: Sequence[tuple[str, object]]) -> Payload:
+    """Write objects to a file that workers can map.
+
+    Parameters
+    ----------
+    objects : sequence of (str, object)
+        Each with the name it has in errors. What several of them refer to is stored once, and is
+        one object again in the worker.
+
+    Returns
+    -------
+    Payload
+
+    Raises
+    ------
+    TypeError
+        When something cannot be pickled: what, where in which object, and what to do about it.
+    SharedMemoryError
+        When there is not the memory.
+    """
+    fd = scratch_file()
+    try:
+        with open(fd, "wb", closefd=False) as file, _ByValue() as modules:
+            _write(file, objects, _Pickler(file, modules))
+        _seal(fd)
+    except BaseException:
+        os.close(fd)
+        raise
+    return Payload(fd)
+
+
+def _write(
+    file: io.BufferedWriter, objects: Sequence[tuple[str, object]], pickler: _Pickler
+) -> None:
+    file.write(bytes(_HEAD.size))
+    for label, value in objects:
+        try:
+            pickler.dump(value)
+        except Exception as error:
+            raise _unpicklable(label, value, error, pickler.modules) from error
+    pickler.dump((pickler.homes, pickler.sources))
+    pickles_end = end = file.tell()
+    places = []
+    for buffer in pickler.buffers:
+        start = -(-end // _ALIGNMENT) * _ALIGNMENT
+        end = start + buffer.nbytes
+        places.append((start, end))
+    index = pickle.dumps(([label for label, _ in objects], places, pickler.order))
+    _check_memory(end)
+    try:
+        for buffer, (start, _) in zip(pickler.buffers, places, strict=True):
+            file.seek(start)
+            file.write(buffer)
+        file.seek(end)
+        file.write(index)
+        file.seek(0)
+        file.write(_HEAD.pack(pickles_end, end, len(index)))
+        file.flush()
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.ENOMEM):
+            raise
+        status = os.fstatvfs(file.fileno())
+        raise _no_room(end, status.f_bavail * status.f_frsize) from error
+
+
+def unpack(fd: int) -> list[Any]:
+    """Map a payload and return its objects; the descriptor may be closed afterwards.
+
+    Large arrays are read-only views of the mapping. Whatever is raised while an object is made
+    again has a note that names the object.
+    """
+    view = memoryview(mmap.mmap(fd, 0, prot=mmap.PROT_READ))
+    pickles_end, start, length = _HEAD.unpack_from(view)
+    labels, places, order = pickle.loads(view[start : start + length])
+    buffers = [view[begin:end] for begin, end in places]
+    reader = _Reader(view[_HEAD.size : pickles_end])
+    unpickler = pickle.Unpickler(reader, buffers=(buffers[i] for i in order))
+    objects = []
+    for label in labels:
+        try:
+            objects.append(unpickler.load())
+        except BaseException as error:
+            error.add_note(f"while a worker unpickled {label}")
+            raise
+    homes, sources = unpickler.load()
+    for module, qualname, cls in homes:
+        _install(module, qualname, cls)
+    for filename, lines in sources.items():
+        linecache.cache[filename] = (sum(map(len, lines)), None, lines, filename)
+    return objects
+
+
+# ---------------------------------------------------------------------------------------- pickling
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Cloudpickle, with large buffers and arrays over mapped files kept out of the pickle.
+
+    Attributes
+    ----------
+    buffers : list of memoryview
+        The large buffers, each once.
+    order : list of int
+        Which of them the pickles ask for, in order.
+    homes : list of (str, str, type)
+        Module and qualified name of the classes that travel by value.
+    sources : dict
+        Lines of code that is in no file (notebook cells), for tracebacks.
+    modules : _ByValue
+        Whose functions and classes travel by value.
+    """
+
+    def __init__(self, file: io.BufferedWriter, modules: _ByValue) -> None:
+        super().__init__(file, protocol=5, buffer_callback=self._keep)
+        self.buffers: list[memoryview] = []
+        self.order: list[int] = []
+        self.homes: list[tuple[str, str, type]] = []
+        self.sources: dict[str, list[str]] = {}
+        self.modules = modules
+        self._places: dict[tuple[int, int], int] = {}
+
+    def _keep(self, buffer: pickle.PickleBuffer) -> bool:
+        """Keep a large buffer out of the pickle; return True to have it in."""
+        raw = buffer.raw()
+        if raw.nbytes < _LARGE:
+            return True
+        key = (np.frombuffer(raw, np.uint8).ctypes.data, raw.nbytes)
+        if key not in self._places:
+            self._places[key] = len(self.buffers)
+            self.buffers.append(raw)
+        self.order.append(self._places[key])
+        return False
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return self._reduce_array(value)
+        if isinstance(value, _FILES) and value not in (sys.stdin, sys.stdout, sys.stderr):
+            raise pickle.PicklingError("an open file has a position that processes cannot share")
+        if isinstance(value, type) and self.modules.take(value.__module__):
+            if _look_up(value.__module__, value.__qualname__) is value:
+                self.homes.append((value.__module__, value.__qualname__, value))
+        elif isinstance(value, types.FunctionType):
+            self.modules.take(value.__module__)
+            filename = value.__code__.co_filename
+            cached = linecache.cache.get(filename)
+            if cached is not None and len(cached) == 4 and cached[1] is None:
+                self.sources[filename] = cached[2]
+        elif isinstance(value, types.ModuleType):
+            self.modules.take(value.__name__)
+        return super().reducer_override(value)
+
+    def _reduce_array(self, array: Array) -> Any:
+        if (place := mapped_file(array)) is not None:
+            return open_mapped, (place,)
+        if (
+            type(array) is np.ndarray
+            and array.nbytes >= _LARGE
+            and not array.dtype.hasobject
+            and not array.flags.forc
+        ):
+            # Numpy would put it into the pickle. Its axes keep their order in memory, because
+            # the order in which a sum runs through an array shows in the sum's last bits.
+            axes = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
+            dense = np.ascontiguousarray(array.transpose(axes))
+            return np.transpose, (dense, tuple(np.argsort(axes).tolist()))
+        return NotImplemented
+
+
+_FILES = (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.FileIO)
+
+
+class _ByValue:
+    """The modules whose functions and classes a worker cannot import: told to cloudpickle.
+
+    A context: cloudpickle's list of modules is global, and as it was before afterwards.
+    """
+
+    _lock = threading.Lock()
+
+    def __init__(self) -> None:
+        self._known: dict[str, bool] = {"__main__": True}
+        self._registered: list[types.ModuleType] = []
+
+    def __enter__(self) -> Self:
+        self._lock.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for module in self._registered:
+            cloudpickle.unregister_pickle_by_value(module)
+        self._lock.release()
+
+    def take(self, name: str) -> bool:
+        """Return whether this module's functions and classes travel by value."""
+        known = self._known.get(name)
+        if known is None:
+            known = self._known[name] = name in sys.modules and not _importable(name)
+            if known and name not in cloudpickle.list_registry_pickle_by_value():
+                cloudpickle.register_pickle_by_value(sys.modules[name])
+                self._registered.append(sys.modules[name])
+        return known
+
+
+def _importable(name: str) -> bool:
+    """Whether a process with this ``sys.path`` would import this module from the same file."""
+    file = getattr(sys.modules[name], "__file__", None)
+    if not isinstance(file, str) or not file.endswith(".py"):
+        return True  # built in, compiled, or made by one that is
+    parts = name.split(".")
+    spec: ModuleSpec | None = None
+    for i in range(len(parts)):
+        path = None if spec is None else spec.submodule_search_locations
+        spec = _find_spec(".".join(parts[: i + 1]), path)
+        if spec is None:
+            return False
+    origin = spec.origin if spec is not None else None
+    with contextlib.suppress(OSError):
+        return origin == file or Path(str(origin)).samefile(file)
+    return False
+
+
+def _find_spec(name: str, path: Any) -> ModuleSpec | None:
+    for finder in sys.meta_path:
+        find: Callable[..., ModuleSpec | None] | None = getattr(finder, "find_spec", None)
+        if find is not None and (spec := find(name, path, None)) is not None:
+            return spec
+    return None
+
+
+def _look_up(module: str, qualname: str) -> Any:
+    found: Any = sys.modules.get(module)
+    for name in qualname.split("."):
+        found = getattr(found, name, None)
+    return found
+
+
+def _install(module_name: str, qualname: str, cls: type) -> None:
+    """Give a class that came by value the name that pickle looks for."""
+    owner: Any = sys.modules.setdefault(module_name, types.ModuleType(module_name))
+    *outer, last = qualname.split(".")
+    for name in outer:
+        owner = getattr(owner, name)
+    cls.__qualname__ = qualname  # cloudpickle loses that of a nested class
+    if getattr(owner, last, None) is not cls:
+        setattr(owner, last, cls)
+
+
+def _unpicklable(label: str, value: object, error: Exception, modules: _ByValue) -> TypeError:
+    def attempt(part: object) -> Exception | None:
+        try:
+            _Pickler(io.BufferedWriter(_Nowhere()), modules).dump(part)
+        except Exception as failure:  # noqa: BLE001 - anything can be raised by a __reduce__
+            return failure
+        return None
+
+    where, what, reason = find_culprit(value, error, attempt)
+    return TypeError(
+        f"{label} cannot be sent to worker processes: {where} is a {what} ({reason}); "
+        "make it in worker_init=, make it when the function first needs it, or use workers=0"
+    )
+
+
+class _Nowhere(io.RawIOBase):
+    """A file that takes everything and keeps nothing."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        return memoryview(data).nbytes
+
+
+# ------------------------------------------------------------------------------------- the file
+
+
+class _Reader:
+    """What an unpickler reads from: a mapping, copied piece by piece.
+
+    Not the file itself, whose position all processes share.
+    """
+
+    def __init__(self, view: memoryview) -> None:
+        self._view = view
+        self._position = 0
+
+    def read(self, size: int) -> bytes:
+        start = self._position
+        self._position += size
+        return bytes(self._view[start : self._position])
+
+    def readinto(self, buffer: memoryview) -> int:
+        start = self._position
+        self._position = min(start + len(buffer), len(self._view))
+        buffer[: self._position - start] = self._view[start : self._position]
+        return self._position - start
+
+    def readline(self) -> bytes:
+        line = self._view[self._position :].tobytes().partition(b"\n")[0] + b"\n"
+        self._position += len(line)
+        return line
+
+
+def _check_memory(nbytes: int) -> None:
+    """Raise while it is an exception: where there is not the memory, the kernel would kill."""
+    if nbytes >= _CHECKED:
+        available = min(psutil.virtual_memory().available, default_budget().limit)
+        if nbytes > available:
+            raise _no_room(nbytes, available)
+
+
+def _no_room(nbytes: int, available: int) -> SharedMemoryError:
+    return SharedMemoryError(
+        "what the functions and sources of a dataset hold",
+        nbytes,
+        available,
+        "use np.memmap or a file for what is large, or workers=0",
+    )
+
+
+def _seal(fd: int) -> None:
+    """Let nobody change a memfd any more; other files have no such thing."""
+    if sys.platform.startswith("linux"):
+        with contextlib.suppress(OSError):
+            seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)

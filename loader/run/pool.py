@@ -1,0 +1,498 @@
+"""The workers of one iterator: started, fed, listened to, replaced when they die.
+
+The pool knows tasks and records, not what they mean: it hands each task to the least loaded
+worker, gives what workers answer to its owner, and says which tasks a dead worker leaves behind.
+All of it happens in calls of the consumer's thread; a death is noticed by the wait for data.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tundish.errors import WorkerDiedError
+from tundish.loader.run.context import Context
+from tundish.loader.run.launcher import Exit, WorkerProcess, launcher
+from tundish.loader.run.messages import DONE, RECORD, TASK, Done, Kind, Task
+from tundish.loader.run.payload import loads_exception, pack
+from tundish.loader.run.worker import IN_WORKER, Worker
+from tundish.shm.channel import Channel, ChannelClosed, default_kind
+from tundish.shm.layout import Layout
+from tundish.shm.liveness import Poller
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.node import Node
+    from tundish.loader.plan.options import Options
+    from tundish.shm.memory import Arena
+
+_START_DEATHS = 8
+_BACK_OFF_S = (0.0, 0.0, 0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
+_CONFIRM_S = 5.0
+_PACKET = 65536
+
+
+@dataclass(eq=False)
+class Job:
+    """A task that was given out, until it is done.
+
+    Parameters
+    ----------
+    task : Task
+        Its record; slot sizes are put in when it is sent.
+    tail : bytes
+        Its items.
+    block : object
+        Whose rows it makes.
+    deaths : int
+        Workers that died on it, while it was of one element.
+    cost : float
+        About how long it takes, in seconds.
+    prefer : object
+        A worker that has an open stream for it.
+    """
+
+    task: Task
+    tail: bytes
+    block: Any
+    deaths: int = 0
+    cost: float = 0.0
+    prefer: Any = None
+    held: list[Any] = field(default_factory=list)
+
+
+class Owner(Protocol):
+    """Who uses a pool."""
+
+    def done(self, job: Job, done: Done, layout: Layout | None, tail: memoryview) -> None:
+        """A task was done."""
+
+    def need(self, job: Job, nbytes: int) -> None:
+        """A task needs a larger slot."""
+
+    def lost(self, jobs: list[Job], begun: Job | None, how: Exit) -> None:
+        """A worker died and left these; it had begun one of them."""
+
+
+class Peer:
+    """A worker as the coordinator sees it."""
+
+    __slots__ = (
+        "channel", "jobs", "known", "layouts", "load", "name", "pid", "process", "ready",
+        "sentinel", "thread",
+    )
+
+    def __init__(self, name: int, channel: Channel) -> None:
+        self.name, self.channel = name, channel
+        self.process: WorkerProcess | None = None
+        self.thread: threading.Thread | None = None
+        self.jobs: deque[Job] = deque()
+        self.known: set[int] = set()
+        self.layouts: dict[int, Layout] = {}
+        self.load = 0.0
+        self.ready = False
+        self.pid: int | None = None
+        self.sentinel: int | None = None
+
+
+class Trace:
+    """``TUNDISH_TRACE=file``: a line of JSON for every message."""
+
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "a", buffering=1, encoding="utf-8")  # noqa: SIM115 - kept open
+        self._start = time.monotonic()
+
+    def __call__(self, direction: str, worker: int, kind: str, **fields: Any) -> None:
+        """Note a message."""
+        line = {"t": round(time.monotonic() - self._start, 6), "dir": direction, "worker": worker}
+        self._file.write(json.dumps({**line, "kind": kind, **fields}) + "\n")
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class Pool:
+    """The workers of one iterator.
+
+    Parameters
+    ----------
+    size : int
+        How many.
+    arena : Arena or None
+        The shared memory.
+    context, options
+        Of the iterator.
+    owner : Owner
+        Who is told.
+    executor : {"process", "thread"}
+        What a worker is.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        arena: Arena | None,
+        context: Context,
+        options: Options,
+        owner: Owner,
+        executor: str,
+    ) -> None:
+        self.size, self._arena, self._context = size, arena, context
+        self._options, self._owner, self._executor = options, owner, executor
+        self._kind = default_kind() if arena is not None else "stream"
+        self._stages: dict[int, bytes] = {}
+        self._peers: list[Peer] = []
+        self._poller = Poller()
+        self._names = 0
+        self._to_start: list[float] = []
+        self._orphans: list[Job] = []
+        self._unanswered: list[Job] = []
+        self._deaths_in_a_row = 0
+        self._start_deaths = 0
+        self.restarts = 0
+        self.tasks = 0
+        self.in_flight = 0
+        self._closed = False
+        path = os.environ.get("TUNDISH_TRACE")
+        self._trace = Trace(path) if path else None
+        self._launcher: Any = None
+        self._launcher_fd: int | None = None
+        self._payload = None
+        if executor == "process":
+            self._launcher = launcher(options.max_intra_op_parallelism or 1)
+            self._payload = pack_plan(context.root, options, context)
+            self._watch_launcher()
+        for _ in range(size):
+            self._start()
+
+    # -- workers -------------------------------------------------------------------------------
+
+    def _watch_launcher(self) -> None:
+        fd = self._launcher.fileno()
+        if fd != self._launcher_fd:
+            if self._launcher_fd is not None:
+                self._poller.unregister(self._launcher_fd)
+            if fd is not None:
+                self._poller.register(fd, "launcher")
+            self._launcher_fd = fd
+
+    def _start(self) -> None:
+        ours, theirs = Channel.pair(self._kind)
+        self._names += 1
+        peer = Peer(self._names, ours)
+        if self._executor == "thread":
+            peer.thread = threading.Thread(
+                target=self._thread, args=(theirs,), name=f"tundish-worker-{peer.name}", daemon=True
+            )
+            peer.thread.start()
+        else:
+            if not self._launcher.alive:
+                self._launcher = launcher(self._options.max_intra_op_parallelism or 1)
+                self._watch_launcher()
+            arena, context = self._arena, self._context
+            config = pickle.dumps(
+                {
+                    "channel": self._kind,
+                    "stride": arena.stride if arena else 0,
+                    "slots": arena.slots if arena else 0,
+                    "context": (context.iteration, context.base_seed, context.graph_seed),
+                }
+            )
+            assert self._payload is not None
+            fds = [theirs.fileno(), *([arena.fd] if arena else []), self._payload.fd]
+            peer.process = self._launcher.start("tundish.loader.run.worker:main", fds, config)
+            theirs.close()
+            self._watch_sentinel(peer)
+        ours.set_nonblocking()
+        self._poller.register(ours.fileno(), peer)
+        self._peers.append(peer)
+
+    def _thread(self, channel: Channel) -> None:
+        IN_WORKER.yes = True
+        try:
+            if self._options.worker_init is not None:
+                self._options.worker_init()
+            own = self._context
+            context = Context(own.root, own.iteration, own.base_seed, own.graph_seed)
+            context.where = f"in thread {threading.current_thread().name}"
+            Worker(channel, self._arena, context, self._options, forks=False).run()
+        except SystemExit:
+            pass  # as a process would: the worker is gone, its task is another's
+        finally:
+            channel.close()
+
+    def _watch_sentinel(self, peer: Peer) -> None:
+        process = peer.process
+        if process is not None and peer.sentinel is None and process.sentinel is not None:
+            peer.sentinel = process.sentinel
+            self._poller.register(process.sentinel, peer)
+
+    def pids(self) -> list[int]:
+        """The processes that are known to run."""
+        if self._launcher is not None and not self._closed:
+            self._launcher.pump()
+        return [p.process.pid for p in self._peers if p.process is not None and p.process.pid]
+
+    @property
+    def loads(self) -> float:
+        """Seconds of work that are handed out."""
+        return sum(peer.load for peer in self._peers)
+
+    def jobs(self) -> list[Job]:
+        """Tasks that nobody has answered."""
+        return [*self._orphans, *self._unanswered, *(j for p in self._peers for j in p.jobs)]
+
+    @property
+    def waits(self) -> bool:
+        """Whether a worker is to be started before anything can happen."""
+        return bool(self._to_start)
+
+    # -- tasks ---------------------------------------------------------------------------------
+
+    def define(self, number: int, is_stream: bool, where: tuple[int, int, int]) -> None:
+        """Say what a stage computes: (node, base, pass); workers are told when they need it."""
+        tail = pickle.dumps(where)
+        self._stages[number] = RECORD.pack(Kind.STAGE, is_stream, 0, number, len(tail)) + tail
+
+    def submit(self, jobs: list[Job]) -> None:
+        """Hand out tasks, each to the least loaded worker, one message a worker."""
+        parts: dict[Peer, list[bytes]] = {}
+        sizes: dict[Peer, int] = {}
+        peers = self._peers
+        for job in jobs:
+            peer = job.prefer if job.prefer in peers else min(peers, key=_load, default=None)
+            if peer is None:
+                self._orphans.append(job)
+                continue
+            task = job.task
+            out = parts.setdefault(peer, [])
+            if task.stage not in peer.known:
+                peer.known.add(task.stage)
+                out.append(self._stages[task.stage])
+            record = TASK.pack(*task)
+            size = sizes.get(peer, 0) + len(record) + len(job.tail) + 256
+            if size > _PACKET and out and len(out) > 1:
+                self._send(peer, b"".join(out))
+                out.clear()
+                size = len(record) + len(job.tail)
+            sizes[peer] = size
+            out.append(record)
+            out.append(job.tail)
+            peer.jobs.append(job)
+            peer.load += job.cost
+            job.prefer = peer
+            self.in_flight += 1
+            if self._trace is not None:
+                self._trace(
+                    "->", peer.name, "TASK", stage=task.stage, block=task.block,
+                    first=task.first, rows=task.rows, slot=task.slot,
+                )
+        for peer, out in parts.items():
+            if out:
+                self._send(peer, b"".join(out))
+
+    def _send(self, peer: Peer, message: bytes) -> None:
+        try:
+            if not peer.channel.send(message):
+                self._poller.modify(peer.channel.fileno(), peer, write=True)
+        except ChannelClosed:
+            pass  # the wait for data will say so, after what the worker had still sent
+
+    # -- waiting -------------------------------------------------------------------------------
+
+    def pump(self, timeout_s: float | None = 0.0) -> None:
+        """Take in what workers have answered; wait for something if there is a timeout."""
+        if self._to_start:
+            now = time.monotonic()
+            due = [t for t in self._to_start if t <= now]
+            self._to_start = [t for t in self._to_start if t > now]
+            for _ in due:
+                self._start()
+            if self._to_start:
+                soon = max(0.0, min(self._to_start) - now)
+                timeout_s = soon if timeout_s is None else min(timeout_s, soon)
+            if due and self._orphans:
+                orphans, self._orphans = self._orphans, []
+                self.submit(orphans)
+        for token, readable, writable in self._poller.poll(timeout_s):
+            if token == "launcher":
+                self._launcher.pump()
+                self._watch_launcher()
+                for peer in self._peers:
+                    self._watch_sentinel(peer)
+                continue
+            if token not in self._peers:
+                continue
+            if writable:
+                self._flush(token)
+            if readable:
+                self._receive(token)
+
+    def _flush(self, peer: Peer) -> None:
+        try:
+            if peer.channel.flush():
+                self._poller.modify(peer.channel.fileno(), peer)
+        except ChannelClosed:
+            self._poller.modify(peer.channel.fileno(), peer)
+
+    def _receive(self, peer: Peer) -> None:
+        dead = False
+        try:
+            messages = peer.channel.recv_all()
+        except ChannelClosed:
+            messages, dead = [], True
+        for message in messages:
+            self._take_in(peer, memoryview(message))
+        if not dead and peer.process is not None and not messages and peer.sentinel is not None:
+            # Readable without a message: the sentinel, unless the kernel was early.
+            dead = bool(self._ended(peer))
+        if dead:
+            self._dead(peer)
+
+    def _ended(self, peer: Peer) -> bool:
+        probe = Poller()
+        try:
+            assert peer.sentinel is not None
+            probe.register(peer.sentinel, peer)
+            return bool(probe.poll(0.0))
+        finally:
+            probe.close()
+
+    def _take_in(self, peer: Peer, message: memoryview) -> None:
+        at, end = 0, len(message)
+        while at < end:
+            kind = message[at]
+            if kind == Kind.DONE or kind == Kind.NEED:
+                done = Done(*DONE.unpack_from(message, at))
+                at += DONE.size
+                tail = message[at : at + done.tail]
+                at += done.tail
+                self._answered(peer, done, tail)
+                continue
+            _, _, _, number, size = RECORD.unpack_from(message, at)
+            at += RECORD.size
+            tail = message[at : at + size]
+            at += size
+            if kind == Kind.LAYOUT:
+                peer.layouts[number] = Layout(*pickle.loads(tail))
+            elif kind == Kind.HELLO:
+                peer.ready, peer.pid = True, number
+                self._start_deaths = 0
+            elif kind == Kind.FATAL:
+                raise loads_exception(bytes(tail))
+            if self._trace is not None:
+                self._trace("<-", peer.name, Kind(kind).name, bytes=size)
+
+    def _answered(self, peer: Peer, done: Done, tail: memoryview) -> None:
+        jobs = peer.jobs
+        job = jobs[0] if jobs else None
+        if job is None or (job.task.block, job.task.first) != (done.block, done.first):
+            raise AssertionError(f"worker {peer.name} answered a task it does not have")
+        jobs.popleft()
+        self.in_flight -= 1
+        peer.load = max(0.0, peer.load - job.cost) if jobs else 0.0
+        if self._trace is not None:
+            self._trace(
+                "<-", peer.name, Kind(done.kind).name, stage=done.stage, block=done.block,
+                first=done.first, rows=done.rows, us=done.micros, bytes=done.nbytes,
+            )
+        if done.kind == Kind.NEED:
+            self._owner.need(job, done.nbytes)
+            return
+        self.tasks += 1
+        self._deaths_in_a_row = 0
+        self._owner.done(job, done, peer.layouts.get(done.layout), tail)
+
+    # -- deaths --------------------------------------------------------------------------------
+
+    def _dead(self, peer: Peer) -> None:
+        """Bury a worker: sure that it writes no more, give its tasks back, start another."""
+        self._forget(peer)
+        how = Exit(0, "its thread ended", "")
+        if peer.process is not None:
+            peer.process.kill()
+            how = peer.process.wait_exit(_CONFIRM_S) or Exit(-9, "not confirmed", "")
+            peer.process.release()
+        if self._trace is not None:
+            self._trace("<-", peer.name, "DIED", how=how.how)
+        self.restarts += 1
+        self._deaths_in_a_row += 1
+        if not peer.ready:
+            self._start_deaths += 1
+            if self._start_deaths >= _START_DEATHS:
+                raise WorkerDiedError("its start", how.how, self._start_deaths, how.stderr)
+        jobs = list(peer.jobs)
+        peer.jobs.clear()
+        self.in_flight -= len(jobs)
+        pause = _BACK_OFF_S[min(self._deaths_in_a_row // max(1, self.size), len(_BACK_OFF_S) - 1)]
+        if pause:
+            self._to_start.append(time.monotonic() + pause)
+        else:
+            self._start()
+        for job in jobs:
+            job.prefer = None
+        self._owner.lost(jobs, jobs[0] if jobs and peer.ready else None, how)
+
+    def _forget(self, peer: Peer) -> None:
+        self._peers.remove(peer)
+        self._poller.unregister(peer.channel.fileno())
+        if peer.sentinel is not None:
+            self._poller.unregister(peer.sentinel)
+        peer.channel.close()
+
+    def kill(self, peer: Peer) -> None:
+        """End one worker, as if it had died."""
+        if peer.process is not None:
+            peer.process.kill()
+
+    def close(self, wait_s: float = 0.25) -> bool:
+        """End all workers at once; whether they are known to be gone when this returns."""
+        if self._closed:
+            return True
+        self._closed = True
+        self._unanswered = [j for p in self._peers for j in p.jobs]
+        peers, self._peers = self._peers, []
+        for peer in peers:
+            if peer.process is not None:
+                peer.process.kill()
+            self._poller.unregister(peer.channel.fileno())
+            peer.channel.close()
+        gone = True
+        deadline = time.monotonic() + wait_s
+        for peer in peers:
+            if peer.thread is not None:
+                peer.thread.join(0 if peer.jobs else max(0.0, deadline - time.monotonic()))
+                gone = gone and not peer.thread.is_alive()
+            elif peer.process is not None:
+                left = max(0.0, deadline - time.monotonic())
+                gone = peer.process.wait_exit(left) is not None and gone
+                peer.process.release()
+        self._poller.close()
+        if self._payload is not None:
+            self._payload.close()
+        if self._trace is not None:
+            self._trace.close()
+        return gone
+
+
+def _load(peer: Peer) -> float:
+    return peer.load
+
+
+def pack_plan(root: Node, options: Options, context: Context) -> Any:
+    """The plan and the options in shared memory; an error names the node and the object."""
+    try:
+        return pack([("the plan", root), ("the options", options)])
+    except TypeError:
+        for node in context.nodes:
+            for name in ("function", "predicate", "source"):
+                part = getattr(node, name, None)
+                if part is not None:
+                    pack([(context.label(node), part)]).close()
+        raise

@@ -1,0 +1,343 @@
+"""Elements that workers have made: rows of blocks in shared memory.
+
+A `Block` belongs to the coordinator; `Row` and `Rows` are the items that name its elements and
+keep it alive. Its slot comes back when the last of them, and the last view a consumer holds, is
+gone: the memory is leased, and nobody counts but the interpreter.
+
+`Shared` is what a worker is told of them when they are the input of a task.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.loader.run.collate import objects
+from tundish.loader.run.items import Made, Ref
+from tundish.shm.layout import Layout
+from tundish.spec import LEAF, Tree, normalise, unflatten
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tundish.shm.memory import Arena
+
+COPY_BELOW = 65536
+"""Leaves of at most so many bytes are delivered as private copies: they pin no slot."""
+
+
+class Block:
+    """Some consecutive items of a stage, and what the workers made of them.
+
+    Attributes
+    ----------
+    number : int
+        The coordinator's name for it.
+    refs : sequence
+        Of its rows.
+    slot : int or None
+        Granted to the workers until `complete`.
+    left : int
+        Rows not yet made.
+    layout : Layout or None
+        None when the rows have no common one: then `elements` has them.
+    root : numpy.ndarray or None
+        The memory of the columns; the lease.
+    drops, errors, events, extras, elements
+        By row, as the workers told.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_columns",
+        "clean",
+        "drops",
+        "elements",
+        "errors",
+        "events",
+        "extras",
+        "flying",
+        "gone",
+        "inputs",
+        "layout",
+        "left",
+        "marks",
+        "mixed",
+        "nbytes",
+        "number",
+        "private",
+        "refs",
+        "root",
+        "slot",
+        "stage",
+        "total",
+    )
+
+    def __init__(self, number: int, refs: Sequence[Any], stage: Any) -> None:
+        self.number, self.refs, self.stage = number, refs, stage
+        self.total = self.left = len(refs)
+        self.slot: int | None = None
+        self.layout: Layout | None = None
+        self.root: np.ndarray | None = None
+        self.private: np.ndarray | None = None
+        self.drops: set[int] = set()
+        self.errors: dict[int, BaseException] = {}
+        self.events: dict[int, list[str]] = {}
+        self.extras: dict[int, dict[int, Any]] = {}
+        self.elements: dict[int, Any] = {}
+        self.inputs: Any = None
+        self.marks: Any = None
+        self.mixed = self.gone = self.clean = False
+        self.nbytes = 0
+        self.flying = 0
+        self._columns: list[np.ndarray | None] | None = None
+
+    def reset(self) -> None:
+        """Forget what was made: it is to be made again, by one task."""
+        self.left = self.total
+        self.layout = self.root = self._columns = None
+        self.drops, self.errors, self.events = set(), {}, {}
+        self.extras, self.elements = {}, {}
+        self.mixed = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether every row has been made."""
+        return self.left == 0
+
+    @property
+    def columns(self) -> list[np.ndarray | None]:
+        """The columns over the block's memory."""
+        if self._columns is None:
+            assert self.layout is not None
+            assert self.root is not None
+            self._columns = self.layout.columns(self.root)
+        return self._columns
+
+    def key_of(self, row: int) -> tuple[Tree, tuple[Any, ...]] | None:
+        """What must be equal for rows to stand in one batch; None for a row kept by itself."""
+        if row in self.elements or self.layout is None:
+            return None
+        return (self.layout.tree, self.layout.keys)
+
+    def element(self, row: int, *, copy: bool = False) -> Any:
+        """One element; large arrays are views of the block's memory, unless copied."""
+        if row in self.elements:
+            return self.elements[row]
+        layout = self.layout
+        assert layout is not None
+        if layout.tree is LEAF:
+            column = self.columns[0]
+            return self.extras[0][row] if column is None else _one(column, row, copy)
+        leaves = [
+            self.extras[at][row] if column is None else _one(column, row, copy)
+            for at, column in enumerate(self.columns)
+        ]
+        return unflatten(layout.tree, leaves)
+
+    def batch(self, first: int, stop: int, *, copy: bool = False) -> Any:
+        """Rows of the common layout as one batch; large arrays are views, unless copied."""
+        layout = self.layout
+        assert layout is not None
+        arrays = []
+        for at, column in enumerate(self.columns):
+            if column is None:
+                extra = self.extras[at]
+                arrays.append(objects([extra[k] for k in range(first, stop)]))
+                continue
+            rows = column[first:stop]
+            arrays.append(rows.copy() if copy or rows.nbytes <= COPY_BELOW else rows)
+        return unflatten(layout.tree, arrays)
+
+    def scalars(self, first: int, stop: int) -> list[Any] | None:
+        """The elements as a list where each is one numpy scalar, else None."""
+        if self.layout is None or self.layout.tree is not LEAF or self.elements:
+            return None
+        column = self.columns[0]
+        if column is None:
+            extra = self.extras[0]
+            return [extra[k] for k in range(first, stop)]
+        if column.ndim != 1 or column.dtype.kind == "V":
+            return None
+        return list(column[first:stop])
+
+    def evict(self) -> bool:
+        """Move the rows to private memory, so that the slot comes back; False if consumers hold it."""
+        if self.root is None or self.private is not None:
+            return False
+        self.private = self.root.copy()
+        self.root, self._columns = self.private, None
+        return True
+
+
+def _one(column: np.ndarray, row: int, copy: bool) -> Any:
+    value = column[row]
+    if isinstance(value, (np.ndarray, np.void)):
+        return value.copy() if copy or value.nbytes <= COPY_BELOW else value
+    return value
+
+
+class Row:
+    """One element that a worker made."""
+
+    __slots__ = ("block", "ref", "row")
+
+    def __init__(self, ref: Ref, block: Block, row: int) -> None:
+        self.ref, self.block, self.row = ref, block, row
+
+    @property
+    def value(self) -> Any:
+        """The element."""
+        return self.block.element(self.row)
+
+    def again(self) -> Made:
+        """A private copy, to be kept for long."""
+        value = self.block.element(self.row, copy=True)
+        return Made(self.ref, value)
+
+    def told(self) -> Any:
+        """What a worker is told of it."""
+        block, row = self.block, self.row
+        if block.layout is None or row in block.elements or block.slot is None or block.private is not None:
+            return Made(self.ref, self.value)
+        layout = block.layout
+        extras = {at: extra[row] for at, extra in block.extras.items()}
+        return Shared(self.ref, block.slot, (layout.tree, layout.keys, layout.rows), row, extras)
+
+
+class Rows:
+    """A batch whose rows workers have made, in runs of consecutive rows of blocks.
+
+    Parameters
+    ----------
+    number : int
+        The batch's ordinal in its pass.
+    runs : list of (Block, int, int)
+        Half-open.
+    """
+
+    __slots__ = ("_ref", "number", "runs")
+
+    def __init__(self, number: int, runs: list[tuple[Block, int, int]]) -> None:
+        self.number, self.runs = number, runs
+        self._ref: Ref = None
+
+    @property
+    def ref(self) -> Ref:
+        """The batch's ordinal and its rows' refs, unless an operator above put it in its terms."""
+        if self._ref is None:
+            rows = [r for block, a, b in self.runs for r in map(as_ref, block.refs[a:b])]
+            self._ref = (self.number, tuple(rows))
+        return self._ref
+
+    @ref.setter
+    def ref(self, ref: Ref) -> None:
+        self._ref = ref
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is one run of one layout: delivered as it is."""
+        if len(self.runs) != 1:
+            return False
+        block, first, _ = self.runs[0]
+        return block.key_of(first) is not None
+
+    @property
+    def value(self) -> Any:
+        """The batch."""
+        ((block, first, stop),) = self.runs
+        return block.batch(first, stop)
+
+    def again(self) -> Made:
+        """A private copy, to be kept for long."""
+        ((block, first, stop),) = self.runs
+        return Made(self.ref, block.batch(first, stop, copy=True))
+
+    def told(self) -> Any:
+        """What a worker is told of it."""
+        if self.is_one:
+            block, first, stop = self.runs[0]
+            if block.slot is None or block.private is not None:
+                return Made(self._ref_or_number(), self.value)
+            layout = block.layout
+            assert layout is not None
+            extras = {
+                at: objects([extra[k] for k in range(first, stop)])
+                for at, extra in block.extras.items()
+            }
+            where = (layout.tree, layout.keys, layout.rows)
+            return Shared(self._ref_or_number(), block.slot, where, (first, stop), extras)
+        rows: list[Any] = []
+        for block, first, stop in self.runs:
+            rows += [Row(0, block, k).told() for k in range(first, stop)]
+        return (self.number, tuple(rows))
+
+    def _ref_or_number(self) -> Ref:
+        # A batch's identity is its ordinal: a worker needs no refs of its rows.
+        return (self.number, ()) if self._ref is None else self._ref
+
+
+def as_ref(ref: Any) -> Ref:
+    """A ref out of a range, an array or a list."""
+    return int(ref) if isinstance(ref, np.integer) else ref
+
+
+class Shared:
+    """A computed item whose rows lie in shared memory, as a task tells it.
+
+    Parameters
+    ----------
+    ref : Ref
+        Of the item.
+    slot : int
+        Where.
+    layout : (Tree, keys, rows)
+        Of the block.
+    row : int or (int, int)
+        The element's row; or a run of rows, which are a batch.
+    extras : dict
+        Leaves without a fixed size.
+    """
+
+    __slots__ = ("extras", "layout", "ref", "row", "slot")
+
+    def __init__(self, ref: Ref, slot: int, layout: tuple[Any, ...], row: Any, extras: Any) -> None:
+        self.ref, self.slot, self.layout, self.row, self.extras = ref, slot, layout, row, extras
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Shared, (self.ref, self.slot, self.layout, self.row, self.extras)
+
+    def made(self, arena: Arena) -> Made:
+        """The item with its value: read-only views of the slot."""
+        layout = Layout(*self.layout)
+        root = arena.root(self.slot, layout.nbytes)
+        root.flags.writeable = False
+        row = self.row
+        leaves = []
+        for at, column in enumerate(layout.columns(root)):
+            if column is None:
+                leaves.append(self.extras[at])
+            elif type(row) is int:
+                leaves.append(normalise(column[row]))
+            else:
+                leaves.append(column[row[0] : row[1]])
+        return Made(self.ref, unflatten(layout.tree, leaves))
+
+
+def tell(item: Any) -> Any:
+    """An item as a worker is told it."""
+    kind = type(item)
+    if kind is tuple:
+        return tuple([tell(x) for x in item])
+    return item.told() if kind is Row or kind is Rows else item
+
+
+def open_item(item: Any, arena: Arena | None) -> Any:
+    """An item as a worker's evaluators take it."""
+    if type(item) is tuple:
+        return tuple([open_item(x, arena) for x in item])
+    if type(item) is Shared:
+        assert arena is not None
+        return item.made(arena)
+    return item

@@ -1,0 +1,143 @@
+"""The two shuffles' arithmetic: a keyed permutation of positions, and tf.data's draws."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+
+import numpy as np
+
+_SMALL = 4096
+_ROUNDS = 6
+_GRAPH_SEED = 87654321
+_M31 = 2**31 - 1
+
+
+def _mix(x: np.ndarray, key: int) -> np.ndarray:
+    """splitmix64's finaliser over x + key; uint64 arithmetic wraps."""
+    z = x + np.uint64(key)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@lru_cache(maxsize=64)
+def _keys(seed: int, pass_: int) -> tuple[int, ...]:
+    text = f"tundish permutation {seed} {pass_}".encode()
+    digest = hashlib.blake2b(text, digest_size=8 * _ROUNDS).digest()
+    return tuple(
+        int.from_bytes(digest[8 * k : 8 * k + 8], "little") | 1 for k in range(_ROUNDS)
+    )
+
+
+@lru_cache(maxsize=16)
+def _small(n: int, seed: int, pass_: int) -> np.ndarray:
+    # A small domain is ordered by hashes: any of the n! orders can come.
+    hashes = _mix(np.arange(n, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15), _keys(seed, pass_)[0])
+    return np.argsort(hashes, kind="stable").astype(np.int64)
+
+
+def permute(positions: np.ndarray, n: int, seed: int, pass_: int) -> np.ndarray:
+    """Where a keyed permutation of ``range(n)`` sends positions, in O(1) memory.
+
+    A Feistel network over the next even power of two, walked until it lands below n; below 4,096
+    elements the order of keyed hashes.
+
+    Parameters
+    ----------
+    positions : (k,) int64 ndarray
+        Each in ``range(n)``.
+    n, seed, pass_ : int
+        The domain and the key.
+
+    Examples
+    --------
+    >>> sorted(permute(np.arange(5), 5, seed=1, pass_=0).tolist())
+    [0, 1, 2, 3, 4]
+    """
+    if n <= _SMALL:
+        return _small(n, seed, pass_)[positions]
+    bits = (n - 1).bit_length()
+    half = np.uint64((bits + 1) // 2)
+    mask = np.uint64((1 << int(half)) - 1)
+    keys = _keys(seed, pass_)
+    found = np.asarray(positions).astype(np.uint64)
+    todo = np.arange(len(found))
+    x = found
+    while len(todo):
+        left, right = x >> half, x & mask
+        for key in keys:
+            left, right = right, left ^ (_mix(right, key) & mask)
+        x = (left << half) | right
+        found[todo] = x
+        out = x >= np.uint64(n)
+        todo, x = todo[out], x[out]
+    return found.astype(np.int64)
+
+
+_M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_W0, _W1 = 0x9E3779B9, 0xBB67AE85
+_LOW = np.uint64(0xFFFFFFFF)
+_32 = np.uint64(32)
+
+
+def philox32(seed: int, seed2: int, first: int, blocks: int) -> np.ndarray:
+    """Blocks of tf.random's Philox4x32-10 stream: key `seed`, high counter `seed2`.
+
+    Returns
+    -------
+    (blocks * 4,) uint64 ndarray
+        32-bit numbers, from number ``4 * first``.
+    """
+    counter = np.arange(first, first + blocks, dtype=np.uint64)
+    c0, c1 = counter & _LOW, counter >> _32
+    c2 = np.full(blocks, seed2 & 0xFFFFFFFF, np.uint64)
+    c3 = np.full(blocks, (seed2 >> 32) & 0xFFFFFFFF, np.uint64)
+    k0, k1 = seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF
+    for _ in range(10):
+        p0, p1 = _M0 * c0, _M1 * c2
+        c0, c1, c2, c3 = (
+            (p1 >> _32) ^ c1 ^ np.uint64(k0),
+            p1 & _LOW,
+            (p0 >> _32) ^ c3 ^ np.uint64(k1),
+            p0 & _LOW,
+        )
+        k0, k1 = (k0 + _W0) & 0xFFFFFFFF, (k1 + _W1) & 0xFFFFFFFF
+    return np.stack([c0, c1, c2, c3], axis=1).reshape(-1)
+
+
+def seed_pair(seed: int, graph_seed: int | None = None) -> tuple[int, int]:
+    """The two seeds tf.data makes of an operator's seed and the global one."""
+    first = (_GRAPH_SEED if graph_seed is None else graph_seed) % _M31
+    second = seed % _M31
+    return (0, _M31) if first == 0 and second == 0 else (first, second)
+
+
+class Draws:
+    """The stream of draws of one pass of a window shuffle; any draw can be had first.
+
+    Parameters
+    ----------
+    pair : (int, int)
+        Of `seed_pair`.
+    pass_ : int or None
+        Which pass reshuffles; None where each pass has the same order.
+    """
+
+    def __init__(self, pair: tuple[int, int], pass_: int | None) -> None:
+        if pass_ is not None:
+            # tf.data draws two seeds a pass from a generator of the dataset's own.
+            block, at = divmod(2 * pass_, 4)
+            four = philox32(*pair, block, 1)
+            pair = (int(four[at]), int(four[at + 1]))
+        self._pair = pair
+        self._first = self._end = 0
+        self._chunk: list[int] = []
+
+    def __call__(self, k: int) -> int:
+        """Draw number k."""
+        if not self._first <= k < self._end:
+            block = k // 4
+            self._chunk = philox32(*self._pair, block, 256).tolist()
+            self._first, self._end = 4 * block, 4 * block + 1024
+        return self._chunk[k - self._first]

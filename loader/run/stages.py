@@ -1,0 +1,435 @@
+"""Machines whose items are computed by workers.
+
+A `ParallelStage` takes items from its input, ahead of who asks for them, cuts them into blocks and
+blocks into tasks, and gives what the workers made in the order of its input. `Batches` puts made
+rows together: the rows of one block that are a whole batch are delivered as they lie; else the
+runs are gathered by a worker.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.errors import SpecError
+from tundish.loader.run.collate import Collator, fits, mismatch
+from tundish.loader.run.inline import Counts, give_up
+from tundish.loader.run.items import End, Failure, Made, NotReady, ref_of
+from tundish.loader.run.machines import Machine, Mark, Positions
+from tundish.loader.run.shared import Block, Row, Rows, as_ref
+from tundish.spec import flatten, leaf_key, same_structure
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.batching import Batch
+    from tundish.loader.run.coordinator import Coordinator
+
+TASK_S = 0.004
+"""How long a task should take: short enough to spread, long enough to be worth its message."""
+
+_FIRST_ROWS = 1
+_MOST_ROWS = 4096
+_BLOCK_BYTES = 1 << 20
+
+
+class Pace:
+    """How long a row takes and how large it is, as far as known."""
+
+    __slots__ = ("row_nbytes", "row_s")
+
+    def __init__(self) -> None:
+        self.row_s: float | None = None
+        self.row_nbytes = 0
+
+    def saw(self, rows: int, seconds: float) -> None:
+        """Learn from a task."""
+        each = seconds / max(1, rows)
+        self.row_s = each if self.row_s is None else 0.8 * self.row_s + 0.2 * each
+
+    def rows_in(self, seconds: float) -> int:
+        """How many rows take so long; 1 as long as nothing is known."""
+        if self.row_s is None:
+            return _FIRST_ROWS
+        return max(1, min(_MOST_ROWS, int(seconds / max(self.row_s, 1e-7))))
+
+
+class ParallelStage:
+    """Compute the items of a stream in workers, ahead and in order.
+
+    Parameters
+    ----------
+    owner : Coordinator
+        Who hands out the tasks.
+    number : int
+        The stage's name towards workers.
+    up : Machine
+        The stream.
+    chain : bool
+        Whether the evaluator does more than computing the item: False passes computed items on.
+    group : int
+        How many rows the reader takes at once: blocks are multiples of it.
+    """
+
+    def __init__(
+        self, owner: Coordinator, number: int, up: Machine, *, chain: bool, group: int
+    ) -> None:
+        self._owner, self.number, self._up = owner, number, up
+        self._chain, self._group = chain, group
+        self._queue: deque[Any] = deque()
+        self._at = 0
+        self._ended = self._done = False
+        self._counts = Counts()
+        self._last: Any = up.mark()
+        self._partial: list[Any] = []
+        self._partial_marks: list[Mark] = []
+        self._held: tuple[Any, Mark] | None = None
+        self.pace = Pace()
+        self.ragged = False
+        """Whether elements differ in shape: then a block is one task."""
+        self.blocks = self.nbytes = self.waiting = self.block_nbytes = 0
+
+    # -- taking items --------------------------------------------------------------------------
+
+    def regroup(self, group: int) -> None:
+        """Say how many rows the reader takes at once, before anything is handed out."""
+        self._group = group
+
+    @property
+    def group(self) -> int:
+        """How many rows the reader takes at once."""
+        return self._group
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether the input has ended and all of it has been handed out."""
+        return self._ended
+
+    def feed(self) -> bool:
+        """Hand out blocks as long as there is room; whether anything moved."""
+        moved = False
+        while not self._ended and self._owner.may_issue(self):
+            try:
+                if not self._issue():
+                    break
+            except NotReady:
+                break
+            moved = True
+        return moved
+
+    def _size(self) -> int:
+        """How many rows the next block gets."""
+        group, rows = self._group, self.pace.rows_in(TASK_S)
+        fit = _MOST_ROWS
+        if self.pace.row_nbytes:
+            fit = max(1, _BLOCK_BYTES // self.pace.row_nbytes)
+        if group == 1:
+            return max(1, min(rows, fit))
+        off = self.waiting % group
+        many = max(1, min(rows, fit) // group)
+        return group * many - off
+
+    def _issue(self) -> bool:
+        size = self._size()
+        up = self._up
+        if isinstance(up, Positions):
+            base = up.mark()
+            refs = up.take(size)
+            if not len(refs):
+                self._ended = True
+                return False
+            self._block(refs, base)
+            return True
+        return self._issue_items(size)
+
+    def _issue_items(self, size: int) -> bool:
+        items, marks, up = self._partial, self._partial_marks, self._up
+        moved = False
+        try:
+            while len(items) < size:
+                item = up.next()
+                mark = up.mark()
+                if self._passes(item):
+                    self._flush_partial()
+                    self._queue.append((item, mark))
+                    return True
+                items.append(item)
+                marks.append(mark)
+        except End:
+            self._ended = True
+        except NotReady:
+            # Wait for a full block, unless nobody has anything to do.
+            if items and not self._owner.busy(self):
+                self._flush_partial()
+                return True
+            raise
+        moved = bool(items)
+        self._flush_partial()
+        return moved
+
+    def _passes(self, item: Any) -> bool:
+        kind = type(item)
+        if kind is Failure:
+            return True
+        if self._chain:
+            return False
+        if kind is Rows:
+            return item.is_one
+        return kind is Made or (kind is Row and not item.block.gone)
+
+    def _flush_partial(self) -> None:
+        if self._partial:
+            items, marks = self._partial, self._partial_marks
+            self._partial, self._partial_marks = [], []
+            refs: Any = items
+            if all(type(x) is int for x in items):
+                refs = np.array(items, np.int64)
+            self._block(refs, marks)
+
+    def _block(self, refs: Any, marks: Any) -> None:
+        block = Block(self._owner.next_block(), refs, self)
+        block.marks = marks
+        self._queue.append(block)
+        self.blocks += 1
+        self.waiting += block.total
+        self._owner.issue(block)
+
+    def split(self, block: Block) -> None:
+        """A worker died on a block: put blocks of one row in its place."""
+        at = self._queue.index(block)
+        pieces = []
+        for row in range(block.total):
+            piece = Block(self._owner.next_block(), block.refs[row : row + 1], self)
+            marks = block.marks
+            piece.marks = marks + row if type(marks) is int else marks[row : row + 1]
+            pieces.append(piece)
+        self._queue.remove(block)
+        for piece in reversed(pieces):
+            self._queue.insert(at, piece)
+        self.blocks += len(pieces) - 1
+        for piece in pieces:
+            self._owner.issue(piece)
+
+    # -- giving them ---------------------------------------------------------------------------
+
+    def _head(self) -> Any:
+        """The block or item whose turn it is; raises NotReady or End."""
+        queue = self._queue
+        while True:
+            if not queue:
+                if self._done:
+                    raise End
+                self.feed()
+                if not queue:
+                    if not self._ended:
+                        raise NotReady
+                    self._done = True
+                    self._last = self._up.mark()
+                    self._owner.retire(self)
+                    raise End
+            head = queue[0]
+            if type(head) is not Block:
+                return head
+            if self._at < head.total:
+                if head.left:
+                    raise NotReady
+                return head
+            queue.popleft()
+            self._at = 0
+            self.blocks -= 1
+            self.nbytes -= head.nbytes
+            self._owner.moved = True
+
+    def next(self) -> Any:
+        while True:
+            head = self._head()
+            if type(head) is tuple:
+                self._queue.popleft()
+                item, self._last = head
+                return item
+            row = self._at
+            self._at += 1
+            self.waiting -= 1
+            if row in head.events:
+                self._counts.add(list(head.events[row]))
+            if row in head.drops:
+                continue
+            self._last = (head, row)
+            if row in head.errors:
+                return Failure(ref_of(as_ref(head.refs[row])), head.errors[row])
+            return Row(ref_of(as_ref(head.refs[row])), head, row)
+
+    def run(self, most: int) -> Any:
+        """As `next`, but of a block without exceptions a run: (block, first row, stop)."""
+        head = self._head()
+        if type(head) is tuple or not head.clean:
+            return self.next()
+        first = self._at
+        stop = self._at = min(head.total, first + most)
+        self.waiting -= stop - first
+        self._last = (head, stop - 1)
+        return (head, first, stop)
+
+    def give_back(self, rows: int) -> None:
+        """Take back the last rows of the last run."""
+        self._at -= rows
+        self.waiting += rows
+        head, last = self._last
+        self._last = (head, last - rows)
+
+    # -- state ---------------------------------------------------------------------------------
+
+    def mark(self) -> Mark:
+        last = self._last
+        if type(last) is tuple and len(last) == 2 and type(last[0]) is Block:  # noqa: PLR2004
+            block, row = last
+            marks = block.marks
+            return (self._counts.by_event, marks + row + 1 if type(marks) is int else marks[row])
+        return (self._counts.by_event, last)
+
+    def dump(self, mark: Mark) -> Any:
+        counts, up = mark
+        below = self._up.dump(up)
+        return {"counts": counts, "up": below} if counts else below
+
+    def load(self, state: Any) -> None:
+        if isinstance(state, dict) and "counts" in state:
+            self._counts.by_event = dict(state["counts"])
+            state = state["up"]
+        self._up.load(state)
+        self._last = self._up.mark()
+
+
+class Batches:
+    """Put computed rows together, in runs; an error stands at its batch's place."""
+
+    def __init__(self, node: Batch, up: Machine, label: str) -> None:
+        self._up, self._size, self._drop = up, node.size, node.drop_remainder
+        self._label = label
+        self._count = 0
+        self._runs: list[Any] = []
+        self._have = 0
+        self._first: Any = None
+        self._run = getattr(up, "run", None)
+
+    def next(self) -> Any:
+        size = self._size
+        try:
+            while self._have < size:
+                if self._run is not None:
+                    got = self._run(size - self._have)
+                else:
+                    got = self._up.next()
+                failed = self._add(got)
+                if failed is not None:
+                    return failed
+        except End:
+            if not self._have or self._drop:
+                raise
+        runs, self._runs, self._have, self._first = self._runs, [], 0, None
+        n = self._count
+        self._count += 1
+        if any(type(run) is Made for run in runs):
+            return self._stack(n, runs)
+        return Rows(n, runs)
+
+    def _add(self, got: Any) -> Failure | None:
+        kind = type(got)
+        if kind is Failure:
+            return self._fail(got.ref, got.error)
+        if kind is Row:
+            got = (got.block, got.row, got.row + 1)
+        if kind is Made or kind is Rows:
+            key, bad = _key(got.value), got.ref
+        else:
+            block, first, stop = got
+            key = block.key_of(first)
+            bad = None
+            if key is None:
+                key = _key(block.elements[first])
+        if self._first is None:
+            self._first = key
+        elif key is not self._first and key != self._first:
+            problem = self._misfit(key)
+            if problem is not None:
+                if bad is None:
+                    bad = ref_of(as_ref(block.refs[first]))
+                    if stop - first > 1:
+                        self._up.give_back(stop - first - 1)  # type: ignore[attr-defined]  # a stage
+                error = SpecError(problem)
+                error.add_note(f"tundish: in {self._label}, at element {bad}")
+                return self._fail(bad, error)
+        if kind is Made or kind is Rows:
+            self._runs.append(Made(got.ref, got.value))
+            self._have += 1
+            return None
+        runs = self._runs
+        if runs and type(runs[-1]) is tuple and runs[-1][0] is block and runs[-1][2] == first:
+            runs[-1] = (block, runs[-1][1], stop)
+        else:
+            runs.append(got)
+        self._have += stop - first
+        return None
+
+    def _misfit(self, key: Any) -> str | None:
+        tree, keys = key
+        first_tree, first_keys = self._first
+        if same_structure(tree, first_tree):
+            if tree == first_tree and all(map(fits, keys, first_keys)):
+                return None
+            return mismatch_or_none(self._have, keys, tree, first_keys, first_tree)
+        return mismatch(self._have, list(keys), tree, list(first_keys), first_tree)
+
+    def _refs(self) -> list[Any]:
+        refs: list[Any] = []
+        for run in self._runs:
+            if type(run) is Made:
+                refs.append(run.ref)
+            else:
+                block, first, stop = run
+                refs += [ref_of(as_ref(r)) for r in block.refs[first:stop]]
+        return refs
+
+    def _fail(self, ref: Any, error: BaseException) -> Failure:
+        refs = self._refs()
+        give_up(error, refs)
+        self._runs, self._have, self._first = [], 0, None
+        return Failure((self._count, (*refs, ref)), error)
+
+    def _stack(self, n: int, runs: list[Any]) -> Made:
+        """Rows that are values in this process already are stacked here."""
+        self._runs = runs
+        refs = self._refs()
+        self._runs = []
+        batch = Collator(len(refs))
+        for run in runs:
+            if type(run) is Made:
+                batch.add(run.value)
+            else:
+                block, first, stop = run
+                for row in range(first, stop):
+                    batch.add(block.element(row))
+        return Made((n, tuple(refs)), batch.finish())
+
+    def mark(self) -> Mark:
+        return (self._count, self._up.mark())
+
+    def dump(self, mark: Mark) -> Any:
+        return {"n": mark[0], "up": self._up.dump(mark[1])}
+
+    def load(self, state: Any) -> None:
+        self._count = state["n"]
+        self._up.load(state["up"])
+
+
+def _key(value: Any) -> tuple[Any, tuple[Any, ...]]:
+    leaves, tree = flatten(value)
+    return tree, tuple([leaf_key(x) for x in leaves])
+
+
+def mismatch_or_none(k: int, keys: Any, tree: Any, first_keys: Any, first_tree: Any) -> str | None:
+    """How an element differs from the batch's first one; None if it fits."""
+    try:
+        return mismatch(k, list(keys), tree, list(first_keys), first_tree)
+    except AssertionError:
+        return None

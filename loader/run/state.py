@@ -1,0 +1,142 @@
+"""The state of an iterator: JSON, versioned, with the plan's structural fingerprint.
+
+A state names logical operators and positions between them; no worker, stage, task or host is in
+it. It is refused by another plan, with the difference named. Functions are compared by their
+code, and only within one minor version of Python, since bytecode changes between them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tundish.errors import CheckpointError, IncompatibleCheckpointError
+from tundish.loader.plan.node import walk
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.node import Node
+
+VERSION = 1
+_TUNING = ("prefetch", "with_options")
+
+
+def describe_plan(root: Node) -> list[list[Any]]:
+    """The plan as plain JSON: operators that change the elements, with their arguments."""
+    return [
+        [node.label, node.params()]
+        for node in walk(root)
+        if node.label not in _TUNING or node.params().get("on_error")
+    ]
+
+
+def describe_interpreter() -> str:
+    """What functions' code may be compared within."""
+    return f"{sys.implementation.name} {sys.version_info.major}.{sys.version_info.minor}"
+
+
+def fingerprint(plan: list[list[Any]]) -> str:
+    """A digest of a described plan."""
+    text = json.dumps(plan, sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def make_state(root: Node, body: dict[str, Any]) -> dict[str, Any]:
+    """Put a position together with what it belongs to."""
+    plan = describe_plan(root)
+    return {
+        "tundish": VERSION,
+        "python": describe_interpreter(),
+        "plan": plan,
+        "fingerprint": fingerprint(plan),
+        **body,
+    }
+
+
+def check_state(root: Node, state: Any) -> None:
+    """Refuse a state that was not taken from this plan.
+
+    Raises
+    ------
+    CheckpointError
+        It is no state, or of a newer version of this library.
+    IncompatibleCheckpointError
+        It is of another plan; the differences are listed.
+    """
+    if not isinstance(state, dict) or "tundish" not in state:
+        raise CheckpointError("this is no iterator state of tundish")
+    if state["tundish"] != VERSION:
+        raise CheckpointError(
+            f"this state has version {state['tundish']}, this library reads version {VERSION}"
+        )
+    here = json.loads(json.dumps(describe_plan(root), default=str))
+    there = json.loads(json.dumps(state["plan"]))
+    if state["python"] != describe_interpreter():
+        here, there = _without_code(here), _without_code(there)
+    if here == there:
+        return
+    raise IncompatibleCheckpointError(tuple(_differences(here, there)))
+
+
+def _without_code(plan: Any) -> Any:
+    if isinstance(plan, dict):
+        return {k: _without_code(v) for k, v in plan.items() if k != "code"}
+    return [_without_code(x) for x in plan] if isinstance(plan, list) else plan
+
+
+def _differences(here: list[Any], there: list[Any]) -> list[str]:
+    found = []
+    if [n for n, _ in here] != [n for n, _ in there]:
+        found.append(f"operators here: {' -> '.join(n for n, _ in here)}")
+        found.append(f"in the state:   {' -> '.join(n for n, _ in there)}")
+        return found
+    for at, ((name, mine), (_, theirs)) in enumerate(zip(here, there, strict=True)):
+        for key in sorted(set(mine) | set(theirs)):
+            a, b = mine.get(key), theirs.get(key)
+            if a != b:
+                what = f"{name}#{at}.{key}"
+                if isinstance(a, dict) and isinstance(b, dict) and a.get("function") == b.get("function"):
+                    found.append(f"{what}: the code of {a.get('function')} has changed")
+                else:
+                    found.append(f"{what}: {a!r} here, {b!r} in the state")
+    return found
+
+
+def write_state(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
+    """Write a state so that the file is the old one or the new one at any instant."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=target.name + ".", suffix=".part", dir=target.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def read_state(path: str | os.PathLike[str]) -> Any:
+    """Read a state that `write_state` wrote.
+
+    Raises
+    ------
+    CheckpointError
+        The file is no JSON.
+    """
+    text = Path(path).read_text(encoding="utf-8")
+    try:
+        return json.loads(text)
+    except ValueError as problem:
+        raise CheckpointError(f"{os.fspath(path)} is no iterator state: {problem}") from problem

@@ -1,0 +1,40 @@
+"""What an iterator has done so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Counts of one iterator, of this process.
+
+    Attributes
+    ----------
+    workers : int
+        How many compute for it; 0: this process.
+    elements : int
+        Elements delivered.
+    errors : int
+        Elements whose error was raised.
+    restarts : int
+        Workers that died and were replaced.
+    tasks : int
+        Tasks that workers have done.
+    copies : int
+        Batches delivered as private copies, for want of room to lease them.
+    leased : int
+        Slots that somebody holds a view of.
+    used_bytes, budget_bytes : int
+        Shared memory of this process: in use, and allowed.
+    """
+
+    workers: int = 0
+    elements: int = 0
+    errors: int = 0
+    restarts: int = 0
+    tasks: int = 0
+    copies: int = 0
+    leased: int = 0
+    used_bytes: int = 0
+    budget_bytes: int = 0

@@ -1,0 +1,152 @@
+"""What a worker shares with its consumer, and what it must not share.
+
+Working directory, environment, ``sys.path`` and ``sys.argv`` are the consumer's of the moment a
+worker is asked for. The size of thread pools and the sight of accelerators are not, and how malloc
+behaves is set before the interpreter starts.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import tundish
+
+__all__ = [
+    "command",
+    "import_path",
+    "interpreter",
+    "malloc_environ",
+    "standard_stream",
+    "worker_environ",
+    "working_directory",
+]
+
+_THREAD_VARIABLES = (
+    "BLIS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "OPENCV_FOR_THREADS_NUM",
+    "POLARS_MAX_THREADS",
+    "RAYON_NUM_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+    "TF_NUM_INTRAOP_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)
+
+
+def command(executable: str, path: Sequence[str], statement: str) -> list[str]:
+    """Return the command line of an interpreter like this one that runs one statement.
+
+    Parameters
+    ----------
+    executable : str
+        The interpreter.
+    path : sequence of str
+        Its ``sys.path``, in place before anything is imported.
+    statement : str
+        What to run; the names of `tundish.loader.run.zygote` are there.
+    """
+    flags = sys.flags
+    extra: dict[str, str | bool] = sys._xoptions  # noqa: SLF001 - documented, in spite of its name
+    options = {
+        "-I": flags.isolated,
+        "-E": flags.ignore_environment,
+        "-s": flags.no_user_site,
+        "-S": flags.no_site,
+        "-P": flags.safe_path,
+        "-B": flags.dont_write_bytecode,
+        "-b": flags.bytes_warning,
+        "-O": flags.optimize,
+    }
+    return [
+        executable,
+        *(option for option, count in options.items() for _ in range(count)),
+        *(f"-W{option}" for option in sys.warnoptions),
+        *(f"-X{key}" if value is True else f"-X{key}={value}" for key, value in extra.items()),
+        "-c",
+        f"import sys;sys.path[:]={list(path)!a};from tundish.loader.run.zygote import *;{statement}",
+    ]
+
+
+def malloc_environ() -> dict[str, str]:
+    """Return how glibc's malloc is told to keep memory it has freed; only an exec reads these.
+
+    By default it gives every freed image back to the system, and the next one costs hundreds of
+    page faults. All three are needed. The price: a worker keeps up to 256 MB it has freed.
+    """
+    return {
+        "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+        "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
+        "MALLOC_TOP_PAD_": str(16 << 20),
+    }
+
+
+def worker_environ(threads: int) -> dict[str, str]:
+    """Return the environment variables that are set in workers, whatever the user has set.
+
+    Parameters
+    ----------
+    threads : int
+        How many threads a library may use. Workers share the machine, and results must not depend
+        on how many threads add up a sum.
+    """
+    count = str(threads)
+    return {
+        **dict.fromkeys(_THREAD_VARIABLES, count),
+        "TOKENIZERS_PARALLELISM": "true" if threads > 1 else "false",
+        # Accelerators are the consumer's: a context in each worker would fill their memory.
+        "CUDA_VISIBLE_DEVICES": "",
+        "HIP_VISIBLE_DEVICES": "-1",
+        "ROCR_VISIBLE_DEVICES": "-1",
+        "JAX_PLATFORMS": "cpu",
+        # Arrow's allocator would start a thread, and a zygote forks.
+        "JE_ARROW_MALLOC_CONF": "background_thread:false",
+    }
+
+
+def interpreter() -> str:
+    """Return the Python to run; raise `RuntimeError` when none can be told."""
+    named = sys.executable or ""
+    inside = f"{sys.exec_prefix}/bin/python{sys.version_info.major}.{sys.version_info.minor}"
+    for path in (named, inside):
+        # A frozen program, or one that embeds Python, names itself: that must not be run.
+        if "py" in Path(path).name.lower() and os.access(path, os.X_OK) and not frozen():
+            return path
+    raise RuntimeError(
+        f"worker processes need a Python interpreter, and sys.executable is {named!r}; "
+        "set sys.executable to one, or use workers=0"
+    )
+
+
+def frozen() -> bool:
+    """Whether this is a program made by a packager, which has no interpreter beside it."""
+    return bool(getattr(sys, "frozen", False))
+
+
+def import_path() -> list[str]:
+    """Return ``sys.path``, with the place this package was imported from."""
+    path = [str(entry) for entry in sys.path if isinstance(entry, str)]  # type: ignore[redundant-expr]
+    home = str(Path(tundish.__file__).parents[1])
+    return path if home in path else [*path, home]
+
+
+def working_directory() -> str | None:
+    """Return the working directory, None when it was deleted."""
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        return None
+
+
+def standard_stream(fd: int) -> int:
+    """Return a copy of stdout's or stderr's descriptor, one of /dev/null when it is closed."""
+    try:
+        return os.dup(fd)
+    except OSError:
+        return os.open(os.devnull, os.O_WRONLY)

@@ -1,0 +1,493 @@
+"""Evaluators: from an item to its element.
+
+`compile_values` turns the nodes between a stage's input and its output into one closure
+``value(item, pass) -> element``; nodes that only choose or order elements cost nothing. The same
+closures run in the consumer's process and in workers, and make again what a state names.
+A second closure tells an item's identity, which keys its randomness.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from tundish.errors import SpecError
+from tundish.loader.plan.batching import Batch, Unbatch
+from tundish.loader.plan.elementwise import Enumerate, Filter, FlatMap, Map
+from tundish.loader.plan.order import Concatenate, Repeat
+from tundish.loader.plan.sources import (
+    Files,
+    FromSource,
+    Generator,
+    Range,
+    Slices,
+    Tensors,
+    Zip,
+)
+from tundish.loader.plan.storing import Cache
+from tundish.loader.run.collate import collate
+from tundish.loader.run.items import DROPPED, Failure
+from tundish.loader.run.positions import concat_base, pass_base, radix
+from tundish.loader.run.rng import ElementRng, Path
+from tundish.spec import ArraySpec, flatten, normalise, paths, spec_of, unflatten
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.node import Node
+    from tundish.loader.run.context import Context
+
+NODE_MARK = "_tundish_node"
+
+Value = Callable[[Any, int], Any]
+"""``value(item, pass)``: the element, or `DROPPED`; raises what the user's function raises."""
+
+Identity = Callable[[Any, int], tuple[int, Path]]
+"""``identity(item, pass)``: the number of the pass and the origin."""
+
+OpenInner = Callable[[Any, tuple[Any, ...], int], Any]
+"""``open(dataset, origin, skip)``: an in-process network over a flat_map's inner dataset."""
+
+
+def compile_values(
+    top: Node, base: Node | None, context: Context, open_inner: OpenInner
+) -> tuple[Value, Identity]:
+    """Make the evaluator of a node whose input items belong to another node's stream.
+
+    Parameters
+    ----------
+    top : Node
+        Whose elements are wanted.
+    base : Node or None
+        The node at which items may arrive computed; None where they never do.
+    context : Context
+        Of the iterator.
+    open_inner : callable
+        How a `flat_map`'s inner dataset is read.
+    """
+    maker = _Maker(base, context, open_inner)
+    return maker.value(top), maker.identity(top)
+
+
+def compile_inner(
+    node: FlatMap, base: Node, context: Context, open_inner: OpenInner
+) -> tuple[Value, Identity]:
+    """Make the closures of a flat_map's input: the inner plan of an item, and its identity."""
+    maker = _Maker(base, context, open_inner)
+    return maker.inner_dataset(node), maker.unwrapped(maker.identity(node.up))
+
+
+class _Maker:
+    def __init__(self, base: Node | None, context: Context, open_inner: OpenInner) -> None:
+        self.base = base
+        self.context = context
+        self.open_inner = open_inner
+
+    # -- values ------------------------------------------------------------------------------
+
+    def value(self, node: Node) -> Value:
+        """The evaluator of a node; where it is the base, computed items are taken as they are."""
+        make = _VALUES.get(type(node))
+        found = self.value(node.inputs[0]) if make is None else make(self, node)
+        return self.at_hand(found) if node is self.base else found
+
+    def at_hand(self, value: Value) -> Value:
+        """An evaluator that takes a computed item's value as it is."""
+
+        def get(item: Any, pass_: int) -> Any:
+            kind = type(item)
+            if kind is int or kind is tuple:
+                return value(item, pass_)
+            if kind is Failure:
+                raise item.error
+            return item.value
+
+        return get
+
+    def range(self, node: Range) -> Value:
+        start, step, int64 = node.start, node.step, np.int64
+        if start == 0 and step == 1:
+            return lambda item, _: int64(item)
+        return lambda item, _: int64(start + item * step)
+
+    def tensors(self, node: Tensors) -> Value:
+        return lambda _item, _pass: node.value
+
+    def files(self, node: Files) -> Value:
+        found = node.paths
+        return lambda item, _: found[item]
+
+    def slices(self, node: Slices) -> Value:
+        leaves, tree = flatten(node.arrays)
+        if tree is None:
+            array = leaves[0]
+            if array.dtype.hasobject or array.ndim == 1:
+                return lambda item, _: normalise(array[item])
+            return lambda item, _: array[item]
+        return lambda item, _: unflatten(tree, [normalise(a[item]) for a in leaves])
+
+    def source(self, node: FromSource) -> Value:
+        source, label = node.source, self.context.label(node)
+
+        def value(item: Any, _: int) -> Any:
+            try:
+                return normalise(source[item])
+            except Exception as error:
+                raise_from(error, label)
+
+        return value
+
+    def generator(self, node: Generator) -> Value:
+        context = self.context
+
+        def value(item: Any, pass_: int) -> Any:
+            found = context.captured_value(node, pass_, item)
+            if isinstance(found, SpecError):
+                raise found
+            return found
+
+        return value
+
+    def map(self, node: Map) -> Value:
+        up = self.value(node.up)
+        label = self.context.label(node)
+        call = self.caller(node, node.function, up)
+        check = None if node.signature is None else _checker(node.signature)
+
+        def value(item: Any, pass_: int) -> Any:
+            try:
+                result = call(item, pass_)
+                if check is not None:
+                    return check(normalise(result))
+                kind = type(result)
+                if kind is np.ndarray or kind is np.int64:
+                    return result if result.ndim and result.dtype.kind not in "US" else normalise(result)
+                if result is None:
+                    raise SpecError("the function returned None; return an element")
+            except Exception as error:
+                raise_from(error, label)
+            return normalise(result)
+
+        return value
+
+    def caller(self, node: Map | Filter, function: Callable[..., Any], up: Value) -> Value:
+        """``function(element)`` with rng, unpacking, and the node's error policy."""
+        label, events = self.context.label(node), self.context.events
+        rng = identity = None
+        if isinstance(node, Map) and node.seed is not None:
+            rng = ElementRng(node.seed, self.context.number(node))
+            identity = self.identity(node.up)
+
+        def once(element: Any, item: Any, pass_: int) -> Any:
+            if rng is None:
+                return function(*element) if type(element) is tuple else function(element)
+            g = rng(*identity(item, pass_))  # type: ignore[misc]  # set together with rng
+            if type(element) is tuple:
+                return function(*element, rng=g)
+            return function(element, rng=g)
+
+        policy, retries = node.on_error, node.retries
+
+        def call(item: Any, pass_: int) -> Any:
+            element = up(item, pass_)
+            if element is DROPPED:
+                return DROPPED
+            tries = retries if policy == "retry" else 0
+            while True:
+                try:
+                    return once(element, item, pass_)
+                except Exception:
+                    if tries:
+                        tries -= 1
+                        events.append(f"{label} retried")
+                        continue
+                    if policy == "skip":
+                        events.append(f"{label} skipped")
+                        return DROPPED
+                    raise
+
+        if policy in ("skip", "retry"):
+            return call
+        if rng is not None:
+
+            def plain(item: Any, pass_: int) -> Any:
+                element = up(item, pass_)
+                return DROPPED if element is DROPPED else once(element, item, pass_)
+
+            return plain
+
+        def fast(item: Any, pass_: int) -> Any:
+            element = up(item, pass_)
+            if type(element) is tuple:
+                return function(*element)
+            return DROPPED if element is DROPPED else function(element)
+
+        return fast
+
+    def filter(self, node: Filter) -> Value:
+        up = self.value(node.up)
+        label = self.context.label(node)
+        kept: list[Any] = []
+
+        def remember(item: Any, pass_: int) -> Any:
+            kept.append(up(item, pass_))
+            return kept[-1]
+
+        call = self.caller(node, node.predicate, remember)
+
+        def value(item: Any, pass_: int) -> Any:
+            kept.clear()
+            try:
+                keep = call(item, pass_)
+                return kept.pop() if keep is not DROPPED and bool(keep) else DROPPED
+            except Exception as error:
+                raise_from(error, label)
+            finally:
+                kept.clear()
+
+        return value
+
+    def flat_map(self, node: FlatMap) -> Value:
+        dataset, identity = self.inner_dataset(node), self.identity(node.up)
+
+        def value(item: Any, pass_: int) -> Any:
+            outer, at = item
+            network = self.open_inner(dataset(outer, pass_), identity(outer, pass_), max(at, 0))
+            found = network.next()
+            if type(found) is Failure:
+                raise found.error
+            return found.value
+
+        return value
+
+    def inner_dataset(self, node: FlatMap) -> Value:
+        """``function(element)``, which must be a dataset: its plan."""
+        call = _call_plain(node.function, self.value(node.up))
+        label = self.context.label(node)
+
+        def value(item: Any, pass_: int) -> Any:
+            try:
+                found = call(item, pass_)
+                plan = getattr(found, "_node", None)
+                if plan is None:
+                    raise TypeError(f"flat_map's function returns a Dataset, not {type(found).__name__}")
+            except Exception as error:
+                raise_from(error, label)
+            return plan
+
+        return value
+
+    def repeat(self, node: Repeat) -> Value:
+        up, base, digits = self.value(node.up), pass_base(node), radix(node)
+        if base is None:
+            return lambda item, pass_: up(item[1], pass_ * digits + item[0])
+
+        def value(item: Any, pass_: int) -> Any:
+            p, below = divmod(item, base)
+            return up(below, pass_ * digits + p)
+
+        return value
+
+    def concatenate(self, node: Concatenate) -> Value:
+        parts = [self.value(up) for up in node.inputs]
+        base = concat_base(node)
+        if base is None:
+            return lambda item, pass_: parts[item[0]](item[1], pass_)
+        first, second = parts
+        return lambda item, pass_: (
+            first(item, pass_) if item < base else second(item - base, pass_)
+        )
+
+    def enumerate(self, node: Enumerate) -> Value:
+        up, start, int64 = self.at_hand(self.value(node.up)), node.start, np.int64
+
+        def value(item: Any, pass_: int) -> Any:
+            return (int64(start + item[0]), up(item[1], pass_))
+
+        return value
+
+    def zip(self, node: Zip) -> Value:
+        parts = [self.at_hand(self.value(up)) for up in node.ups]
+        tree = node.tree
+
+        def value(item: Any, pass_: int) -> Any:
+            return unflatten(
+                tree, [part(x, pass_) for part, x in zip(parts, item[1:], strict=True)]
+            )
+
+        return value
+
+    def batch(self, node: Batch) -> Value:
+        up = self.at_hand(self.value(node.up))
+
+        def value(item: Any, pass_: int) -> Any:
+            rows = item[1]
+            return collate((up(x, pass_) for x in rows), len(rows))
+
+        return value
+
+    def unbatch(self, node: Unbatch) -> Value:
+        up, label = self.at_hand(self.value(node.up)), self.context.label(node)
+
+        def value(item: Any, pass_: int) -> Any:
+            try:
+                return rows_of(up(item[0], pass_))[1](item[1])
+            except SpecError as error:
+                raise_from(error, label)
+
+        return value
+
+    def cache(self, node: Cache) -> Value:
+        up = self.value(node.up)
+        return lambda item, _: up(item, 0)
+
+    # -- identity ----------------------------------------------------------------------------
+
+    def identity(self, node: Node) -> Identity:
+        """The identity of a node's items: the pass and the origin (`tundish.loader.run.rng`)."""
+        found = self._identity(node)
+        if node is not self.base:
+            return found
+
+        def of_ref(item: Any, pass_: int) -> tuple[int, Path]:
+            return found(item if type(item) is int or type(item) is tuple else item.ref, pass_)
+
+        return of_ref
+
+    def _identity(self, node: Node) -> Identity:  # noqa: PLR0911 - one return a kind of node
+        prefix = self.context.prefix
+        if not node.inputs:
+            if prefix:
+                return lambda item, pass_: (pass_, (*prefix, item))
+            return lambda item, pass_: (pass_, item)
+        if isinstance(node, Repeat):
+            up, base, digits = self.identity(node.up), pass_base(node), radix(node)
+            if base is None:
+                return lambda item, pass_: up(item[1], pass_ * digits + item[0])
+            return lambda item, pass_: up(item % base, pass_ * digits + item // base)
+        if isinstance(node, Concatenate):
+            return self._part(node)
+        if isinstance(node, (Zip, Batch)):
+            return lambda item, pass_: (pass_, (*prefix, item[0]) if prefix else item[0])
+        if isinstance(node, Enumerate):
+            up = self.unwrapped(self.identity(node.up))
+            return lambda item, pass_: up(item[1], pass_)
+        if isinstance(node, (FlatMap, Unbatch)):
+            up = self.unwrapped(self.identity(node.up))
+
+            def inside(item: Any, pass_: int) -> tuple[int, Path]:
+                p, path = up(item[0], pass_)
+                return p, (*_as_tuple(path), item[1])
+
+            return inside
+        if isinstance(node, Cache):
+            up = self.identity(node.up)
+            return lambda item, _: up(item, 0)
+        return self.identity(node.inputs[0])
+
+    def unwrapped(self, identity: Identity) -> Identity:
+        """An identity that takes a computed item's ref."""
+
+        def of(item: Any, pass_: int) -> tuple[int, Path]:
+            return identity(item if type(item) is int or type(item) is tuple else item.ref, pass_)
+
+        return of
+
+    def _part(self, node: Concatenate) -> Identity:
+        ups, base = [self.identity(up) for up in node.inputs], concat_base(node)
+
+        def identity(item: Any, pass_: int) -> tuple[int, Path]:
+            if base is None:
+                which, below = item
+            else:
+                which, below = (0, item) if item < base else (1, item - base)
+            p, path = ups[which](below, pass_)
+            return p, (which, *_as_tuple(path))
+
+        return identity
+
+
+def _as_tuple(path: Path) -> tuple[Any, ...]:
+    return path if isinstance(path, tuple) else (path,)
+
+
+def _call_plain(function: Callable[..., Any], up: Value) -> Value:
+    def call(item: Any, pass_: int) -> Any:
+        element = up(item, pass_)
+        return function(*element) if type(element) is tuple else function(element)
+
+    return call
+
+
+def raise_from(error: Exception, label: str) -> NoReturn:
+    """Raise an error again, marked with the node it came from; the first mark is right.
+
+    A StopIteration becomes a RuntimeError, as PEP 479 has it: nothing ends silently.
+    """
+    if isinstance(error, StopIteration):
+        cause, error = error, RuntimeError("the function raised StopIteration")
+        error.__cause__ = cause
+    if not hasattr(error, NODE_MARK):
+        with contextlib.suppress(AttributeError):  # a type without a __dict__
+            setattr(error, NODE_MARK, label)
+    raise error
+
+
+def rows_of(value: Any) -> tuple[int, Callable[[int], Any]]:
+    """How many rows a batched element has, and how to take one.
+
+    Raises
+    ------
+    SpecError
+        A leaf is no array, or first dimensions differ.
+    """
+    leaves, tree = flatten(value)
+    sizes = set()
+    for leaf, path in zip(leaves, paths(tree), strict=True):
+        if not isinstance(leaf, np.ndarray) or leaf.ndim == 0:
+            raise SpecError(f"unbatch needs arrays with a first dimension; {path or 'the element'} is {spec_of(leaf)}")
+        sizes.add(len(leaf))
+    if len(sizes) != 1:
+        raise SpecError(f"unbatch needs equal first dimensions, not {sorted(sizes)}")
+    if tree is None:
+        array = leaves[0]
+        return len(array), lambda k: normalise(array[k])
+    return sizes.pop(), lambda k: unflatten(tree, [normalise(leaf[k]) for leaf in leaves])
+
+
+def _checker(signature: Any) -> Callable[[Any], Any]:
+    specs, tree = flatten(signature)
+    names = paths(tree)
+
+    def check(value: Any) -> Any:
+        leaves, have = flatten(value)
+        if have != tree:
+            raise SpecError(f"the function returned {spec_of(value)}, the signature says {signature}")
+        for leaf, spec, name in zip(leaves, specs, names, strict=True):
+            assert isinstance(spec, ArraySpec)
+            if not spec.accepts(leaf):
+                raise SpecError(f"the function returned {spec_of(leaf)}{name and ' at ' + name}, the signature says {spec}")
+        return value
+
+    return check
+
+
+_VALUES: dict[type, Callable[[_Maker, Any], Value]] = {
+    Range: _Maker.range,
+    Tensors: _Maker.tensors,
+    Files: _Maker.files,
+    Slices: _Maker.slices,
+    FromSource: _Maker.source,
+    Generator: _Maker.generator,
+    Map: _Maker.map,
+    Filter: _Maker.filter,
+    FlatMap: _Maker.flat_map,
+    Repeat: _Maker.repeat,
+    Concatenate: _Maker.concatenate,
+    Enumerate: _Maker.enumerate,
+    Zip: _Maker.zip,
+    Batch: _Maker.batch,
+    Unbatch: _Maker.unbatch,
+    Cache: _Maker.cache,
+}

@@ -1,0 +1,576 @@
+"""A worker: computes the rows it is told to, into the slot it is told to, and says so.
+
+::
+
+    recv TASK(rows, slot) -> evaluate each element -> its row of the slot -> DONE
+
+It keeps nothing but the plan and caches: any task may run in any worker, once or again. It writes
+into shared memory only rows of a task it has been given, and decides nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import pickle
+import sys
+import threading
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.loader.plan.elementwise import FlatMap
+from tundish.loader.run.collate import is_fixed
+from tundish.loader.run.context import Context
+from tundish.loader.run.items import DROPPED, End, Failure
+from tundish.loader.run.messages import (
+    DONE,
+    EXTRA,
+    EXTRA_IN_SLOT,
+    INLINE_BLOCK,
+    INLINE_EXTRA,
+    NO_LAYOUT,
+    NO_SLOT,
+    NOT_OPENED,
+    POINTER,
+    RECORD,
+    ROWS_INLINE,
+    STREAM_END,
+    TASK,
+    Items,
+    Kind,
+    Task,
+    align,
+    share_offset,
+)
+from tundish.loader.run.origins import add_origin, describe_origin
+from tundish.loader.run.payload import dumps_exception, unpack
+from tundish.loader.run.planner import InlinePlanner
+from tundish.loader.run.shared import open_item
+from tundish.loader.run.values import compile_inner, compile_values
+from tundish.shm.channel import Channel, ChannelClosed
+from tundish.shm.encode import Encoded, decode
+from tundish.shm.layout import Layout
+from tundish.shm.memory import Arena
+from tundish.spec import flatten, leaf_key, unflatten
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tundish.loader.plan.options import Options
+    from tundish.loader.run.values import Identity, Value
+
+_FLUSH_S = 150e-6
+_FLUSH_BYTES = 32768
+_OPEN_STREAMS = 64
+
+IN_WORKER = threading.local()
+"""``IN_WORKER.yes`` is set in a worker's process or thread: no workers of workers."""
+
+
+def in_worker() -> bool:
+    """Whether this thread computes for an iterator."""
+    return getattr(IN_WORKER, "yes", False) or _PROCESS[0]
+
+
+_PROCESS = [False]
+
+
+class NeedsMore(Exception):  # noqa: N818 - a message, not a mistake
+    """A block needs more bytes than its slot may have."""
+
+    def __init__(self, nbytes: int) -> None:
+        super().__init__(nbytes)
+        self.nbytes = nbytes
+
+
+class Stage:
+    """One stage's evaluator.
+
+    Parameters
+    ----------
+    number : int
+        The coordinator's name for it.
+    pass_ : int
+        The number of the pass.
+    value, identity : callable
+        Of `compile_values`; for a stream the inner plan of an item.
+    is_stream : bool
+        Whether it reads inner datasets.
+    """
+
+    __slots__ = ("identity", "is_stream", "number", "pass_", "value")
+
+    def __init__(
+        self, number: int, pass_: int, value: Value, identity: Identity, *, is_stream: bool
+    ) -> None:
+        self.number, self.pass_, self.is_stream = number, pass_, is_stream
+        self.value, self.identity = value, identity
+
+
+class Rows:
+    """What one task has made: which rows are there, and where.
+
+    ``elements[k]`` holds row k when the rows have no common layout.
+    """
+
+    __slots__ = ("columns", "drops", "elements", "errors", "events", "extras", "layout", "not_opened", "private")
+
+    def __init__(self) -> None:
+        self.layout: Layout | None = None
+        self.columns: list[np.ndarray | None] = []
+        self.extras: dict[int, dict[int, Any]] = {}
+        self.elements: dict[int, Any] | None = None
+        self.drops: list[int] = []
+        self.errors: dict[int, bytes] = {}
+        self.events: dict[int, list[str]] = {}
+        self.private = self.not_opened = False
+
+
+class Worker:
+    """Runs the tasks that come over a channel until it closes.
+
+    Parameters
+    ----------
+    channel : Channel
+        The worker's end.
+    arena : Arena or None
+        None where there is no shared memory: everything travels over the channel.
+    context : Context
+        Of the iterator, with its plan.
+    options : Options
+        Of the iterator.
+    forks : bool
+        Whether this is a process of its own: a child that the user's function forks and that
+        comes back is ended, and a deadline ends the process.
+    """
+
+    def __init__(
+        self, channel: Channel, arena: Arena | None, context: Context, options: Options, *, forks: bool = True
+    ) -> None:
+        self._channel, self._arena, self._context = channel, arena, context
+        self._options = options
+        self._planner = InlinePlanner(context, options)
+        self._stages: dict[int, Stage] = {}
+        self._layouts: dict[tuple[Any, ...], tuple[int, Layout]] = {}
+        self._streams: OrderedDict[tuple[int, int], tuple[Any, int]] = OrderedDict()
+        self._out: list[bytes] = []
+        self._out_bytes = 0
+        self._flushed = time.perf_counter()
+        self._process = os.getpid() if forks else None
+        self._deadline = options.deadline if forks else None
+
+    # -- messages ------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Serve until the coordinator closes the channel."""
+        with contextlib.suppress(ChannelClosed):
+            self._say(RECORD.pack(Kind.HELLO, 0, 0, os.getpid(), 0))
+            self._flush()
+            while True:
+                message = self._channel.recv()
+                assert message is not None  # a worker's end waits
+                self._serve(message)
+                self._flush()
+
+    def _serve(self, message: bytes | memoryview) -> None:
+        at, end = 0, len(message)
+        while at < end:
+            if message[at] == Kind.STAGE:
+                _, flag, _, number, size = RECORD.unpack_from(message, at)
+                at += RECORD.size + size
+                self._open_stage(number, flag, pickle.loads(message[at - size : at]))
+                continue
+            task = Task(*TASK.unpack_from(message, at))
+            at += TASK.size + task.tail
+            self._task(task, message[at - task.tail : at])
+            if self._process is not None and os.getpid() != self._process:
+                os._exit(0)  # the user's function forked, and this is the child
+            if self._out_bytes > _FLUSH_BYTES or time.perf_counter() - self._flushed > _FLUSH_S:
+                self._flush()
+
+    def _say(self, record: bytes, tail: bytes = b"") -> None:
+        limit = self._channel.max_message
+        size = len(record) + len(tail)
+        if limit is not None and self._out_bytes + size > limit:
+            self._flush()
+        self._out.append(record)
+        if tail:
+            self._out.append(tail)
+        self._out_bytes += size
+
+    def _flush(self) -> None:
+        if self._out:
+            self._channel.send(b"".join(self._out))
+            self._out.clear()
+            self._out_bytes = 0
+        self._flushed = time.perf_counter()
+
+    def _open_stage(self, number: int, is_stream: int, where: tuple[int, int, int]) -> None:
+        node, base, pass_ = where
+        nodes, context = self._context.nodes, self._context
+        open_inner = self._planner.open_inner
+        if is_stream:
+            flat_map = nodes[node]
+            assert isinstance(flat_map, FlatMap)
+            value, identity = compile_inner(flat_map, nodes[base], context, open_inner)
+        else:
+            value, identity = compile_values(nodes[node], nodes[base], context, open_inner)
+        stage = Stage(number, pass_, value, identity, is_stream=bool(is_stream))
+        self._stages[number] = stage
+
+    # -- tasks ---------------------------------------------------------------------------------
+
+    def _task(self, task: Task, tail: bytes | memoryview) -> None:
+        began = time.perf_counter()
+        stage = self._stages[task.stage]
+        ended = False
+        try:
+            if task.items == Items.STREAM:
+                rows, ended = self._stream(stage, task, tail)
+            else:
+                rows = self._rows(stage, task, self._items(task, tail))
+            self._answer(task, rows, began, STREAM_END if ended else 0)
+        except NeedsMore as need:
+            self._need(task, need.nbytes)
+        finally:
+            if self._deadline is not None:
+                faulthandler.cancel_dump_traceback_later()
+
+    def _need(self, task: Task, nbytes: int) -> None:
+        fields = (Kind.NEED, 0, task.stage, task.block, task.first, task.rows)
+        self._say(DONE.pack(*fields, NO_LAYOUT, 0, 0, nbytes, 0))
+
+    def _items(self, task: Task, tail: bytes | memoryview) -> Sequence[Any]:
+        if task.items == Items.RANGE:
+            return range(task.start, task.start + task.rows * task.step, task.step)
+        if task.items == Items.INDICES:
+            return np.frombuffer(tail, np.int64).tolist()  # type: ignore[no-any-return]
+        return self._decoded(tail)
+
+    def _decoded(self, tail: bytes | memoryview) -> list[Any]:
+        """The items of a tail, or of the slot that it names."""
+        if tail[0]:
+            assert self._arena is not None
+            slot, nbytes = POINTER.unpack_from(tail, 1)
+            items, captured = decode(self._arena.root(slot, nbytes))
+        else:
+            items, captured = decode(bytearray(tail[1:]))
+        self._context.captured.update(captured)
+        return [open_item(item, self._arena) for item in items]
+
+    def _rows(self, stage: Stage, task: Task, items: Sequence[Any]) -> Rows:
+        """Evaluate the items one after another, each into its row while it is in the cache."""
+        rows = Rows()
+        value, pass_, events = stage.value, stage.pass_, self._context.events
+        deadline = self._deadline
+        pending: Iterator[tuple[int, Any]] = iter(zip(range(task.first, task.first + task.rows), items, strict=True))
+        write: Any = None
+        for k, item in pending:
+            if deadline is not None:
+                faulthandler.dump_traceback_later(deadline, exit=True)
+            try:
+                element = value(item, pass_)
+                if events:
+                    rows.events[k] = events.copy()
+                    events.clear()
+                if element is DROPPED:
+                    rows.drops.append(k)
+                    continue
+            except Exception as error:
+                if events:
+                    rows.events[k] = events.copy()
+                    events.clear()
+                rows.errors[k] = self._error(error, stage, item)
+                continue
+            if write is None:
+                write = self._begin(rows, task, element)
+            if not write(k, element):
+                write = self._scatter(rows, task, k)
+                write(k, element)
+        return rows
+
+    def _error(self, error: Exception, stage: Stage, item: Any) -> bytes:
+        origin = describe_origin(*stage.identity(item, stage.pass_))
+        return dumps_exception(add_origin(error, origin, self._context.where))
+
+    def _begin(self, rows: Rows, task: Task, element: Any) -> Any:
+        """Lay out a block after its first element; gives a function that writes an element."""
+        leaves, tree = flatten(element)
+        keys = tuple([leaf_key(leaf) for leaf in leaves])
+        known = self._layouts.get((tree, keys, task.total))
+        if known is None:
+            layout = Layout(tree, keys, task.total)
+            number = len(self._layouts)
+            self._layouts[tree, keys, task.total] = known = (number, layout)
+            tail = pickle.dumps((tree, keys, task.total), protocol=5)
+            self._say(RECORD.pack(Kind.LAYOUT, 0, 0, number, len(tail)), tail)
+        layout = known[1]
+        rows.layout = layout
+        rows.private = self._arena is None or task.slot == NO_SLOT or layout.nbytes <= INLINE_BLOCK
+        if rows.private:
+            # Only this task's rows, as a block of their own.
+            own = Layout(tree, keys, task.rows)
+            rows.columns = own.columns(np.empty(own.nbytes, np.uint8))
+            shift = task.first
+        else:
+            assert self._arena is not None
+            self._make_room(task, layout)
+            rows.columns = layout.columns(self._arena.root(task.slot, layout.nbytes))
+            shift = 0
+        for at, key in enumerate(keys):
+            if not is_fixed(key):
+                rows.extras[at] = {}
+        return _writer(rows, tree, keys, shift)
+
+    def _make_room(self, task: Task, layout: Layout) -> None:
+        if layout.nbytes > task.may:
+            raise NeedsMore(layout.nbytes)
+        if layout.nbytes > task.have:
+            assert self._arena is not None
+            for offset, nbytes in layout.spans(task.first, task.rows):
+                self._arena.allocate(task.slot, offset, nbytes)
+
+    def _scatter(self, rows: Rows, task: Task, upto: int) -> Any:
+        """The elements have no common layout: keep each by itself."""
+        layout = rows.layout
+        assert layout is not None
+        shift = task.first if rows.private else 0
+        gone = {*rows.drops, *rows.errors}
+        elements: dict[int, Any] = {}
+        for k in range(task.first, upto):
+            if k not in gone:
+                leaves = [
+                    rows.extras[at][k] if column is None else _own(column[k - shift])
+                    for at, column in enumerate(rows.columns)
+                ]
+                elements[k] = unflatten(layout.tree, leaves)
+        rows.elements = elements
+        rows.layout = None
+
+        def write(k: int, element: Any) -> bool:
+            elements[k] = element
+            return True
+
+        return write
+
+    # -- answers -------------------------------------------------------------------------------
+
+    def _answer(self, task: Task, rows: Rows, began: float, flags: int) -> None:
+        layout, tail = rows.layout, b""
+        if rows.not_opened:
+            flags |= NOT_OPENED
+        nbytes, number = 0, NO_LAYOUT
+        if layout is not None:
+            number = self._layouts[layout.tree, layout.keys, layout.rows][0]
+            if rows.private:
+                flags |= ROWS_INLINE
+                tail = b"".join([c.tobytes() for c in rows.columns if c is not None])
+            else:
+                nbytes = layout.nbytes
+        encoded = 0
+        if rows.drops or rows.errors or rows.events or rows.extras or rows.elements is not None:
+            flags |= EXTRA
+            piece = self._encode(rows)
+            encoded = piece.nbytes
+            if self._arena is None or task.slot == NO_SLOT or encoded <= INLINE_EXTRA:
+                tail += piece.to_bytes()
+            else:
+                flags |= EXTRA_IN_SLOT
+                nbytes = max(nbytes, self._write_share(task, layout, piece))
+        micros = min(int((time.perf_counter() - began) * 1e6), 2**32 - 1)
+        self._say(
+            DONE.pack(
+                Kind.DONE, flags, task.stage, task.block, task.first, task.rows, number, micros,
+                len(tail), nbytes, encoded,
+            ),
+            tail,
+        )
+
+    def _write_share(self, task: Task, layout: Layout | None, piece: Encoded) -> int:
+        arena = self._arena
+        assert arena is not None
+        alone = task.rows == task.total
+        if alone:
+            offset = align(layout.nbytes if layout is not None else 0)
+        else:
+            offset = share_offset(arena.stride, task.first, task.total)
+        if (offset + piece.nbytes if alone else piece.nbytes) > task.may:
+            raise NeedsMore(offset + piece.nbytes if alone else piece.nbytes)
+        arena.allocate(task.slot, offset, piece.nbytes)
+        start = task.slot * arena.stride + offset
+        piece.write(memoryview(arena.map)[start : start + piece.nbytes])
+        return offset + piece.nbytes if alone else 0
+
+    def _encode(self, rows: Rows) -> Encoded:
+        """The encoded part; an element that cannot be encoded becomes its own error."""
+        while True:
+            body = (rows.drops, rows.errors, rows.events, rows.extras, rows.elements)
+            try:
+                return Encoded(body)
+            except Exception:  # noqa: BLE001 - found and blamed below
+                self._blame(rows)
+
+    def _blame(self, rows: Rows) -> None:
+        parts: list[dict[int, Any]] = list(rows.extras.values())
+        if rows.elements is not None:
+            parts.append(rows.elements)
+        for part in parts:
+            for k, value in list(part.items()):
+                try:
+                    Encoded(value)
+                except Exception as problem:  # noqa: BLE001 - it becomes the element's error
+                    error = TypeError(
+                        f"an element of type {type(value).__name__} cannot be sent from a worker: {problem}"
+                    )
+                    rows.errors[k] = dumps_exception(add_origin(error, f"row {k}", self._context.where))
+                    for other in parts:
+                        other.pop(k, None)
+
+    # -- streams -------------------------------------------------------------------------------
+
+    def _stream(self, stage: Stage, task: Task, tail: bytes | memoryview) -> tuple[Rows, bool]:
+        """Read the next elements of an inner dataset, opened here or where a dead worker left it."""
+        (item,) = self._decoded(tail)
+        key = (task.stage, task.start)
+        network, at = self._streams.pop(key, (None, -1))
+        rows, skip = Rows(), task.step
+        if network is None or at != skip:
+            try:
+                origin = stage.identity(item, stage.pass_)
+                plan = stage.value(item, stage.pass_)
+                network = self._planner.open_inner(plan, origin, skip)
+            except Exception as error:
+                rows.errors[task.first] = self._error(error, stage, item)
+                rows.drops = list(range(task.first + 1, task.first + task.rows))
+                rows.not_opened = True
+                return rows, True
+        write: Any = None
+        for k in range(task.first, task.first + task.rows):
+            if self._deadline is not None:
+                faulthandler.dump_traceback_later(self._deadline, exit=True)
+            try:
+                found = network.next()
+            except End:
+                rows.drops = [*rows.drops, *range(k, task.first + task.rows)]
+                return rows, True
+            if type(found) is Failure:
+                rows.errors[k] = dumps_exception(found.error)
+                continue
+            if write is None:
+                write = self._begin(rows, task, found.value)
+            if not write(k, found.value):
+                write = self._scatter(rows, task, k)
+                write(k, found.value)
+        self._streams[key] = (network, skip + task.rows)
+        while len(self._streams) > _OPEN_STREAMS:
+            self._streams.popitem(last=False)
+        return rows, False
+
+
+def _own(value: Any) -> Any:
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def _writer(rows: Rows, tree: Any, keys: tuple[Any, ...], shift: int) -> Any:
+    """A function that writes an element into its row, or says that it does not fit."""
+    columns = rows.columns
+    if tree is None and columns[0] is not None:
+        column, (dtype, shape) = columns[0], keys[0]
+
+        def write_one(k: int, element: Any) -> bool:
+            try:
+                if element.dtype != dtype or element.shape != shape:
+                    return False
+            except AttributeError:
+                return False
+            column[k - shift] = element
+            return True
+
+        return write_one
+    if tree is not None and tree[0] in "dt" and all(sub is None for sub in tree[2]):
+        return _flat_writer(rows, tree, keys, shift)
+
+    def write(k: int, element: Any) -> bool:
+        leaves, found = flatten(element)
+        if found != tree or any(leaf_key(x) != key for x, key in zip(leaves, keys, strict=True)):
+            return False
+        for at, (leaf, column) in enumerate(zip(leaves, columns, strict=True)):
+            if column is None:
+                rows.extras[at][k] = leaf
+            else:
+                column[k - shift] = leaf
+        return True
+
+    return write
+
+
+def _flat_writer(rows: Rows, tree: Any, keys: tuple[Any, ...], shift: int) -> Any:
+    """As `_writer`, for a dict or tuple of leaves: the common case, without `flatten`."""
+    kind = dict if tree[0] == "d" else tuple
+    names = tree[1] if kind is dict else tuple(range(len(tree[2])))
+    fixed = [
+        (name, column, key[0], key[1])
+        for name, column, key in zip(names, rows.columns, keys, strict=True)
+        if column is not None
+    ]
+    loose = [
+        (name, rows.extras[at], keys[at])
+        for at, (name, column) in enumerate(zip(names, rows.columns, strict=True))
+        if column is None
+    ]
+    size = len(names)
+
+    def write(k: int, element: Any) -> bool:
+        if type(element) is not kind or len(element) != size:
+            return False
+        if kind is dict and tuple(element) != names:
+            return False
+        try:
+            for name, _, dtype, shape in fixed:
+                leaf = element[name]
+                if leaf.dtype != dtype or leaf.shape != shape:
+                    return False
+        except (AttributeError, KeyError):
+            return False
+        for name, _, key in loose:
+            if leaf_key(element[name]) != key or isinstance(element[name], (dict, tuple)):
+                return False
+        for name, column, _, _ in fixed:
+            column[k - shift] = element[name]
+        for name, extra, _ in loose:
+            extra[k] = element[name]
+        return True
+
+    return write
+
+
+def main(fds: list[int], config: bytes) -> int:
+    """Run a worker process: the entry that the launcher calls."""
+    _PROCESS[0] = True
+    settings = pickle.loads(config)
+    fds = list(fds)
+    channel = Channel.adopt(fds.pop(0), settings["channel"])
+    try:
+        arena = None
+        if settings["stride"]:
+            arena = Arena.attach(fds.pop(0), settings["stride"], settings["slots"])
+        root, options = unpack(fds.pop(0))
+        context = Context(root, *settings["context"])
+        context.where = f"in worker {os.getpid()}"
+        if options.worker_init is not None:
+            options.worker_init()
+        worker = Worker(channel, arena, context, options)
+    except BaseException as error:  # noqa: BLE001 - told to the coordinator
+        tail = dumps_exception(error)
+        with contextlib.suppress(ChannelClosed):
+            channel.send(RECORD.pack(Kind.FATAL, 0, 0, os.getpid(), len(tail)) + tail)
+        return 1
+    worker.run()
+    sys.stdout.flush()
+    return 0
+
+

@@ -1,0 +1,347 @@
+"""The zygote: a bare interpreter of ours that starts worker processes on request.
+
+It is started with ``python -c``, so it knows nothing of the user's ``__main__``. It imports the
+heavy modules once and forks a worker for each request, in a few milliseconds. Where forking is not
+to be trusted (macOS, ``TUNDISH_PORTABLE=1``) it imports nothing and starts a fresh interpreter for
+each worker instead.
+
+::
+
+    consumer --- START: environment, entry, config, descriptors --> zygote --- fork ---> worker
+             <-- STARTED: pid, pidfd; ENDED: exit code, stderr ---         <- stderr, death -
+
+- A session of its own keeps the terminal's Ctrl-C away from all of them.
+- A process group for each worker: a worker's own subprocesses end when it ends.
+- The zygote watches its parent (a pidfd; a closed socket proves nothing when the user has forked)
+  and takes everybody along when the parent is gone. It must not ask for a death signal itself:
+  that comes when the *thread* that started it ends. Workers do ask for one.
+- It passes the workers' stderr on, and keeps each one's last lines for the error that names it.
+
+Only the standard library is imported at the top: this module is loaded before the heavy ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import NoReturn
+
+from tundish.loader.run.control import Control, Kind, Message
+from tundish.loader.run.request import Request, run_worker
+from tundish.loader.run.surroundings import command, malloc_environ
+from tundish.shm.backend import portable
+
+__all__ = ["kill_session", "run_worker", "serve"]
+
+_TAIL = 4096  # bytes of stderr kept of each worker
+_HELD = 1 << 16  # bytes of stderr taken in while the user's stderr takes nothing
+_PARENT_CHECK_MS = 100  # how often to look for the parent where there is no pidfd
+_PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
+
+
+def serve(fd: int, parent: int, forks: bool, preload: Sequence[str]) -> NoReturn:
+    """Be the zygote, until the parent is gone.
+
+    Parameters
+    ----------
+    fd : int
+        The socket to the consumer.
+    parent : int
+        The consumer's process.
+    forks : bool
+        Whether to fork workers, or to start an interpreter for each.
+    preload : sequence of str
+        Modules to import first; one that does not exist is left to the worker that needs it.
+    """
+    # A mask or a handler that the user's thread had is none of ours.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, _do_nothing)
+    warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork")
+    zygote = _Zygote(Control(socket.socket(fileno=fd)), parent, forks)
+    for name in preload:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+                raise
+    gc.freeze()  # so that a worker's collections do not copy the pages it shares with the others
+    zygote.run()
+
+
+def _do_nothing(*_: object) -> None:
+    """Handle a signal: it wakes the loop, and unlike SIG_IGN it is not inherited by an exec."""
+
+
+class _Outlet:
+    """The user's stderr, which may be a pipe that nobody reads or a terminal that is stopped."""
+
+    def __init__(self) -> None:
+        self.held = bytearray()
+
+    @property
+    def full(self) -> bool:
+        return len(self.held) >= _HELD
+
+    def write(self, data: bytes = b"") -> None:
+        """Take data, and pass on what can be passed on without waiting."""
+        self.held += data
+        poll = select.poll()
+        poll.register(2, select.POLLOUT)
+        try:
+            while self.held and poll.poll(0):  # there is room for PIPE_BUF bytes
+                del self.held[: os.write(2, self.held[: select.PIPE_BUF])]
+        except OSError:  # its reader is gone
+            self.held.clear()
+
+
+@dataclass
+class _Worker:
+    """A worker as the zygote sees it."""
+
+    number: int
+    pid: int
+    reap: Callable[[], int | None]
+    stderr: int
+    tail: bytes = b""
+
+    def kill(self) -> None:
+        """Kill it and the processes it started."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+
+class _Zygote:
+    def __init__(self, control: Control, parent: int, forks: bool) -> None:
+        self.control = control
+        self.parent = parent
+        self.forks = forks
+        self.workers: dict[int, _Worker] = {}
+        self.outlet = _Outlet()
+        self.wakeup, wakeup_end = os.pipe()
+        self.life, self.life_end = os.pipe()  # see `run_worker`
+        for fd in (self.wakeup, wakeup_end):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(wakeup_end, warn_on_full_buffer=False)
+        self.parent_fd = -1
+        if forks:
+            with contextlib.suppress(ProcessLookupError):  # found out below
+                self.parent_fd = os.pidfd_open(parent)
+            self.prctl = ctypes.CDLL(None).prctl
+            self.prctl(_PR_SET_NAME, b"tundish-zygote")
+
+    def run(self) -> NoReturn:
+        self.control.send(Kind.READY)
+        while True:
+            ready = self.wait()
+            if self.parent_fd in ready or os.getppid() != self.parent:
+                self.end()
+            if 2 in ready:
+                self.outlet.write()
+            for worker in self.workers.values():
+                if worker.stderr in ready:
+                    self.pass_on(worker)
+            if self.wakeup in ready:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(self.wakeup, 4096)
+                self.reap()
+            for message in self.control.receive():
+                self.hear(message)
+            if self.control.closed:
+                self.end()
+            self.control.flush()
+
+    def wait(self) -> set[int]:
+        """Wait for something to do; what to wait for is said anew each time."""
+        poll = select.poll()
+        poll.register(self.control, select.POLLIN | (select.POLLOUT if self.control.unsent else 0))
+        poll.register(self.wakeup, select.POLLIN)
+        if self.parent_fd >= 0:
+            poll.register(self.parent_fd, select.POLLIN)
+        if self.outlet.held:
+            poll.register(2, select.POLLOUT)
+        if not self.outlet.full:
+            for worker in self.workers.values():
+                if worker.stderr >= 0:
+                    poll.register(worker.stderr, select.POLLIN)
+        timeout = None if self.parent_fd >= 0 else _PARENT_CHECK_MS
+        return {fd for fd, _ in poll.poll(timeout)}
+
+    def hear(self, message: Message) -> None:
+        if message.kind is Kind.START:
+            try:
+                self.start(message)
+            except OSError as error:
+                if message.worker in self.workers:
+                    self.workers[message.worker].kill()
+                text = str(error.strerror).encode()
+                self.control.send(Kind.FAILED, message.worker, error.errno or 0, text=text)
+            for fd in message.fds:
+                os.close(fd)
+        elif message.kind is Kind.KILL:
+            if message.worker in self.workers:
+                self.workers[message.worker].kill()
+        elif message.kind is Kind.QUIT:
+            self.end()
+
+    def start(self, message: Message) -> None:
+        if len(message.fds) < message.value:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        body, stdout, stderr, *fds = message.fds
+        if not os.path.sameopenfile(stderr, 2):
+            os.dup2(stderr, 2)  # where the user's stderr is now
+        read, write = os.pipe()
+        os.set_blocking(read, False)
+        try:
+            begin = self.fork if self.forks else self.execute
+            pid, reap = begin(body, stdout, write, fds)
+        except BaseException:
+            os.close(read)
+            raise
+        finally:
+            os.close(write)
+        self.workers[message.worker] = _Worker(message.worker, pid, reap, read)
+        self.announce(self.workers[message.worker])
+
+    def fork(
+        self, body: int, stdout: int, stderr: int, fds: Sequence[int]
+    ) -> tuple[int, Callable[[], int | None]]:
+        me = os.getpid()
+        pid = os.fork()
+        if pid:
+            with contextlib.suppress(OSError):  # the child does it, too: whoever comes first
+                os.setpgid(pid, pid)
+            return pid, partial(_reap, pid)
+        try:
+            self.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != me:
+                os._exit(1)
+            os.setpgid(0, 0)
+            self.prctl(_PR_SET_NAME, b"tundish-worker")
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+                signal.signal(number, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            os.dup2(stdout, 1)
+            os.dup2(stderr, 2)
+            request = Request.read(body)
+            _close_but(fds)
+            if "numpy.random" in sys.modules:  # else every worker would draw the same numbers
+                sys.modules["numpy.random"].seed()
+            request.fulfil(fds)
+        except BaseException:  # noqa: BLE001 - a worker must never return into the zygote's loop
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+
+    def execute(
+        self, body: int, stdout: int, stderr: int, fds: Sequence[int]
+    ) -> tuple[int, Callable[[], int | None]]:
+        request = Request.read(body)
+        statement = f"run_worker({body},{self.life},{list(fds)})"
+        process = subprocess.Popen(
+            command(sys.executable, request.path, statement),
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            env={**malloc_environ(), **request.environ},
+            pass_fds=(body, self.life, *fds),
+            process_group=0,
+        )
+        return process.pid, process.poll
+
+    def announce(self, worker: _Worker) -> None:
+        fds: tuple[int, ...] = ()
+        if self.forks:
+            fds = (os.pidfd_open(worker.pid),)  # not reaped yet, so this is the one
+        self.control.send(Kind.STARTED, worker.number, worker.pid, fds=fds)
+        for fd in fds:
+            os.close(fd)
+
+    def pass_on(self, worker: _Worker) -> None:
+        try:
+            data = os.read(worker.stderr, _HELD)
+        except BlockingIOError:
+            return
+        if not data:  # closed by the worker itself
+            os.close(worker.stderr)
+            worker.stderr = -1
+        worker.tail = (worker.tail + data)[-_TAIL:]
+        self.outlet.write(data)
+
+    def reap(self) -> None:
+        for worker in list(self.workers.values()):
+            code = worker.reap()
+            if code is None:
+                continue
+            worker.kill()  # what it started must not outlive it
+            if worker.stderr >= 0:
+                self.pass_on(worker)
+            if worker.stderr >= 0:
+                os.close(worker.stderr)
+            del self.workers[worker.number]
+            self.control.send(Kind.ENDED, worker.number, code, text=worker.tail)
+
+    def end(self) -> NoReturn:
+        for worker in self.workers.values():
+            worker.kill()
+        kill_session(os.getpid())  # what left its worker's group
+        os._exit(0)
+
+
+def _reap(pid: int) -> int | None:
+    """Return a child's exit code once it has ended, as `subprocess.Popen.poll` does."""
+    ended, status = os.waitpid(pid, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if ended else None
+
+
+def _close_but(kept: Sequence[int]) -> None:
+    """Close every descriptor but the standard ones and these."""
+    start = 3
+    for fd in sorted(kept):
+        os.closerange(start, fd)
+        start = fd + 1
+    os.closerange(start, os.sysconf("SC_OPEN_MAX"))
+
+
+def kill_session(session: int) -> None:
+    """Kill every process of a session but the caller, where the system lists them.
+
+    Parameters
+    ----------
+    session : int
+        Its number: a process that still exists or that nobody has waited for yet.
+    """
+    killed: set[int] = set()
+    while found := set(_members(session)) - killed:
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        killed |= found  # once more: one of them may have started another meanwhile
+
+
+def _members(session: int) -> Iterator[int]:
+    if portable() or not sys.platform.startswith("linux"):
+        return
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal() and int(folder.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                # pid (name) state parent group session ...; the name may hold anything
+                stat = (folder / "stat").read_bytes().rpartition(b")")[2].split()
+                if int(stat[3]) == session and stat[0] not in b"ZX":
+                    yield int(folder.name)

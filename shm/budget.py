@@ -1,0 +1,214 @@
+"""How much memory and how many cores this process may use, and who says so.
+
+The kernel does not turn an overrun of a container's memory into an error: it kills. So the limit
+is read here, at every level of the cgroup tree, and the pipeline keeps below a share of it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+__all__ = [
+    "Budget",
+    "cgroup_cores",
+    "cgroup_memory_limit",
+    "default_budget",
+    "local_ranks",
+    "parse_bytes",
+    "usable_cores",
+]
+
+PROC = Path("/proc/self")
+
+# The share of what this process may use that a pipeline takes unless told otherwise.
+_SHARE = 0.25
+
+# cgroup v1 says "no limit" with the largest multiple of the page size there is.
+_UNLIMITED = 1 << 60
+
+_UNITS = {"": 1, "B": 1}
+_UNITS |= {f"{p}{b}": 1000**i for i, p in enumerate("KMGT", 1) for b in ("", "B")}
+_UNITS |= {f"{p}IB": 1024**i for i, p in enumerate("KMGT", 1)}
+
+# What launchers call the number of processes they have started on this machine.
+_RANK_VARIABLES = (
+    "LOCAL_WORLD_SIZE",
+    "SLURM_NTASKS_PER_NODE",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "MPI_LOCALNRANKS",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many bytes a process's pipelines may hold.
+
+    Attributes
+    ----------
+    nbytes : int
+        The budget.
+    limit : int
+        What it is a share of: the machine's RAM or the cgroup's limit.
+    source : str
+        How it came about, to be read by people.
+    ranks : int
+        Processes of one job on this machine, which share the limit.
+    """
+
+    nbytes: int
+    limit: int
+    source: str
+    ranks: int
+
+
+def default_budget(
+    *, environ: Mapping[str, str] = os.environ, proc: Path = PROC, ram: int | None = None
+) -> Budget:
+    """Return the budget when the user sets none: ``TUNDISH_BUDGET``, else a share of the limit.
+
+    Parameters
+    ----------
+    environ, proc, ram : optional
+        The environment, this process's folder in ``/proc`` and the machine's bytes of RAM, for
+        tests.
+
+    Raises
+    ------
+    ValueError
+        When ``TUNDISH_BUDGET`` cannot be read.
+    """
+    ram = psutil.virtual_memory().total if ram is None else ram
+    cgroup = cgroup_memory_limit(proc)
+    limit, whose = (ram, "RAM") if cgroup is None or cgroup >= ram else (cgroup, "cgroup limit")
+    ranks = local_ranks(environ)
+    text = environ.get("TUNDISH_BUDGET")
+    if text:
+        try:
+            return Budget(parse_bytes(text), limit, f"TUNDISH_BUDGET={text}", ranks)
+        except ValueError as error:
+            raise ValueError(f"TUNDISH_BUDGET: {error}") from None
+    source = f"{_SHARE:.0%} of the {whose} of {limit:,} bytes"
+    if ranks > 1:
+        source += f", divided by {ranks} local ranks"
+    return Budget(max(1, int(limit * _SHARE) // ranks), limit, source, ranks)
+
+
+def parse_bytes(size: str | int) -> int:
+    """Return a number of bytes from ``"512MB"``, ``"1.5 GiB"``, ``"4096"`` or an int.
+
+    KB, MB, GB and TB (or K, M, G, T) are powers of 1000; KiB, MiB, GiB and TiB of 1024.
+    """
+    if isinstance(size, int) and not isinstance(size, bool):
+        nbytes = size
+    else:
+        match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z]*)\s*", str(size), re.ASCII)
+        if match is None or match[2].upper() not in _UNITS:
+            raise ValueError(f"{size!r} is not a number of bytes such as '512MB' or '1.5 GiB'")
+        nbytes = int(float(match[1]) * _UNITS[match[2].upper()])
+    if nbytes <= 0:
+        raise ValueError(f"{size!r} must be more than zero bytes")
+    return nbytes
+
+
+def local_ranks(environ: Mapping[str, str] = os.environ) -> int:
+    """Return how many processes of this job a launcher has started on this machine; 1 if none."""
+    for name in _RANK_VARIABLES:
+        text = environ.get(name, "")
+        if text.isascii() and text.isdigit() and int(text) > 0:
+            return int(text)
+    return 1
+
+
+def usable_cores(*, environ: Mapping[str, str] = os.environ, proc: Path = PROC) -> int:
+    """Return how many cores this process may keep busy, at least 1.
+
+    That is the smaller of its affinity and its cgroup's CPU quota (rounded down: the consumer
+    wants the rest), divided by the local ranks. Ranks that the launcher has bound to cores of
+    their own are not divided by again.
+    """
+    ranks = local_ranks(environ)
+    mine = _affinity(0)
+    cores = mine if ranks > 1 and mine < _affinity(os.getppid()) else mine // ranks
+    quota = cgroup_cores(proc)
+    if quota is not None:
+        cores = min(cores, int(quota / ranks))
+    return max(1, cores)
+
+
+def cgroup_memory_limit(proc: Path = PROC) -> int | None:
+    """Return the smallest memory limit of this process's cgroup and all above it, or None."""
+    limits = []
+    for folder in _cgroups("memory", proc):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            words = _words(folder / name)
+            if len(words) == 1 and words[0].isdigit() and int(words[0]) < _UNLIMITED:
+                limits.append(int(words[0]))
+    return min(limits, default=None)
+
+
+def cgroup_cores(proc: Path = PROC) -> float | None:
+    """Return the smallest CPU quota, in cores, of this process's cgroup and all above it."""
+    quotas = []
+    for folder in _cgroups("cpu", proc):
+        words = _words(folder / "cpu.max") or (
+            _words(folder / "cpu.cfs_quota_us") + _words(folder / "cpu.cfs_period_us")
+        )
+        if len(words) == 2 and words[0].isdigit() and int(words[1]) > 0:  # "max", "-1": no quota
+            quotas.append(int(words[0]) / int(words[1]))
+    return min(quotas, default=None)
+
+
+def _cgroups(controller: str, proc: Path) -> Iterator[Path]:
+    """Yield the folders of this process's cgroup and of all above it, v2 and v1.
+
+    Which of the two holds a limit is seen by the files that are there; where both are mounted
+    (systemd's hybrid) a controller is in one of them.
+    """
+    paths: dict[str, str] = {}  # controller -> cgroup, from its tree's root; v2's controller is ""
+    for line in _lines(proc / "cgroup"):
+        _, controllers, path = line.split(":", 2)
+        paths.update(dict.fromkeys(controllers.split(","), path))
+    for line in _lines(proc / "mountinfo"):
+        fields, _, tail = line.partition(" - ")
+        kind, _, options = tail.split(" ", 2)
+        root, mount = (_unescaped(field) for field in fields.split(" ")[3:5])
+        is_v1 = kind == "cgroup" and controller in options.split(" ")[-1].split(",")
+        own = paths.get("" if kind == "cgroup2" else controller)
+        if own is None or not (is_v1 or kind == "cgroup2"):
+            continue
+        # In a container without a cgroup namespace the path is the host's, and what is mounted
+        # is the container's own part of it.
+        inside = os.path.relpath(own, root) if own.startswith(root) else "."
+        folder = Path(os.path.normpath(Path(mount) / inside))
+        yield from (level for level in (folder, *folder.parents) if level.is_relative_to(mount))
+
+
+def _affinity(pid: int) -> int:
+    try:
+        return len(os.sched_getaffinity(pid))
+    except (AttributeError, OSError):
+        return os.cpu_count() or 1
+
+
+def _lines(file: Path) -> list[str]:
+    try:
+        return file.read_text().splitlines()
+    except OSError:
+        return []
+
+
+def _words(file: Path) -> list[str]:
+    return " ".join(_lines(file)).split()
+
+
+def _unescaped(field: str) -> str:
+    return re.sub(r"\\(\d{3})", lambda match: chr(int(match[1], 8)), field)

@@ -1,0 +1,82 @@
+"""Where the arrays of a block lie in a slot.
+
+A block is n elements of one structure. Leaves of a fixed size are columns, ``(n, *shape)``, one
+after another, each on a 128-byte line of its own, so that several workers can write their rows at
+once; what has no fixed size (str, bytes, objects) travels beside them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tundish.spec import Tree
+
+ALIGN = 128
+
+Key = tuple[Any, tuple[int, ...]] | type
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of a block.
+
+    Parameters
+    ----------
+    tree : Tree
+        The elements' structure.
+    keys : tuple of ((dtype, shape) or type)
+        Of every leaf; a type, or a dtype of objects, for one without a fixed size.
+    rows : int
+        How many elements.
+    """
+
+    tree: Tree
+    keys: tuple[Key, ...]
+    rows: int
+    offsets: tuple[int | None, ...] = field(init=False, compare=False)
+    nbytes: int = field(init=False, compare=False)
+    row_nbytes: int = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        offsets: list[int | None] = []
+        end = row = 0
+        for key in self.keys:
+            if isinstance(key, type) or key[0].hasobject:
+                offsets.append(None)
+                continue
+            start = -(-end // ALIGN) * ALIGN
+            nbytes = key[0].itemsize * int(np.prod(key[1], dtype=np.int64))
+            offsets.append(start)
+            row += nbytes
+            end = start + nbytes * self.rows
+        object.__setattr__(self, "offsets", tuple(offsets))
+        object.__setattr__(self, "nbytes", end)
+        object.__setattr__(self, "row_nbytes", row)
+
+    def columns(self, root: np.ndarray) -> list[np.ndarray | None]:
+        """The columns over a slot's root array; None for leaves without a fixed size.
+
+        Examples
+        --------
+        >>> layout = Layout(None, ((np.dtype("i2"), (3,)),), 2)
+        >>> layout.columns(np.zeros(layout.nbytes, np.uint8))[0].shape
+        (2, 3)
+        """
+        return [
+            None
+            if offset is None
+            else np.ndarray((self.rows, *key[1]), key[0], root, offset)  # type: ignore[index]
+            for key, offset in zip(self.keys, self.offsets, strict=True)
+        ]
+
+    def spans(self, first: int, count: int) -> list[tuple[int, int]]:
+        """The byte ranges (offset, length) of some rows, a column each."""
+        found = []
+        for key, offset in zip(self.keys, self.offsets, strict=True):
+            if offset is not None:
+                row = key[0].itemsize * int(np.prod(key[1], dtype=np.int64))  # type: ignore[index]
+                found.append((offset + first * row, count * row))
+        return found

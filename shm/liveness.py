@@ -1,0 +1,118 @@
+"""Waiting for messages and for deaths in one place."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+from typing import Any
+
+from tundish.shm.backend import portable
+
+__all__ = ["Poller", "describe_exit", "open_sentinel"]
+
+# select.poll and select.epoll agree on these numbers and on all methods but the unit of time.
+_READ, _WRITE = 0x1, 0x4
+
+
+class Poller:
+    """Waits until one of many descriptors is ready; epoll where there is one, else poll.
+
+    In a forked child nothing can be changed: the child would change what its parent waits for.
+    """
+
+    def __init__(self) -> None:
+        self._owner = os.getpid()
+        self._tokens: dict[int, Any] = {}
+        self._poll: Any
+        if hasattr(select, "epoll") and not portable():
+            self._poll, self._unit = select.epoll(), 1.0
+        else:
+            self._poll, self._unit = select.poll(), 1000.0
+
+    def register(self, fd: int, token: object, write: bool = False) -> None:
+        """Watch a descriptor.
+
+        Parameters
+        ----------
+        fd : int
+            An open descriptor; call `unregister` before it is closed.
+        token : object
+            What `poll` names it by.
+        write : bool
+            Whether to wait until it can be written, too. Reading is always waited for.
+        """
+        if os.getpid() == self._owner:
+            self._poll.register(fd, _READ | _WRITE if write else _READ)
+            self._tokens[fd] = token
+
+    def modify(self, fd: int, token: object, write: bool = False) -> None:
+        """Change a watched descriptor's token, and whether it is waited for to be writable."""
+        if os.getpid() == self._owner:
+            self._poll.modify(fd, _READ | _WRITE if write else _READ)
+            self._tokens[fd] = token
+
+    def unregister(self, fd: int) -> None:
+        """Stop watching a descriptor; one that is not watched is no error."""
+        if os.getpid() == self._owner and self._tokens.pop(fd, self) is not self:
+            self._poll.unregister(fd)
+
+    def poll(self, timeout_s: float | None = None) -> list[tuple[Any, bool, bool]]:
+        """Wait until something is ready, for ever when there is no timeout.
+
+        Returns
+        -------
+        list of (token, bool, bool)
+            What can be read (an end or an error is read, too) and written; empty when the time
+            is over.
+        """
+        timeout = None if timeout_s is None else timeout_s * self._unit
+        tokens = self._tokens
+        return [
+            (tokens[fd], bool(events & ~_WRITE), bool(events & _WRITE))
+            for fd, events in self._poll.poll(timeout)
+            if fd in tokens
+        ]
+
+    def close(self) -> None:
+        """Let go of the kernel's object. Safe to call twice, and in a forked child."""
+        self._tokens.clear()
+        if hasattr(self._poll, "close"):
+            self._poll.close()
+
+
+def open_sentinel(pid: int) -> int | None:
+    """Return a descriptor that is readable once the process has ended; closed on exec.
+
+    None where the system has none; the end of the channel has to do, then.
+
+    Raises
+    ------
+    ProcessLookupError
+        When there is no such process (any more).
+    """
+    if portable() or not hasattr(os, "pidfd_open"):
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except OSError as error:
+        if error.errno in (errno.ENOSYS, errno.EPERM):  # an old kernel, or a sandbox
+            return None
+        raise
+
+
+def describe_exit(code: int) -> str:
+    """Return how a process ended, from its exit code: ``SIGKILL (9)`` or ``exit status 3``.
+
+    Parameters
+    ----------
+    code : int
+        The exit status, or a signal's number with a minus, as `subprocess` reports it.
+    """
+    if code >= 0:
+        return f"exit status {code}"
+    try:
+        return f"{signal.Signals(-code).name} ({-code})"
+    except ValueError:
+        return f"signal {-code}"

@@ -1,0 +1,269 @@
+"""A ring of slots: which pieces of shared memory are free, being written, or still held.
+
+::
+
+            acquire             lease                last view dies
+    FREE ------------> GRANTED -------> LEASED ------------------------> FREE
+                        |    |  release
+                        |    +-----------------------------------------> FREE
+                        |  quarantine                 clear
+                        +-------------> QUARANTINED -------------------> FREE
+
+Free slots are the pipeline's credits: who gets none waits, and nothing else limits how far the
+workers run ahead. Unlike a ring of fixed order it never waits for one particular slot, so a
+batch that somebody keeps costs one slot and no more.
+
+The states live in the coordinator's own memory; there is nothing in shared memory to repair
+when a process is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import deque
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tundish.shm.memory import Arena
+
+    Root = np.ndarray[Any, np.dtype[np.uint8]]
+
+__all__ = ["Ring", "RingStatistics", "SlotState"]
+
+
+class SlotState(IntEnum):
+    """What a slot is doing."""
+
+    FREE = 0  # nobody's
+    GRANTED = 1  # workers write it, or it waits to be delivered
+    LEASED = 2  # delivered: somebody holds a view of it
+    QUARANTINED = 3  # given up, but a writer may still be alive
+
+
+@dataclass(frozen=True, slots=True)
+class RingStatistics:
+    """A ring at one moment: slots by state, and bytes."""
+
+    slots: int
+    free: int
+    granted: int
+    leased: int
+    quarantined: int
+    used_bytes: int
+    peak_bytes: int
+    budget: int
+
+
+class _Lease(weakref.ref["Root"]):
+    """A weak reference to a lease's root that knows its slot."""
+
+    __slots__ = ("slot",)
+    slot: int
+
+
+class Ring:
+    """The slots of an arena and their states, shared by all iterators of the process.
+
+    Safe to use from several threads, and from finalizers that run in the middle of a call. In a
+    forked child it grants nothing and frees nothing.
+
+    Parameters
+    ----------
+    arena : Arena
+        The memory.
+    budget_bytes : int
+        How much of it may be allocated; what the ring's users compare `used_bytes` with.
+    """
+
+    def __init__(self, arena: Arena, budget_bytes: int) -> None:
+        capacity = arena.capacity
+        self._arena = arena
+        self._budget = budget_bytes if capacity is None else min(budget_bytes, capacity)
+        self._owner = os.getpid()
+        self._states = [SlotState.FREE] * arena.slots
+        self._allocated = [0] * arena.slots
+        self._leases: list[_Lease | None] = [None] * arena.slots
+        # A stack: the slot freed last is the one still in the caches, and slots that were never
+        # needed stay at the bottom and never take memory.
+        self._free = list(range(arena.slots - 1, -1, -1))
+        self._used = 0
+        self._peak = 0
+        # Roots die in any thread and in the middle of anything, garbage collection included. So
+        # their callback is this one atomic C method and everything else is done by `_collect`.
+        self._returned: deque[weakref.ref[Root]] = deque()
+        # Re-entrant, because a finalizer may release a slot while this thread is in here.
+        self._lock = threading.RLock()
+
+    def acquire(self) -> int | None:
+        """Take a free slot, the warmest there is; None when none is free."""
+        self._check_process()
+        with self._lock:
+            self._collect()
+            if not self._free:
+                return None
+            slot = self._free.pop()
+            self._states[slot] = SlotState.GRANTED
+            return slot
+
+    def release(self, slot: int) -> None:
+        """Put a granted slot back that was not delivered. Its writers must be done or dead."""
+        self._finish(slot, SlotState.GRANTED)
+
+    def quarantine(self, slot: int) -> None:
+        """Give up a granted slot whose writer may still be alive: nobody gets it until `clear`."""
+        if os.getpid() != self._owner:
+            return
+        with self._lock:
+            self._expect(slot, SlotState.GRANTED)
+            self._states[slot] = SlotState.QUARANTINED
+
+    def clear(self, slot: int) -> None:
+        """Put a quarantined slot back: its writers are confirmed dead, or have answered."""
+        self._finish(slot, SlotState.QUARANTINED)
+
+    def lease(self, slot: int, nbytes: int) -> Root:
+        """Deliver a granted slot.
+
+        Parameters
+        ----------
+        slot : int
+            Which slot.
+        nbytes : int
+            How much of it.
+
+        Returns
+        -------
+        numpy.ndarray of uint8
+            The root array. The slot is free again once it and everything that shares its memory
+            (views, memoryviews, Arrow buffers, DLPack exports) are gone.
+        """
+        self._check_process()
+        self._expect(slot, SlotState.GRANTED)
+        root = self._arena.root(slot, nbytes)
+        lease = _Lease(root, self._returned.append)
+        lease.slot = slot
+        self._states[slot] = SlotState.LEASED
+        self._leases[slot] = lease
+        return root
+
+    def grew(self, slot: int, nbytes: int) -> None:
+        """Take note that the slot's first `nbytes` have pages; less than before changes nothing."""
+        if os.getpid() != self._owner:
+            return
+        with self._lock:
+            more = nbytes - self._allocated[slot]
+            if more > 0:
+                self._allocated[slot] = nbytes
+                self._used += more
+                self._peak = max(self._peak, self._used)
+
+    def allocated(self, slot: int) -> int:
+        """Return how many of the slot's first bytes have pages."""
+        return self._allocated[slot]
+
+    def trim(self, keep_bytes: int) -> None:
+        """Give pages of free slots back, coldest first, until at most `keep_bytes` are in use.
+
+        With 0, every free slot gives back all it has, noted by `grew` or not (an allocation that
+        failed half way has left pages nobody noted).
+        """
+        if os.getpid() != self._owner:
+            return
+        everything = keep_bytes <= 0
+        with self._lock:
+            self._collect()
+            for slot in tuple(self._free):  # coldest first
+                if self._used <= keep_bytes and not everything:
+                    break
+                if not (everything or self._allocated[slot]):
+                    continue
+                if self._arena.discard(slot, 0, self._arena.stride):
+                    self._used -= self._allocated[slot]
+                    self._allocated[slot] = 0
+
+    @property
+    def free(self) -> int:
+        """How many slots could be acquired now."""
+        with self._lock:
+            self._collect()
+            return len(self._free)
+
+    @property
+    def leased(self) -> int:
+        """How many slots somebody holds a view of."""
+        with self._lock:
+            self._collect()
+            return self._states.count(SlotState.LEASED)
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of all slots that have pages."""
+        return self._used
+
+    @property
+    def free_bytes(self) -> int:
+        """Bytes of pages that free slots have."""
+        with self._lock:
+            self._collect()
+            return sum([self._allocated[slot] for slot in self._free])
+
+    @property
+    def arena(self) -> Arena:
+        """The memory whose slots these are."""
+        return self._arena
+
+    @property
+    def budget(self) -> int:
+        """Bytes that may have pages: what was asked for, or the file system's room if less."""
+        return self._budget
+
+    def statistics(self) -> RingStatistics:
+        """Return the slots by state, and the bytes."""
+        with self._lock:
+            self._collect()
+            count = self._states.count
+            return RingStatistics(
+                slots=len(self._states),
+                free=count(SlotState.FREE),
+                granted=count(SlotState.GRANTED),
+                leased=count(SlotState.LEASED),
+                quarantined=count(SlotState.QUARANTINED),
+                used_bytes=self._used,
+                peak_bytes=self._peak,
+                budget=self._budget,
+            )
+
+    def _collect(self) -> None:
+        """Free the slots whose leases have ended; the lock is held."""
+        while self._returned:
+            lease = self._returned.popleft()
+            assert isinstance(lease, _Lease)  # nothing else has this callback
+            self._leases[lease.slot] = None
+            self._states[lease.slot] = SlotState.FREE
+            self._free.append(lease.slot)
+
+    def _finish(self, slot: int, expected: SlotState) -> None:
+        if os.getpid() != self._owner:
+            return
+        with self._lock:
+            self._expect(slot, expected)
+            self._states[slot] = SlotState.FREE
+            self._free.append(slot)
+
+    def _expect(self, slot: int, expected: SlotState) -> None:
+        state = self._states[slot]
+        if state is not expected:
+            raise RuntimeError(f"slot {slot} is {state.name}, not {expected.name}")
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._owner:
+            raise RuntimeError(
+                f"this ring belongs to process {self._owner}, and this is process {os.getpid()}, "
+                "forked from it: make a new iterator here"
+            )

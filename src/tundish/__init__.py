@@ -1,0 +1,86 @@
+"""tundish: worker processes in, an unbroken, ordered stream of batches out.
+
+::
+
+    import tundish as td
+
+    ds = td.Dataset.range(1000).map(load, num_parallel_calls=td.AUTOTUNE).batch(64)
+    for batch in ds:
+        ...
+
+Where things live:
+
+- `errors`, `spec`, `source`: the errors, the structure of an element, the protocol of a source;
+- `shm`: bytes shared by processes;
+- `formats`: files of records;
+- `snapshot`: what outlives a run;
+- `loader`: the pipeline; `loader.plan` says what is computed, `loader.run` how;
+- `testing`, `cli`: the laws as functions for your own tests, and the command line.
+
+Names are imported on first use: a worker process pays only for what it needs, and
+``import tundish`` loads neither numpy nor pyarrow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tundish import errors, testing
+    from tundish.loader.plan.dataset import Dataset
+    from tundish.loader.plan.node import (
+        AUTOTUNE,
+        INFINITE_CARDINALITY,
+        UNKNOWN_CARDINALITY,
+        set_seed,
+    )
+    from tundish.loader.plan.options import InputContext, Options
+    from tundish.loader.run.iterator import Iterator
+    from tundish.spec import ArraySpec
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AUTOTUNE",
+    "INFINITE_CARDINALITY",
+    "UNKNOWN_CARDINALITY",
+    "ArraySpec",
+    "Dataset",
+    "InputContext",
+    "Iterator",
+    "Options",
+    "errors",
+    "set_seed",
+    "testing",
+]
+
+_HOME = {
+    "AUTOTUNE": "tundish.loader.plan.node",
+    "INFINITE_CARDINALITY": "tundish.loader.plan.node",
+    "UNKNOWN_CARDINALITY": "tundish.loader.plan.node",
+    "ArraySpec": "tundish.spec",
+    "Dataset": "tundish.loader.plan.dataset",
+    "InputContext": "tundish.loader.plan.options",
+    "Iterator": "tundish.loader.run.iterator",
+    "Options": "tundish.loader.plan.options",
+    "set_seed": "tundish.loader.plan.node",
+}
+_SUBMODULES = frozenset({"errors", "testing"})
+
+if not TYPE_CHECKING:  # a checker that saw this would take any misspelt name
+
+    def __getattr__(name: str) -> object:
+        """Import a public name from its home, once."""
+        from importlib import import_module  # noqa: PLC0415 - most processes never come here
+
+        if name in _SUBMODULES:
+            return import_module(f"{__name__}.{name}")  # importing a submodule also stores it
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(_HOME[name]), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

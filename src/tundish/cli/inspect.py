@@ -1,0 +1,134 @@
+"""``tundish inspect``: what a dataset is made of, and how it would be run."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tundish.cli.drawing import draw
+from tundish.cli.outline import Outline, Step, outline
+from tundish.cli.terminal import bold, dim, say, warn
+from tundish.loader.plan.dataset import Dataset
+from tundish.spec import ArraySpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["run"]
+
+
+def run(target: str, svg: str | None = None, *, spec: bool = False) -> int:
+    """Print a dataset's outline, and draw it if asked to.
+
+    Parameters
+    ----------
+    target : str
+        ``package.module:name`` or ``folder/file.py:name``: a `Dataset`, or a function without
+        arguments that returns one.
+    svg : str, optional
+        Where to put the drawing.
+    spec : bool
+        Learn the elements' spec by running the plan on the first one.
+
+    Returns
+    -------
+    int
+        The exit status: 2 when there is no such dataset.
+    """
+    try:
+        dataset = find(target)
+    except (ImportError, OSError, AttributeError, TypeError, ValueError) as error:
+        say(warn(f"{target}: {error}"))
+        return 2
+    plan = outline(dataset)
+    cheap = dataset._node.safe  # noqa: SLF001 - no user code below: nothing is run
+    known = show_spec(dataset.element_spec) if spec or cheap else "not asked for (--spec)"
+    show(plan, target, known)
+    if svg is not None:
+        Path(svg).write_text(draw(plan, target, known if spec or cheap else ""), encoding="utf-8")
+        say(dim(f"drawn into {svg}"))
+    return 0
+
+
+def find(target: str) -> Dataset:
+    """Import what `target` names."""
+    module_name, _, name = target.rpartition(":")
+    if not module_name or not name:
+        raise ValueError("name a dataset as MODULE:NAME, such as train:data or train.py:data")
+    found: Any = load(module_name)
+    for part in name.split("."):
+        found = getattr(found, part)
+    if callable(found) and not isinstance(found, Dataset):
+        found = found()
+    if not isinstance(found, Dataset):
+        raise TypeError(f"this is no Dataset but of type {type(found).__qualname__}")
+    return found
+
+
+def load(name: str) -> Any:
+    """Import a module by its name, or a file by its path."""
+    if not name.endswith(".py"):
+        sys.path.insert(0, str(Path.cwd()))
+        return importlib.import_module(name)
+    path = Path(name).resolve()
+    if not path.is_file():
+        raise FileNotFoundError("there is no such file")
+    sys.path.insert(0, str(path.parent))
+    made = importlib.util.spec_from_file_location(path.stem, path)
+    assert made is not None
+    assert made.loader is not None
+    module = importlib.util.module_from_spec(made)
+    sys.modules[path.stem] = module
+    made.loader.exec_module(module)
+    return module
+
+
+def show(plan: Outline, title: str, spec: str) -> None:
+    """Print the steps, the source first, then what is said of all of them."""
+    steps = list(lines(plan.last))
+    widths = [max(len(row[column]) for row, _ in steps) for column in range(4)]
+    say(bold(title))
+    say()
+    for (left, name, arguments, elements), place in steps:
+        cells = (
+            f"{left:<{widths[0]}}",
+            bold(f"{name:<{widths[1]}}"),
+            f"{arguments:<{widths[2]}}",
+            f"{elements:>{widths[3]}}",
+            place if place.startswith("stage") else dim(place),
+        )
+        say("  ".join(cells).rstrip())
+    say()
+    say(f"element    {spec}")
+    say(f"workers    {plan.workers}")
+    for number, again in enumerate(plan.resume):
+        say(f"{'' if number else 'resume':<11}{again}")
+
+
+def lines(step: Step, left: str = "") -> Iterator[tuple[tuple[str, str, str, str], str]]:
+    """Four cells and the place of each step; inputs that are joined stand one below the other."""
+    joined = len(step.inputs) > 1
+    for number, up in enumerate(step.inputs):
+        above = list(lines(up, left + ("│ " if joined else "")))
+        if joined:
+            (mark, name, arguments, elements), place = above[0]
+            corner = left + ("├ " if number else "┌ ") + mark[len(left) + 2 :]
+            above[0] = ((corner, name, arguments, elements), place)
+        yield from above
+    mark = left + "└ " if joined else left
+    yield (mark, step.name, step.arguments, step.elements), step.place
+
+
+def show_spec(spec: Any) -> str:
+    """A nest of specs in one line: ``{image: uint8 [64, 224, 224, 3], name: str}``."""
+    if isinstance(spec, ArraySpec):
+        dtype = spec.dtype.__name__ if isinstance(spec.dtype, type) else str(spec.dtype)
+        return f"{dtype} {list(spec.shape)}" if spec.shape else dtype
+    if isinstance(spec, dict):
+        return f"{{{', '.join(f'{key}: {show_spec(value)}' for key, value in spec.items())}}}"
+    if isinstance(spec, tuple):
+        return f"({', '.join(map(show_spec, spec))})"
+    return str(spec)

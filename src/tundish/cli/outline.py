@@ -1,0 +1,198 @@
+"""A plan in words: its operators in order, what each is given, and where it is run.
+
+What can be told without running anything. `tundish.cli.inspect` prints it, `tundish.cli.drawing`
+draws it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tundish.loader.plan.batching import Batch, Unbatch
+from tundish.loader.plan.dataset import Dataset, show_cardinality
+from tundish.loader.plan.elementwise import Filter, FlatMap, Map
+from tundish.loader.plan.node import AUTOTUNE, Node, function_name, walk
+from tundish.loader.plan.options import Options, WithOptions, options_of
+from tundish.loader.plan.order import Prefetch, Shuffle
+from tundish.loader.plan.sources import Files, Generator
+from tundish.loader.plan.storing import Cache
+from tundish.loader.run.iterator import how_many_workers
+from tundish.loader.run.planner import chain_base, effective
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Outline", "Step", "outline"]
+
+_WIDEST = 44
+_UNSAID = ("tree", "signature")  # the spec tells
+_TUNING = (Prefetch, WithOptions)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operator.
+
+    Attributes
+    ----------
+    name, arguments, elements : str
+        What it is called, what it was given, how many elements leave it.
+    stage : int
+        Of the steps with one number each element is computed in one go; 0: nothing is computed.
+    place : str
+        Where, and what for.
+    inputs : tuple of Step
+        Where its elements come from.
+    """
+
+    name: str
+    arguments: str
+    elements: str
+    stage: int
+    place: str
+    inputs: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Outline:
+    """A plan, and what is said about all of it."""
+
+    last: Step
+    elements: str
+    workers: str
+    resume: tuple[str, ...]
+
+
+def outline(dataset: Dataset) -> Outline:
+    """Describe a dataset, without running any of its functions."""
+    node = effective(dataset._node)  # noqa: SLF001 - this is about what a dataset is made of
+    count, why = workers(node)
+    where = {0: "in this process", 1: "in a worker"}.get(count, f"in {count} workers")
+    numbers = stages(node)
+    done: dict[int, Step] = {}
+    for each in walk(node):
+        done[id(each)] = Step(
+            name=each.label,
+            arguments=arguments(each),
+            elements=show_cardinality(each.cardinality),
+            stage=numbers.get(id(each), 0),
+            place=place(each, numbers.get(id(each), 0), where),
+            inputs=tuple(done[id(up)] for up in each.inputs),
+        )
+    return Outline(
+        last=done[id(node)],
+        elements=show_cardinality(node.cardinality),
+        workers=f"{count}: {why}",
+        resume=tuple(dict.fromkeys(resume(node))) or ("nothing is computed again",),
+    )
+
+
+def stages(root: Node) -> dict[int, int]:
+    """Number the operators whose work is done in one go, as `tundish.loader.run.planner` joins them.
+
+    Order is decided on indices wherever it can be, so functions run where an element has to be
+    there: in a batch, where a filter decides, before what is kept or taken apart, at the end.
+    """
+    number_of: dict[int, int] = {}
+    found: list[list[int]] = [[]]
+
+    def visit(node: Node, stage: list[int]) -> None:
+        base, dropping = chain_base(node)
+        if dropping and base is not node:
+            stage = begin()
+            inside = node
+            while inside is not base:
+                if not isinstance(inside, _TUNING):
+                    stage.append(id(inside))
+                inside = inside.inputs[0]
+            visit(base, stage)
+            return
+        if isinstance(node, (Map, Filter)):
+            stage.append(id(node))
+        elif isinstance(node, (Batch, FlatMap)):
+            stage = begin()
+            stage.append(id(node))
+        elif isinstance(node, (Unbatch, Cache)):
+            stage = begin()
+        for up in node.inputs:
+            visit(up, stage)
+
+    def begin() -> list[int]:
+        found.append([])
+        return found[-1]
+
+    visit(root, found[0])
+    position = {id(node): at for at, node in enumerate(walk(root))}
+    for number, stage in enumerate(sorted(filter(None, found), key=lambda s: position[s[-1]]), 1):
+        number_of.update(dict.fromkeys(stage, number))
+    return number_of
+
+
+def place(node: Node, stage: int, where: str) -> str:
+    """Where an operator is at work, in words."""
+    if stage:
+        return f"stage {stage}, {where}"
+    if isinstance(node, _TUNING):
+        return "a setting"
+    if isinstance(node, Generator):
+        return "in this process"
+    if not node.inputs:
+        return "a source" if node.positional else "a source, read in order"
+    return "on indices alone" if node.positional else "in order"
+
+
+def arguments(node: Node) -> str:
+    """What an operator was given, in one line."""
+    if isinstance(node, Files):
+        folder = Path(os.path.commonpath([Path(path).parent for path in node.paths]))
+        return shortened(f"{folder.name or folder}{os.sep}…")
+    given = node.params()
+    if isinstance(node, WithOptions):
+        given = {key: value for key, value in vars(node.options).items() if value is not None}
+    parts = []
+    for key, value in given.items():
+        if isinstance(value, dict) and "function" in value:
+            parts.append(value["function"].rpartition("<locals>.")[2])
+        elif key not in _UNSAID and value not in ([], {}, False):
+            parts.append(f"{key}={function_name(value) if callable(value) else value}")
+    return shortened(", ".join(parts))
+
+
+def shortened(text: str) -> str:
+    """The beginning of a long line."""
+    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
+
+
+def workers(node: Node) -> tuple[int, str]:
+    """How many workers would run a plan, and who says so."""
+    options: Options = options_of(node)
+    count = how_many_workers(node, options, None)
+    calls = [n.parallel for n in walk(node) if isinstance(n, Map) and n.parallel is not None]
+    if os.environ.get("TUNDISH_WORKERS"):
+        return count, "TUNDISH_WORKERS says so"
+    if options.workers is not None:
+        asked, who = options.workers, "Options.workers"
+    elif calls:
+        asked, who = (AUTOTUNE if AUTOTUNE in calls else max(calls)), "num_parallel_calls"
+    else:
+        return count, "nothing asks for workers (num_parallel_calls=, Options(workers=))"
+    return count, f"{who} is AUTOTUNE: the cores here" if asked == AUTOTUNE else f"{who} says so"
+
+
+def resume(node: Node) -> Iterator[str]:
+    """What a restored iterator has to do again."""
+    for each in walk(node):
+        if isinstance(each, Generator):
+            yield "from_generator is read again from the start of its pass"
+        elif isinstance(each, Cache):
+            yield "what a cache had kept is computed again when it is needed"
+        elif isinstance(each, Shuffle) and each.window and computes(each.up):
+            yield f"the {each.window:,} elements of a shuffle's window are computed again"
+
+
+def computes(node: Node) -> bool:
+    """Whether a user's function stands at or below a node."""
+    return any(isinstance(below, (Map, Filter, FlatMap)) for below in walk(node))

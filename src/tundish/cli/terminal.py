@@ -1,0 +1,116 @@
+"""Words on a terminal: a little weight and colour, one line that changes, and tables.
+
+Only a terminal gets any of it; a pipe or a file gets plain lines.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Progress", "bold", "dim", "good", "live", "say", "table", "warn"]
+
+_BAR = 28
+_EVERY_S = 0.1
+
+
+def live() -> bool:
+    """Whether a line may be written over."""
+    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def say(text: str = "") -> None:
+    """Print a line, now: someone may be watching through a pipe."""
+    print(text, flush=True)  # noqa: T201 - this is the one place that prints
+
+
+def bold(text: str) -> str:
+    """What the eye should find first."""
+    return _styled("1", text)
+
+
+def dim(text: str) -> str:
+    """What may be overlooked."""
+    return _styled("2", text)
+
+
+def good(text: str) -> str:
+    """A promise that was kept."""
+    return _styled("32", text)
+
+
+def warn(text: str) -> str:
+    """A promise that was not."""
+    return _styled("1;31", text)
+
+
+def _styled(code: str, text: str) -> str:
+    plain = not live() or "NO_COLOR" in os.environ
+    return text if plain else f"\x1b[{code}m{text}\x1b[0m"
+
+
+def table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
+    """Print rows under a head, as wide as their words.
+
+    Parameters
+    ----------
+    rows : sequence of sequence of str
+        The head first.
+    right : sequence of int
+        The columns to be set flush right: numbers.
+    """
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    for number, row in enumerate(rows):
+        cells = [
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        line = "   ".join(cells).rstrip()
+        say(line if number else dim(line))
+
+
+class Progress:
+    """One line that says how far something is and how fast it goes.
+
+    Parameters
+    ----------
+    total : int
+        How many items there will be.
+    unit : str
+        What they are called.
+    """
+
+    def __init__(self, total: int, unit: str) -> None:
+        self._total, self._unit = total, unit
+        self._done = 0
+        self._start = self._shown = time.perf_counter()
+
+    def advance(self, count: int) -> None:
+        """So many items more."""
+        self._done += count
+        now = time.perf_counter()
+        if live() and now - self._shown >= _EVERY_S:
+            self._shown = now
+            full = round(_BAR * self._done / self._total)
+            bar = "━" * full + dim("━" * (_BAR - full))
+            done = f"{self._done:,}/{self._total:,} {self._unit}"
+            sys.stdout.write(f"\r\x1b[K{bar}  {done}  {self._rate(now):,.0f}/s")
+            sys.stdout.flush()
+
+    def finish(self) -> None:
+        """Leave one line that stays."""
+        now = time.perf_counter()
+        if live():
+            sys.stdout.write("\r\x1b[K")
+        say(
+            f"{self._done:,} {self._unit} in {now - self._start:.1f} s"
+            f" ({self._rate(now):,.0f} {self._unit}/s)"
+        )
+
+    def _rate(self, now: float) -> float:
+        return self._done / (now - self._start)

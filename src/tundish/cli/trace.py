@@ -1,0 +1,179 @@
+"""``tundish trace``: what coordinator and workers said to each other, and who was busy when.
+
+``TUNDISH_TRACE=FILE`` makes an iterator write a line of JSON for each message: ``t`` in seconds,
+``dir`` (``->`` to a worker, ``<-`` from it), ``worker``, ``kind``, and the fields of the message.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+from tundish.cli.terminal import bold, dim, say, table, warn
+
+__all__ = ["run"]
+
+Event = dict[str, Any]
+
+_COLUMNS = 60
+_SHADES = " ▁▂▃▄▅▆▇█"
+_HEAD = ("t", "dir", "worker", "kind")
+_RARELY_READ = (
+    "tail",
+    "layout",
+    "flags",
+    "have",
+    "may",
+    "total",
+    "first",
+    "rows",
+    "block",
+    "micros",
+)
+
+
+def run(file: str, *, summary: bool = False, worker: int | None = None) -> int:
+    """Print a trace.
+
+    Parameters
+    ----------
+    file : str
+        What ``TUNDISH_TRACE`` named.
+    summary : bool
+        Leave the messages out.
+    worker : int, optional
+        Only the messages of this worker.
+
+    Returns
+    -------
+    int
+        The exit status: 2 when the file is no trace.
+    """
+    try:
+        events = read(Path(file))
+    except (OSError, ValueError) as error:
+        say(warn(f"{file}: {error}"))
+        return 2
+    if worker is not None:
+        events = [event for event in events if event["worker"] == worker]
+    if not events:
+        say("no messages")
+        return 0
+    start = events[0]["t"]
+    if not summary:
+        before = start
+        for event in events:
+            say(line(event, start, before))
+            before = event["t"]
+        say()
+    show_summary(events)
+    return 0
+
+
+def read(path: Path) -> list[Event]:
+    """The messages of a trace; the last line may be torn, as that of a killed process is."""
+    events = []
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for number, text in enumerate(lines, 1):
+        try:
+            event = json.loads(text)
+            event = {**event, **{name: event[name] for name in _HEAD}}
+        except (ValueError, TypeError, KeyError) as error:
+            if number == len(lines):
+                break
+            raise ValueError(f"line {number} is no message of a trace") from error
+        events.append(event)
+    return events
+
+
+def line(event: Event, start: float, before: float) -> str:
+    """A message in words."""
+    since = (event["t"] - before) * 1e3
+    head = f"{event['t'] - start:10.6f} s {dim(f'{since:+9.3f} ms')}"
+    who = f"{event['dir']} {event['worker']!s:>3}"
+    kind = bold(f"{event['kind']:<7}")
+    return f"{head}  {who}  {kind} {words(event)}".rstrip()
+
+
+def words(event: Event) -> str:
+    """What a message is about: which rows of which block, and what else it says."""
+    said = []
+    if "block" in event:
+        said.append(f"block {event['block']}")
+    if "rows" in event:
+        first, rows = event.get("first", 0), event["rows"]
+        of = f" of {event['total']}" if "total" in event else ""
+        said.append(f"rows {first}..{first + rows - 1}{of}" if rows else "no rows")
+    if "micros" in event:
+        said.append(f"in {event['micros'] / 1e3:.3f} ms")
+    rest = [name for name in event if name not in (*_HEAD, *_RARELY_READ)]
+    said += [f"{name}={event[name]}" for name in rest]
+    return "  ".join(said)
+
+
+def show_summary(events: list[Event]) -> None:
+    """What each worker did, and when it was busy."""
+    start, end = events[0]["t"], events[-1]["t"]
+    wall = max(end - start, 1e-9)
+    kinds = Counter((event["dir"], event["kind"]) for event in events)
+    counted = ", ".join(
+        f"{count:,} {arrow} {kind}" for (arrow, kind), count in sorted(kinds.items())
+    )
+    say(f"{len(events):,} messages in {wall:.3f} s: {counted}")
+    say()
+    rows = [["worker", "tasks", "rows", "busy", "share", "task, median", "longest"]]
+    drawn = {}
+    done: defaultdict[Any, list[Event]] = defaultdict(list)
+    for event in events:
+        done[event["worker"]].extend([event] if event["kind"] == "DONE" else [])
+    for worker, answers in sorted(done.items(), key=lambda pair: str(pair[0])):
+        times = sorted(answer.get("micros", 0) / 1e6 for answer in answers)
+        if not times:
+            continue
+        rows.append(
+            [
+                str(worker),
+                f"{len(times):,}",
+                f"{sum(answer.get('rows', 0) for answer in answers):,}",
+                f"{sum(times):.3f} s",
+                f"{sum(times) / wall:.0%}",
+                f"{times[len(times) // 2] * 1e3:.3f} ms",
+                f"{times[-1] * 1e3:.3f} ms",
+            ]
+        )
+        drawn[worker] = shades(answers, start, wall)
+    table(rows, right=range(7))
+    say()
+    for worker, picture in drawn.items():
+        say(f"{worker!s:>6}   {picture}")
+    left = f"{0:.3f} s"
+    say(dim(f"{'':9}{left}{f'{wall:.3f} s':>{_COLUMNS - len(left)}}"))
+    twice = repeated(events)
+    if twice:
+        say()
+        say(f"{twice:,} tasks were handed out again")
+
+
+def shades(answers: list[Event], start: float, wall: float) -> str:
+    """How busy a worker was in each part of the time: a task ends when its answer arrives."""
+    busy = [0.0] * _COLUMNS
+    width = wall / _COLUMNS
+    for answer in answers:
+        until = answer["t"] - start
+        since = max(0.0, until - answer.get("micros", 0) / 1e6)
+        for column in range(int(since / width), min(int(until / width), _COLUMNS - 1) + 1):
+            covered = min(until, (column + 1) * width) - max(since, column * width)
+            busy[column] += max(0.0, covered)
+    return "".join(_SHADES[min(8, round(8 * part / width))] for part in busy)
+
+
+def repeated(events: list[Event]) -> int:
+    """How many rows were asked for more than once: of workers that died."""
+    asked = Counter(
+        (event.get("stage"), event.get("block"), event.get("first"))
+        for event in events
+        if event["kind"] == "TASK"
+    )
+    return sum(count - 1 for count in asked.values())

@@ -1,0 +1,260 @@
+"""Everything tundish raises of its own.
+
+::
+
+    TundishError
+     ├ SpecError (ValueError)              elements do not fit: shape, dtype or nesting
+     ├ TransformError                      a user's exception that could not cross processes
+     ├ WorkerDiedError (RuntimeError)      a worker was killed again and again by one element
+     ├ StalledError (TimeoutError)         nothing moved before a deadline
+     ├ SharedMemoryError (OSError)         not enough memory to share, with the numbers
+     ├ RecordCorruptError (ValueError)     a file's bytes are not what they were
+     ├ OutOfRangeError (IndexError)        `get_next` past the end
+     ├ SnapshotError
+     │  ├ IncompatibleSnapshotError
+     │  └ IncompleteSnapshotError
+     ├ CheckpointError
+     │  └ IncompatibleCheckpointError      a state of another pipeline
+     └ FingerprintError
+
+An exception of the user's function keeps its own type; its ``__cause__`` is a `WorkerTraceback`
+when it was raised in a worker. Errors carry fields and make their message in ``__str__``, so
+that they pickle; what is learnt on the way up is added with ``add_note``.
+"""
+
+from __future__ import annotations
+
+import errno
+
+__all__ = [
+    "CheckpointError",
+    "FingerprintError",
+    "IncompatibleCheckpointError",
+    "IncompatibleSnapshotError",
+    "IncompleteSnapshotError",
+    "OutOfRangeError",
+    "RecordCorruptError",
+    "SharedMemoryError",
+    "SnapshotError",
+    "SpecError",
+    "StalledError",
+    "TransformError",
+    "TundishError",
+    "WorkerDiedError",
+    "WorkerTraceback",
+]
+
+
+class TundishError(Exception):
+    """Base of every error of this library."""
+
+
+class SpecError(TundishError, ValueError):
+    """Elements do not fit together: shape, dtype or nesting.
+
+    Parameters
+    ----------
+    message : str
+        What does not fit, with both sides.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class TransformError(TundishError):
+    """A user's exception that could not be sent from a worker.
+
+    Raised in place of an exception whose type cannot be pickled or rebuilt.
+
+    Parameters
+    ----------
+    type_name, text : str
+        The exception's qualified type and its ``repr``.
+    """
+
+    def __init__(self, type_name: str, text: str) -> None:
+        super().__init__(type_name, text)
+        self.type_name = type_name
+        self.text = text
+
+    def __str__(self) -> str:
+        return (
+            f"{self.text} (a {self.type_name}, which could not be sent from a worker process; "
+            "its traceback is the cause below)"
+        )
+
+
+class WorkerTraceback(Exception):  # noqa: N818 - it is a cause to print, never raised by itself
+    """The frames of an exception in a worker, as text; the ``__cause__`` of the exception.
+
+    Parameters
+    ----------
+    text : str
+        The formatted traceback.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return "\n" + self.text
+
+
+class WorkerDiedError(TundishError, RuntimeError):
+    """One element killed every worker that tried it.
+
+    Parameters
+    ----------
+    element : str
+        Which element, and of which node.
+    how : str
+        How the last worker ended: a signal's name or an exit status.
+    deaths : int
+        How many workers died on it.
+    stderr : str
+        The last lines the worker wrote.
+    """
+
+    def __init__(self, element: str, how: str, deaths: int, stderr: str = "") -> None:
+        super().__init__(element, how, deaths, stderr)
+        self.element = element
+        self.how = how
+        self.deaths = deaths
+        self.stderr = stderr
+
+    def __str__(self) -> str:
+        text = f"{self.deaths} worker(s) died on {self.element}; the last: {self.how}"
+        if "SIGKILL" in self.how:
+            text += " (often the kernel's out-of-memory killer)"
+        if self.stderr.strip():
+            text += "; its last lines on stderr:\n" + self.stderr.rstrip()
+        return text
+
+
+class StalledError(TundishError, TimeoutError):
+    """Nothing moved before the deadline.
+
+    Parameters
+    ----------
+    what : str
+        What was waited for.
+    seconds : float
+        How long.
+    detail : str
+        Who held what: the worker's stack, or the state of the ring.
+    """
+
+    def __init__(self, what: str, seconds: float, detail: str = "") -> None:
+        super().__init__(errno.ETIMEDOUT, what)
+        self.what = what
+        self.seconds = seconds
+        self.detail = detail
+
+    def __reduce__(self) -> tuple[type[StalledError], tuple[str, float, str], dict[str, object]]:
+        return StalledError, (self.what, self.seconds, self.detail), vars(self)  # notes are there
+
+    def __str__(self) -> str:
+        text = f"{self.what} did not finish within {self.seconds:g} s"
+        return f"{text}; its stack was:\n{self.detail.rstrip()}" if self.detail.strip() else text
+
+
+class SharedMemoryError(TundishError, OSError):
+    """Not enough memory to share between processes.
+
+    Parameters
+    ----------
+    what : str
+        What needed the memory.
+    needed, available : int
+        Bytes.
+    remedy : str
+        What to change.
+    """
+
+    def __init__(self, what: str, needed: int, available: int, remedy: str = "") -> None:
+        super().__init__(errno.ENOSPC, what)
+        self.what = what
+        self.needed = needed
+        self.available = available
+        self.remedy = remedy
+
+    def __reduce__(
+        self,
+    ) -> tuple[type[SharedMemoryError], tuple[str, int, int, str], dict[str, object]]:
+        fields = (self.what, self.needed, self.available, self.remedy)
+        return SharedMemoryError, fields, vars(self)  # notes are there
+
+    def __str__(self) -> str:
+        text = f"{self.what} needs {self.needed:,} bytes, {self.available:,} are available"
+        return f"{text}; {self.remedy}" if self.remedy else text
+
+
+class RecordCorruptError(TundishError, ValueError):
+    """A record's bytes are not what they should be.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    offset : int
+        Where in it, in bytes.
+    problem : str
+        What was found and what was expected.
+    """
+
+    def __init__(self, path: str, offset: int, problem: str) -> None:
+        super().__init__(path, offset, problem)
+        self.path = path
+        self.offset = offset
+        self.problem = problem
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.offset}: {self.problem}"
+
+
+class OutOfRangeError(TundishError, IndexError):
+    """`get_next` was called past the end."""
+
+
+class SnapshotError(TundishError):
+    """Base of what goes wrong with snapshots."""
+
+
+class IncompatibleSnapshotError(SnapshotError):
+    """A snapshot of another pipeline stands at this path."""
+
+
+class IncompleteSnapshotError(SnapshotError):
+    """A snapshot was asked to be complete and is not."""
+
+
+class CheckpointError(TundishError):
+    """A saved iterator state cannot be used."""
+
+
+class IncompatibleCheckpointError(CheckpointError):
+    """A state of another pipeline.
+
+    Parameters
+    ----------
+    differences : tuple of str
+        What differs, one line each: here and in the state.
+    """
+
+    def __init__(self, differences: tuple[str, ...]) -> None:
+        super().__init__(differences)
+        self.differences = tuple(differences)
+
+    def __str__(self) -> str:
+        lines = "\n  ".join(self.differences)
+        return f"this state was taken from another pipeline:\n  {lines}"
+
+
+class FingerprintError(TundishError):
+    """A pipeline has no stable description."""

@@ -1,0 +1,25 @@
+"""The one protocol of a record source with random access."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+__all__ = ["Source"]
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Anything with a length and items by index: a list, a torch map-style dataset, ...
+
+    ``source[i]`` is called in workers, in any order, for ``0 <= i < len(source)``; it must depend
+    on nothing but ``i``. The object is sent to the workers once, by pickle; large arrays that it
+    holds are put into shared memory once.
+    """
+
+    def __len__(self) -> int:
+        """How many records there are."""
+        ...
+
+    def __getitem__(self, index: int, /) -> Any:
+        """The record at an index."""
+        ...

@@ -1,0 +1,341 @@
+"""The structure of an element: nests of dict, tuple and namedtuple over leaves.
+
+A *leaf* is a numpy array or scalar, a ``str``, ``bytes``, or any other object (which is passed on
+as it is and pickled between processes). A list is an array, as in tf.data. `normalise` gives every
+value its one numpy form, `flatten` takes a nest apart, `ArraySpec` describes a leaf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tundish.errors import SpecError
+
+__all__ = [
+    "LEAF",
+    "ArraySpec",
+    "Tree",
+    "copy_element",
+    "flatten",
+    "is_namedtuple",
+    "leaf_key",
+    "map_leaves",
+    "normalise",
+    "paths",
+    "same_structure",
+    "show_key",
+    "show_tree",
+    "spec_of",
+    "unflatten",
+]
+
+Tree = tuple[Any, ...] | None
+"""A nest without its leaves: None for a leaf, else (kind, keys or type, subtrees). Hashable."""
+
+LEAF: Tree = None
+
+_KEEP = frozenset(
+    {
+        *(np.dtype(c).type for c in "?bhilqBHILQefdgFDG"),
+        np.datetime64,
+        np.timedelta64,
+        np.void,
+        str,
+        bytes,
+    }
+)
+_INT64 = range(-(2**63), 2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class ArraySpec:
+    """Shape and dtype of one leaf.
+
+    Parameters
+    ----------
+    shape : tuple of (int or None)
+        None where the size is not known or differs between elements.
+    dtype : numpy.dtype or type
+        ``str``, ``bytes`` and ``object`` stand for Python values.
+
+    Examples
+    --------
+    >>> ArraySpec((2, None), "float32")
+    ArraySpec(shape=(2, None), dtype=float32)
+    """
+
+    shape: tuple[int | None, ...] | None
+    dtype: Any
+
+    def __post_init__(self) -> None:
+        if self.shape is not None:
+            shape = tuple(None if d is None or d == -1 else int(d) for d in self.shape)
+            object.__setattr__(self, "shape", shape)
+        if self.dtype not in (str, bytes, object):
+            object.__setattr__(self, "dtype", np.dtype(self.dtype))
+
+    def __repr__(self) -> str:
+        name = self.dtype.__name__ if isinstance(self.dtype, type) else str(self.dtype)
+        return f"ArraySpec(shape={self.shape}, dtype={name})"
+
+    def accepts(self, value: Any) -> bool:
+        """Whether a normalised leaf fits.
+
+        Parameters
+        ----------
+        value : object
+            A leaf as `normalise` gives it.
+        """
+        if self.dtype in (str, bytes):
+            if isinstance(value, np.ndarray) and value.dtype == object:
+                return self._fits(value.shape)
+            return isinstance(value, self.dtype) and self._fits(())
+        if self.dtype is object:
+            return True
+        dtype = getattr(value, "dtype", None)
+        return dtype == self.dtype and self._fits(value.shape)
+
+    def _fits(self, shape: tuple[int, ...]) -> bool:
+        if self.shape is None:
+            return True
+        return len(shape) == len(self.shape) and all(
+            want is None or want == have for want, have in zip(self.shape, shape, strict=True)
+        )
+
+
+def is_namedtuple(cls: type) -> bool:
+    """Whether a class was made by `collections.namedtuple` or `typing.NamedTuple`."""
+    return issubclass(cls, tuple) and hasattr(cls, "_fields")
+
+
+def normalise(value: Any) -> Any:
+    """Give a value its numpy form; nests keep their structure.
+
+    Ints become int64, floats float64, bools bool_, complex complex128; lists become arrays;
+    zero-dimensional arrays become scalars; ``str`` and ``bytes`` stay. An object of another type
+    is a leaf as it is.
+
+    Raises
+    ------
+    SpecError
+        An int does not fit 64 bits, or a list is ragged.
+
+    Examples
+    --------
+    >>> normalise({"a": 1, "b": [1.0, 2.0]})
+    {'a': np.int64(1), 'b': array([1., 2.])}
+    """
+    kind = type(value)
+    if kind in _KEEP:
+        return value
+    if kind is np.ndarray:
+        return value if value.ndim and value.dtype.kind not in "US" else _odd_array(value)
+    if kind is dict:
+        for x in value.values():
+            if type(x) not in _KEEP:
+                return {k: normalise(x) for k, x in value.items()}
+        return value
+    if kind is tuple:
+        return tuple([normalise(x) for x in value])
+    maker = _SCALARS.get(kind)
+    if maker is not None:
+        return maker(value)
+    if isinstance(value, np.ndarray) and kind is np.memmap:
+        return normalise(np.asarray(value))
+    if is_namedtuple(kind):
+        return kind(*[normalise(x) for x in value])
+    return value
+
+
+def _odd_array(array: np.ndarray) -> Any:
+    if array.dtype.kind in "US":  # trailing zeros are lost in these; Python strings keep them
+        array = array.astype(object)
+    if array.ndim == 0:
+        return array[()] if array.dtype != object else normalise(array.item())
+    return array
+
+
+def _int64(value: int) -> np.int64:
+    if value in _INT64:
+        return np.int64(value)
+    raise SpecError(f"the int {value} does not fit 64 bits; use a float or a numpy type that does")
+
+
+def _array(value: list[Any]) -> np.ndarray:
+    if not value:
+        return np.zeros(0, np.float64)
+    try:
+        array = np.asarray(value)
+    except (ValueError, OverflowError) as problem:
+        raise SpecError(f"a list is an array, and this one is ragged: {problem}") from problem
+    if array.dtype == object and any(type(x) is int for x in value):
+        raise SpecError("a list holds an int that does not fit 64 bits")
+    return array if array.dtype.kind not in "US" else np.array(value, dtype=object)
+
+
+_SCALARS: dict[type, Callable[[Any], Any]] = {
+    int: _int64,
+    float: np.float64,
+    bool: np.bool_,
+    complex: np.complex128,
+    list: _array,
+    np.str_: str,
+    np.bytes_: bytes,
+}
+
+
+def flatten(value: Any) -> tuple[list[Any], Tree]:
+    """Take a nest apart into its leaves and its structure.
+
+    Returns
+    -------
+    list
+        The leaves; a dict's in its own order.
+    Tree
+        What `unflatten` needs; equal for nests of the same structure, hashable.
+
+    Examples
+    --------
+    >>> leaves, tree = flatten({"a": 1, "b": (2, 3)})
+    >>> leaves, unflatten(tree, [x * 2 for x in leaves])
+    ([1, 2, 3], {'a': 2, 'b': (4, 6)})
+    """
+    leaves: list[Any] = []
+    return leaves, _flatten(value, leaves)
+
+
+def _flatten(value: Any, leaves: list[Any]) -> Tree:
+    kind = type(value)
+    if kind is dict:
+        return ("d", tuple(value), tuple([_flatten(x, leaves) for x in value.values()]))
+    if kind is tuple:
+        return ("t", None, tuple([_flatten(x, leaves) for x in value]))
+    if isinstance(value, tuple) and is_namedtuple(kind):
+        return ("n", kind, tuple([_flatten(x, leaves) for x in value]))
+    leaves.append(value)
+    return LEAF
+
+
+def unflatten(tree: Tree, leaves: Iterable[Any]) -> Any:
+    """Build a nest of a structure from leaves in `flatten`'s order."""
+    return _unflatten(tree, iter(leaves))
+
+
+def _unflatten(tree: Tree, leaves: Any) -> Any:
+    if tree is None:
+        return next(leaves)
+    kind, keys, subtrees = tree
+    if kind == "d":
+        return {key: _unflatten(sub, leaves) for key, sub in zip(keys, subtrees, strict=True)}
+    values = [_unflatten(sub, leaves) for sub in subtrees]
+    return tuple(values) if kind == "t" else keys(*values)
+
+
+def paths(tree: Tree, prefix: str = "") -> list[str]:
+    """Name every leaf, in `flatten`'s order: ``['image']``, ``[0].label``, ...
+
+    Examples
+    --------
+    >>> paths(flatten({"a": 1, "b": (2, 3)})[1])
+    ["['a']", "['b'][0]", "['b'][1]"]
+    """
+    if tree is None:
+        return [prefix]
+    kind, keys, subtrees = tree
+    if kind == "d":
+        names = [f"[{key!r}]" for key in keys]
+    elif kind == "t":
+        names = [f"[{k}]" for k in range(len(subtrees))]
+    else:
+        names = [f".{field}" for field in keys._fields]
+    return [p for name, sub in zip(names, subtrees, strict=True) for p in paths(sub, prefix + name)]
+
+
+def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
+    """Apply a function to every leaf of a nest."""
+    leaves, tree = flatten(value)
+    return unflatten(tree, [function(leaf) for leaf in leaves])
+
+
+def leaf_key(leaf: Any) -> tuple[Any, tuple[int, ...]] | type:
+    """What must be equal for two leaves to stand in one array.
+
+    Returns
+    -------
+    (dtype, shape) or type
+        For arrays and numpy scalars the dtype and shape; ``str``, ``bytes`` or ``object`` for
+        what is kept as a Python value.
+    """
+    dtype = getattr(leaf, "dtype", None)
+    if type(dtype) is not np.dtype and not isinstance(dtype, np.dtype):
+        return type(leaf) if type(leaf) in (str, bytes) else object
+    return (dtype, leaf.shape)
+
+
+def show_key(key: tuple[Any, tuple[int, ...]] | type) -> str:
+    """Name a leaf's key for a message: ``float32 (3, 4)``, ``str``."""
+    return key.__name__ if isinstance(key, type) else f"{key[0]} {key[1]}"
+
+
+def spec_of(value: Any) -> Any:
+    """The nest of `ArraySpec` of one normalised element.
+
+    Examples
+    --------
+    >>> spec_of({"x": np.zeros(3, "f4"), "y": "a"})
+    {'x': ArraySpec(shape=(3,), dtype=float32), 'y': ArraySpec(shape=(), dtype=str)}
+    """
+
+    def one(leaf: Any) -> ArraySpec:
+        key = leaf_key(leaf)
+        return ArraySpec((), key) if isinstance(key, type) else ArraySpec(key[1], _kept(key[0]))
+
+    return map_leaves(one, value)
+
+
+def _kept(dtype: np.dtype) -> Any:
+    return object if dtype == object else dtype
+
+
+def copy_element(value: Any) -> Any:
+    """Copy what the caller must not share: read-only arrays become private, writable ones."""
+    kind = type(value)
+    if kind is np.ndarray:
+        return value if value.flags.writeable else value.copy()
+    if kind is dict or isinstance(value, tuple):
+        return map_leaves(copy_element, value)
+    return value
+
+
+def same_structure(first: Tree, second: Tree) -> bool:
+    """Whether two nests have one structure; the order of a dict's keys does not count."""
+    if first == second:
+        return True
+    if first is None or second is None or first[0] != second[0]:
+        return False
+    if first[0] != "d":
+        return (
+            first[1] == second[1]
+            and len(first[2]) == len(second[2])
+            and all(same_structure(a, b) for a, b in zip(first[2], second[2], strict=True))
+        )
+    other = dict(zip(second[1], second[2], strict=True))
+    return set(first[1]) == set(second[1]) and all(
+        same_structure(sub, other[key]) for key, sub in zip(first[1], first[2], strict=True)
+    )
+
+
+def show_tree(tree: Tree) -> str:
+    """Name a structure for a message: ``{'a': *, 'b': (*, *)}``."""
+    if tree is None:
+        return "*"
+    kind, keys, subtrees = tree
+    if kind == "d":
+        parts = (f"{k!r}: {show_tree(s)}" for k, s in zip(keys, subtrees, strict=True))
+        return "{" + ", ".join(parts) + "}"
+    inner = ", ".join(show_tree(s) for s in subtrees)
+    return f"({inner})" if kind == "t" else f"{keys.__name__}({inner})"

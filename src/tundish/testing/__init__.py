@@ -1,0 +1,30 @@
+"""The laws of this library as functions for your own tests, and what checks it itself.
+
+- `assert_workers_do_not_show`: the same elements with any number of workers;
+- `assert_resumes_anywhere`: any step can be continued, elsewhere and with other workers;
+- `assert_survives_kills`: the same elements though workers are killed;
+- `assert_caller_left_alone`: nothing else in your process is touched;
+- `digest`, `collect`, `difference`: what these compare;
+- ``python -m tundish.testing.fuzz``: random pipelines under the first two.
+"""
+
+from __future__ import annotations
+
+from tundish.testing.compare import Outcome, collect, difference, digest
+from tundish.testing.laws import (
+    assert_caller_left_alone,
+    assert_resumes_anywhere,
+    assert_survives_kills,
+    assert_workers_do_not_show,
+)
+
+__all__ = [
+    "Outcome",
+    "assert_caller_left_alone",
+    "assert_resumes_anywhere",
+    "assert_survives_kills",
+    "assert_workers_do_not_show",
+    "collect",
+    "difference",
+    "digest",
+]

@@ -1,0 +1,265 @@
+"""What came out of an iterator, in a form that can be compared to the last bit.
+
+An *outcome* is what one ``next()`` gave: an element, or the error that stood in its place. Two
+runs agree when their outcomes do: the nesting with its keys in their order, every leaf's type,
+dtype, shape and bytes, and of an error the type and the arguments. Not its notes and not its
+cause: these name a worker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import types
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from tundish.errors import TundishError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["Outcome", "collect", "difference", "digest", "outcome_of"]
+
+LIMIT = 100_000
+WIDTH = 240
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One element, or the error in its place.
+
+    Parameters
+    ----------
+    error : str or None
+        The error's qualified type name; None for an element.
+    digest : str
+        A hash of everything that counts.
+    text : str
+        For people; two outcomes are equal without it.
+    """
+
+    error: str | None
+    digest: str
+    text: str = field(compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.error} {self.text}" if self.error else self.text
+
+
+class _Sink(Protocol):
+    def update(self, data: bytes, /) -> None: ...
+
+
+def digest(element: object) -> str:
+    """Hash an element: its nesting, types, dtypes, shapes and bytes.
+
+    Parameters
+    ----------
+    element : nest
+        Dicts, tuples and lists over arrays, numbers, str, bytes, None and other objects, which
+        count by what they would be pickled as.
+
+    Returns
+    -------
+    str
+        32 hexadecimal digits.
+
+    Examples
+    --------
+    >>> digest({"a": np.int64(1)}) == digest({"a": np.int64(1)})
+    True
+    >>> digest(np.zeros(2, np.int64)) == digest(np.zeros(2, np.int32))
+    False
+    """
+    sink = hashlib.blake2b(digest_size=16)
+    _feed(sink, element, {})
+    return sink.hexdigest()
+
+
+def outcome_of(error: Exception, *, exact: bool = True) -> Outcome:
+    """Make an outcome of an error.
+
+    Parameters
+    ----------
+    error : Exception
+        What ``next()`` raised.
+    exact : bool, default True
+        False leaves out the arguments of this library's own errors: a reference that knows only
+        *that* an element does not fit need not find the same words.
+
+    Returns
+    -------
+    Outcome
+
+    Examples
+    --------
+    >>> outcome_of(ValueError("no", 3))
+    Outcome(error='builtins.ValueError', digest='...', text="('no', 3)")
+    """
+    kind = type(error)
+    arguments = error.args if exact or not isinstance(error, TundishError) else ()
+    return Outcome(f"{kind.__module__}.{kind.__qualname__}", digest(arguments), _short(error.args))
+
+
+def collect(iterator: Iterator[Any], *, limit: int = LIMIT, exact: bool = True) -> list[Outcome]:
+    """Take everything from an iterator; an error it raises is an outcome too.
+
+    Parameters
+    ----------
+    iterator : iterator
+        One that can go on after an error.
+    limit : int
+        Stop after so many outcomes, errors included.
+    exact : bool, default True
+        As in `outcome_of`.
+
+    Returns
+    -------
+    list of Outcome
+
+    Examples
+    --------
+    >>> [str(outcome) for outcome in collect(iter([1, "two"]))]
+    ['1', "'two'"]
+    """
+    outcomes: list[Outcome] = []
+    while len(outcomes) < limit:
+        try:
+            element = next(iterator)
+        except StopIteration:
+            break
+        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
+            outcomes.append(outcome_of(error, exact=exact))
+        else:
+            outcomes.append(Outcome(None, digest(element), _short(element)))
+            del element  # held no longer than a loop's body would hold it
+    return outcomes
+
+
+def difference(
+    expected: Sequence[Outcome],
+    found: Sequence[Outcome],
+    names: tuple[str, str] = ("expected", "found"),
+) -> str | None:
+    """Say where two runs first differ.
+
+    Parameters
+    ----------
+    expected, found : sequence of Outcome
+        Two runs.
+    names : (str, str)
+        What to call them.
+
+    Returns
+    -------
+    str or None
+        The first differing position with both sides and what went before; None when the runs
+        are equal.
+
+    Examples
+    --------
+    >>> one, two = collect(iter([1, 2, 3])), collect(iter([1, 2, 4]))
+    >>> print(difference(one, two, ("one", "two")))
+    they first differ at position 2 (3 and 3 outcomes):
+      one: 3
+      two: 4
+      before it: 2
+    """
+    length = max(len(expected), len(found))
+    sides = [[*run, *[None] * (length - len(run))] for run in (expected, found)]
+    for position, (left, right) in enumerate(zip(*sides, strict=True)):
+        if left == right:
+            continue
+        here = ["(the end)" if side is None else str(side) for side in (left, right)]
+        if here[0] == here[1]:  # the same to the eye: types, bits, or what was cut short
+            here = [
+                f"{text} [{side.digest if side else ''}]"
+                for text, side in zip(here, (left, right), strict=True)
+            ]
+        width = max(map(len, names))
+        lines = [
+            f"they first differ at position {position} ({len(expected)} and {len(found)} outcomes):",
+            *(f"  {name:>{width}}: {text}" for name, text in zip(names, here, strict=True)),
+        ]
+        if position:
+            lines.append(f"  before it: {expected[position - 1]}")
+        return "\n".join(lines)
+    return None
+
+
+def _short(value: object) -> str:
+    with np.printoptions(threshold=20, edgeitems=3):
+        text = repr(value)
+    return text if len(text) <= WIDTH else f"{text[: WIDTH // 2]} ... {text[-WIDTH // 2 :]}"
+
+
+def _feed(sink: _Sink, value: object, seen: dict[int, int]) -> None:
+    """Write `value` to `sink` so that no two different values write the same bytes.
+
+    Every piece is preceded by its kind and its length. `seen` numbers the objects on the way
+    down, so that one that holds itself ends.
+    """
+    kind = type(value)
+    if value is None or kind in (bool, int, float, complex):
+        _text(sink, kind.__name__, repr(value))
+    elif kind is str:
+        _piece(sink, b"str", value.encode("utf-8", "surrogatepass"))  # type: ignore[attr-defined]
+    elif kind in (bytes, bytearray):
+        _piece(sink, kind.__name__.encode(), bytes(value))  # type: ignore[call-overload]
+    elif isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
+        _text(sink, "name", f"{value.__module__}.{value.__qualname__}")
+    elif id(value) in seen:
+        _text(sink, "again", str(seen[id(value)]))
+    else:
+        seen[id(value)] = len(seen)
+        if kind is np.ndarray or isinstance(value, np.generic):
+            _feed_array(sink, value, seen)  # type: ignore[arg-type]
+        elif kind in (tuple, list):
+            _feed_all(sink, kind.__name__, value, seen)  # type: ignore[arg-type]
+        elif kind is dict:
+            _feed_all(sink, "dict", [part for item in value.items() for part in item], seen)  # type: ignore[attr-defined]
+        elif isinstance(value, (set, frozenset)):
+            _text(sink, kind.__qualname__, " ".join(sorted(map(digest, value))))
+        else:
+            _feed_object(sink, value, seen)
+        del seen[id(value)]
+
+
+def _feed_array(
+    sink: _Sink, array: np.ndarray[Any, Any] | np.generic, seen: dict[int, int]
+) -> None:
+    scalar = "scalar" if isinstance(array, np.generic) else "array"
+    _text(sink, scalar, f"{np.lib.format.dtype_to_descr(array.dtype)}{array.shape}")
+    if array.dtype.hasobject:
+        _feed(sink, array.tolist(), seen)
+    else:
+        _piece(sink, b"bytes", array.tobytes())
+
+
+def _feed_all(sink: _Sink, name: str, values: Sequence[object], seen: dict[int, int]) -> None:
+    _text(sink, name, str(len(values)))
+    for value in values:
+        _feed(sink, value, seen)
+
+
+def _feed_object(sink: _Sink, value: object, seen: dict[int, int]) -> None:
+    """Feed what pickle would store; not pickle's bytes, which depend on who shares what."""
+    reduced = value.__reduce_ex__(4)
+    if isinstance(reduced, str):
+        _text(sink, "global", reduced)
+        return
+    build, arguments, *rest = reduced
+    state, items, pairs = [*rest, None, None, None][:3]
+    parts = [build, arguments, state, list(items or ()), [tuple(pair) for pair in pairs or ()]]
+    _feed_all(sink, f"{type(value).__module__}.{type(value).__qualname__}", parts, seen)
+
+
+def _text(sink: _Sink, kind: str, text: str) -> None:
+    _piece(sink, kind.encode(), text.encode("utf-8", "backslashreplace"))
+
+
+def _piece(sink: _Sink, kind: bytes, data: bytes) -> None:
+    sink.update(b"%b %d:" % (kind, len(data)))
+    sink.update(data)

@@ -1,0 +1,458 @@
+"""The promises of this library as functions, for pipelines of your own.
+
+Each runs the pipeline several times and raises an `AssertionError` that says where two runs first
+differ. The pipeline's functions must be deterministic in their arguments and `rng`; what else
+they lean on (module state set at run time, BLAS threads) is what these functions find.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import math
+import os
+import random
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import psutil
+
+from tundish.loader.plan.batching import Batch
+from tundish.loader.plan.node import walk
+from tundish.loader.plan.options import Options
+from tundish.loader.plan.order import Shuffle
+from tundish.testing.compare import LIMIT, Outcome, collect, difference
+from tundish.testing.elsewhere import collect_elsewhere
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tundish.loader.plan.dataset import Dataset
+    from tundish.loader.run.iterator import Iterator
+
+    Made = Dataset | Callable[[], Dataset]
+
+__all__ = [
+    "assert_caller_left_alone",
+    "assert_resumes_anywhere",
+    "assert_survives_kills",
+    "assert_workers_do_not_show",
+]
+
+
+def assert_workers_do_not_show(
+    dataset: Made, workers: Sequence[int] = (0, 1, 2, 3, 5), *, limit: int = LIMIT
+) -> None:
+    """Check that a pipeline gives the same with any number of workers.
+
+    Elements, their order, batch boundaries, errors and every bit are compared, random
+    augmentation included. Seeds that were not given are drawn once and used in every run.
+
+    Parameters
+    ----------
+    dataset : Dataset or callable
+        The pipeline, or a function that makes it anew for each run, so that what one run kept
+        (`cache`) does not serve another.
+    workers : sequence of int
+        Numbers of workers to run it with; the first is what the others are compared with, and
+        should be 0: in process.
+    limit : int
+        Compare so many elements at most; set it for a pipeline that never ends.
+
+    Raises
+    ------
+    AssertionError
+        Two runs differ.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> from tundish.testing import assert_workers_do_not_show
+    >>> assert_workers_do_not_show(td.Dataset.range(100).map(abs).batch(8), workers=(0, 2))
+    """
+    start = _start(dataset)
+    expected: list[Outcome] | None = None
+    for count in workers:
+        with _started(dataset, start, count) as iterator:
+            found = collect(iterator, limit=limit)
+        if expected is None:
+            expected = found
+        _check(expected, found, (_named(workers[0]), _named(count)))
+
+
+def assert_resumes_anywhere(
+    dataset: Made,
+    workers: Sequence[int] = (0, 2),
+    *,
+    steps: int | None = None,
+    fresh_process: bool = False,
+    seed: int = 0,
+    limit: int = LIMIT,
+) -> None:
+    """Check that a pipeline can be stopped after any element and continued elsewhere.
+
+    After every step the state is taken: it must be JSON and small, the same with any number of
+    workers, and taking it must change nothing. A new iterator that is given the state must
+    deliver exactly the rest, and end in the same state.
+
+    Parameters
+    ----------
+    dataset : Dataset or callable
+        The pipeline, or a function that makes it anew for each run, so that what one run kept
+        (`cache`) does not serve another.
+    workers : sequence of int
+        Numbers of workers: states are taken with each, and continued with each in turn.
+    steps : int, optional
+        Continue from so many steps, drawn at random, the first and the last among them. None:
+        from every step, which takes time quadratic in the number of elements.
+    fresh_process : bool, default False
+        Continue in new Python processes. Slow: combine it with `steps`. The pipeline's functions
+        must be importable there, or belong to ``__main__``.
+    seed : int
+        Of the draw of steps.
+    limit : int
+        Look at so many elements at most; set it for a pipeline that never ends.
+
+    Raises
+    ------
+    AssertionError
+        A state is not JSON, too large, changed by a round trip, or differs by workers; taking it
+        changed what came after; or a continued run differs.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> from tundish.testing import assert_resumes_anywhere
+    >>> assert_resumes_anywhere(td.Dataset.range(10).shuffle(4, seed=1).batch(3))
+    """
+    start = _start(dataset)
+    with _started(dataset, start, workers[0]) as iterator:
+        expected = collect(iterator, limit=limit)
+    states: list[dict[str, Any]] = []
+    allowed = _allowance(_built(dataset))
+    for count in dict.fromkeys(workers):
+        with _started(dataset, start, count) as iterator:
+            walked, found = _walk(iterator, allowed, limit)
+        _check(expected, found, ("without taking states", f"taking states, {_named(count)}"))
+        states = states or walked
+        _check_states(states, walked, count)
+    rng = random.Random(seed)  # noqa: S311 - a test's choice
+    for turn, step in enumerate(_steps(len(expected), steps, rng)):
+        count, state = workers[turn % len(workers)], states[step]
+        if fresh_process:
+            rest, last = collect_elsewhere(_built(dataset), state, count, limit - step)
+        else:
+            with _started(dataset, state, count) as iterator:
+                again = _json(iterator.state_dict())
+                assert again == state, f"step {step}: a loaded state reads back otherwise"
+                rest = collect(iterator, limit=limit - step)
+                last = _json(iterator.state_dict())
+        where = f"continued after step {step}, {_named(count)}"
+        _check(expected[step:], rest, (f"the rest after step {step}", where))
+        assert last == states[-1], f"{where}, it ends in another state: {last} for {states[-1]}"
+
+
+def assert_survives_kills(
+    dataset: Made, kills: int = 3, *, workers: int = 2, seed: int = 0, limit: int = LIMIT
+) -> None:
+    """Check that a pipeline delivers the same though its workers are killed while it runs.
+
+    At random steps a random worker is sent SIGKILL, at once or some milliseconds later. After
+    closing, no process, thread, file descriptor or named shared memory may be left over.
+
+    Parameters
+    ----------
+    dataset : Dataset or callable
+        The pipeline, or a function that makes it; of some tens of elements, or it ends before it was hit.
+    kills : int
+        How many workers to kill. The usual limit of deaths on one element is lifted.
+    workers : int
+        How many workers run it.
+    seed : int
+        Of the choices.
+    limit : int
+        Look at so many elements at most.
+
+    Raises
+    ------
+    AssertionError
+        The run with deaths differs, something leaked, or no worker could be killed.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> from tundish.testing import assert_survives_kills
+    >>> assert_survives_kills(td.Dataset.range(200).map(abs).batch(4), kills=2)
+    """
+    dataset = _built(dataset).with_options(Options(max_deaths=0))
+    start = _start(dataset)
+    with _started(dataset, start, 0) as iterator:
+        expected = collect(iterator, limit=limit)
+    with _started(dataset, start, workers) as iterator:
+        collect(iterator, limit=1)  # what a process starts once and keeps is started now
+    before = _Resources()
+    rng = random.Random(seed)  # noqa: S311 - a test's choice
+    with _started(dataset, start, workers) as iterator:
+        hunted = _Hunted(iterator, _positions(len(expected), kills, rng), rng)
+        found = collect(hunted, limit=limit)
+        hunted.rest()
+    assert hunted.killed or not kills, "the run was over before any worker could be killed"
+    _check(expected, found, ("in process", f"{_named(workers)}, {hunted.killed} killed"))
+    before.assert_back()
+
+
+def assert_caller_left_alone(dataset: Made, workers: int = 2, *, limit: int = LIMIT) -> None:
+    """Check that a run changes nothing in the process that asked for it.
+
+    The global random states of `random` and `numpy`, the environment, the working directory, the
+    signal handlers, the import path and the dataset are compared before and after, and the
+    threads during the run as well.
+
+    Parameters
+    ----------
+    dataset : Dataset or callable
+        The pipeline, or a function that makes it anew for each run, so that what one run kept
+        (`cache`) does not serve another.
+    workers : int
+        How many workers run it.
+    limit : int
+        Look at so many elements at most.
+
+    Raises
+    ------
+    AssertionError
+        Something changed; the message names it.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> from tundish.testing import assert_caller_left_alone
+    >>> assert_caller_left_alone(td.Dataset.range(10).shuffle(None, seed=1).map(abs))
+    """
+    dataset = _built(dataset)
+    before = _surroundings(dataset)
+    with dataset.iterator(workers=workers) as iterator:
+        collect(iterator, limit=1)
+        during = threading.active_count()
+        collect(iterator, limit=limit)
+    after = _surroundings(dataset)
+    changed = [name for name, value in before.items() if value != after[name]]
+    assert not changed, f"a run changed the caller's {', '.join(changed)}"
+    assert during <= before["threads"], "a run started a thread in the caller's process"
+
+
+# -- starting and continuing
+
+
+def _built(dataset: Made) -> Dataset:
+    return dataset() if callable(dataset) else dataset
+
+
+def _start(dataset: Made) -> dict[str, Any] | None:
+    """The state to begin from, or None where every new iterator begins alike.
+
+    Seeds that were not given differ from iterator to iterator; they are in the state.
+    """
+    with _started(dataset, None, 0) as one, _started(dataset, None, 0) as other:
+        state = _json(one.state_dict())
+        return None if state == _json(other.state_dict()) else state
+
+
+def _started(dataset: Made, state: dict[str, Any] | None, workers: int) -> Iterator:
+    iterator = _built(dataset).iterator(workers=workers)
+    if state is not None:
+        iterator.load_state_dict(state)
+    return iterator
+
+
+def _walk(
+    iterator: Iterator, allowed: int, limit: int
+) -> tuple[list[dict[str, Any]], list[Outcome]]:
+    """Run to the end and take the state before every step, before the end and after it."""
+    states: list[dict[str, Any]] = []
+    outcomes: list[Outcome] = []
+    while True:
+        state = iterator.state_dict()
+        states.append(_json(state))
+        size = len(json.dumps(state))
+        step = len(outcomes)
+        assert states[-1] == state, f"step {step}: a round trip through JSON changes the state"
+        assert iterator.state_dict() == state, f"step {step}: taking the state changes it"
+        assert size <= allowed, f"step {step}: the state has {size} bytes, allowed are {allowed}"
+        made = collect(iterator, limit=1) if step < limit else []
+        outcomes += made
+        if not made:
+            states.append(_json(iterator.state_dict()))
+            return states, outcomes
+
+
+def _check_states(expected: list[Any], found: list[Any], workers: int) -> None:
+    """Whoever computed does not show in a state, nor how far they ran ahead."""
+    for step, (one, other) in enumerate(zip(expected, found, strict=True)):
+        assert one == other, f"step {step}: the state of {_named(workers)} is {other}, not {one}"
+
+
+def _json(state: dict[str, Any]) -> dict[str, Any]:
+    try:
+        back = json.loads(json.dumps(state, allow_nan=False))
+    except (TypeError, ValueError) as problem:
+        raise AssertionError(f"a state is not JSON: {problem}") from problem
+    return dict(back)
+
+
+def _allowance(dataset: Dataset) -> int:
+    """4 KB a node, and 16 bytes a level of the path of every buffered source element."""
+    nodes = list(walk(dataset._node))  # noqa: SLF001 - the laws look inside
+    size = 4096 * len(nodes)
+    for node in nodes:
+        below = list(walk(node))
+        if isinstance(node, Shuffle):
+            held = math.prod(batch.size for batch in below if isinstance(batch, Batch))
+            size += (
+                16
+                * len(below)
+                * held
+                * (node.cardinality if node.window == -2 else node.window or 0)
+            )
+    return size
+
+
+def _steps(count: int, steps: int | None, rng: random.Random) -> list[int]:
+    if steps is None or steps > count:
+        return list(range(count + 1))
+    return sorted({0, count, *rng.sample(range(count + 1), max(0, steps - 2))})
+
+
+# -- killing
+
+
+def _positions(count: int, kills: int, rng: random.Random) -> list[int]:
+    """Where to kill, last one first; not in the last tenth, where little is left to do."""
+    reach = max(1, count - count // 10)
+    return sorted((rng.randrange(reach) for _ in range(kills)), reverse=True)
+
+
+class _Hunted:
+    """An iterator whose workers are killed when certain positions are reached."""
+
+    def __init__(self, iterator: Iterator, positions: list[int], rng: random.Random) -> None:
+        self.iterator = iterator
+        self.positions = positions
+        self.rng = rng
+        self.position = 0
+        self.killed = 0
+        self.timers: list[threading.Timer] = []
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        while self.positions and self.positions[-1] <= self.position:
+            pids = self.iterator.worker_pids()
+            if not pids:
+                break  # not yet started: at the next step
+            self.positions.pop()
+            self.strike(self.rng.choice(pids), self.rng.choice((0, 0, 0.002, 0.02)))
+        self.position += 1
+        return next(self.iterator)
+
+    def strike(self, pid: int, delay: float) -> None:
+        try:
+            kill = _killer(pid)
+        except ProcessLookupError:
+            return
+        self.killed += 1
+        if not delay:
+            kill()
+            return
+        self.timers.append(threading.Timer(delay, kill))
+        self.timers[-1].start()
+
+    def rest(self) -> None:
+        for timer in self.timers:
+            timer.join()
+
+
+def _killer(pid: int) -> Callable[[], None]:
+    """A function that kills a process, and never another that got its number since."""
+    if not hasattr(os, "pidfd_open"):
+        return lambda: os.kill(pid, signal.SIGKILL)
+    handle = os.pidfd_open(pid)
+
+    def kill() -> None:
+        try:
+            signal.pidfd_send_signal(handle, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        finally:
+            os.close(handle)
+
+    return kill
+
+
+# -- what must be left as it was
+
+
+class _Resources:
+    """What this process holds of the system's."""
+
+    def __init__(self) -> None:
+        gc.collect()
+        self.held = self.now()
+
+    @staticmethod
+    def now() -> dict[str, set[Any]]:
+        me = psutil.Process()
+        shared = Path("/dev/shm")  # noqa: S108 - only looked at
+        return {
+            "processes": {child.pid for child in me.children(recursive=True)},
+            "threads": {thread.name for thread in threading.enumerate()},
+            "file descriptors": set(range(me.num_fds())),
+            "names in /dev/shm": {path.name for path in shared.glob("*")},
+        }
+
+    def assert_back(self, within: float = 2.0) -> None:
+        deadline = time.monotonic() + within
+        while True:
+            gc.collect()
+            now = self.now()
+            leaked = {kind: now[kind] - held for kind, held in self.held.items()}
+            if not any(leaked.values()):
+                return
+            if time.monotonic() > deadline:
+                counts = {kind: sorted(extra) for kind, extra in leaked.items() if extra}
+                raise AssertionError(f"left over {within:g} s after closing: {counts}")
+            time.sleep(0.01)
+
+
+def _surroundings(dataset: Dataset) -> dict[str, Any]:
+    handlers = {s: signal.getsignal(s) for s in signal.valid_signals()}
+    return {
+        "random.getstate()": random.getstate(),
+        "numpy.random.get_state()": repr(np.random.get_state()),  # noqa: NPY002 - what must not move
+        "environment": dict(os.environ),
+        "working directory": Path.cwd(),
+        "signal handlers": handlers,
+        "umask": _umask(),
+        "threads": threading.active_count(),
+        "dataset": repr(dataset),
+    }
+
+
+def _umask() -> int:
+    mask = os.umask(0o77)
+    os.umask(mask)
+    return mask
+
+
+def _named(workers: int) -> str:
+    return f"{workers} workers" if workers else "in process"
+
+
+def _check(expected: list[Outcome], found: list[Outcome], names: tuple[str, str]) -> None:
+    told = difference(expected, found, names)
+    assert told is None, told

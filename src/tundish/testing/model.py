@@ -1,0 +1,506 @@
+"""What every operator means, written as plainly as possible.
+
+`Model` has the methods of `Dataset`, and generators over generators as its engine: no workers,
+no look-ahead, no state. It shares no code with `tundish.loader`, so that where the two differ,
+one of them is wrong. An element whose function failed is an element too, and rides to where it
+would have been delivered.
+
+A *pass* is one run over a node, numbered as if each `repeat` above were run to its end. An
+*origin* is a pass and a path: where an element came from; it keys its randomness.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from dataclasses import dataclass, field, replace
+from glob import glob
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tundish.errors import SpecError
+from tundish.loader.run.shuffling import permute
+from tundish.testing.compare import Outcome, collect
+from tundish.testing.orders import window_shuffle, window_words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from tundish.loader.plan.options import InputContext
+
+__all__ = ["Model"]
+
+ENDLESS = 2**32
+"""How many passes an endless `repeat` is taken to have."""
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One run over a node.
+
+    Parameters
+    ----------
+    number : int
+        Which one.
+    numbers : dict
+        Of the maps with a seed, by id: their places in the plan.
+    prefix : tuple
+        The origin of the element of which a `flat_map` made this dataset.
+    """
+
+    number: int
+    numbers: dict[int, int] = field(default_factory=dict)
+    prefix: tuple[Any, ...] = ()
+
+    def at(self, index: int, value: Any = None, error: Exception | None = None) -> Item:
+        """An item that begins at this node."""
+        return Item(self.number, (*self.prefix, index) if self.prefix else index, value, error)
+
+
+class Item(NamedTuple):
+    """An element, or the error in its place."""
+
+    number: int
+    path: Any
+    value: Any
+    error: Exception | None = None
+
+    def inside(self, *behind: int, before: tuple[int, ...] = ()) -> Item:
+        """The same with a longer path."""
+        path = self.path if isinstance(self.path, tuple) else (self.path,)
+        return self._replace(path=(*before, *path, *behind))
+
+
+class Model:
+    """A dataset as a function from a pass to its items.
+
+    Parameters
+    ----------
+    items : callable
+        Makes the items of a pass.
+    *inputs : Model
+        What they are made of.
+
+    Examples
+    --------
+    >>> [str(outcome) for outcome in Model.range(5).map(lambda x: x * 2).batch(2).outcomes()]
+    ['array([0, 2])', 'array([4, 6])', 'array([8])']
+    """
+
+    def __init__(self, items: Callable[[Pass], Iterator[Item]], *inputs: Model) -> None:
+        self.items = items
+        self.inputs = inputs
+        self.seeded = False
+
+    def outcomes(self, iteration: int = 0, limit: int = 100_000) -> list[Outcome]:
+        """What an iterator of this dataset gives.
+
+        Parameters
+        ----------
+        iteration : int
+            Which iteration of the dataset object.
+        limit : int
+            Stop after so many.
+        """
+        items = self.items(Pass(iteration, self.numbers()))
+        return collect(_Raising(items), limit=limit, exact=False)
+
+    def numbers(self) -> dict[int, int]:
+        """Number the maps with a seed, from the sources up."""
+        found: dict[int, int] = {}
+
+        def visit(model: Model) -> None:
+            for up in model.inputs:
+                visit(up)
+            if model.seeded:
+                found.setdefault(id(model), len(found))
+
+        visit(self)
+        return found
+
+    # -- sources
+
+    @classmethod
+    def range(cls, *args: int) -> Model:
+        return cls._listed(list(range(*args)))
+
+    @classmethod
+    def from_tensors(cls, tensors: Any) -> Model:
+        return cls._listed([tensors])
+
+    @classmethod
+    def from_tensor_slices(cls, tensors: Any) -> Model:
+        leaves, build = _taken_apart(tensors)
+        arrays = [_normal(list(leaf) if isinstance(leaf, tuple) else leaf) for leaf in leaves]
+        return cls._listed([build([array[i] for array in arrays]) for i in range(len(arrays[0]))])
+
+    @classmethod
+    def from_source(cls, source: Any) -> Model:
+        def items(this: Pass) -> Iterator[Item]:
+            for index in range(len(source)):
+                yield _called(this.at(index), source.__getitem__, index)
+
+        return cls(items)
+
+    @classmethod
+    def list_files(
+        cls, file_pattern: str | list[str], shuffle: bool | None = None, seed: int = 0
+    ) -> Model:
+        patterns = [file_pattern] if isinstance(file_pattern, str) else file_pattern
+        found = sorted(path for pattern in patterns for path in glob(pattern))  # noqa: PTH207
+        model = cls._listed(found)
+        return model if shuffle is False else model.shuffle(len(found), seed=seed)
+
+    @classmethod
+    def from_generator(
+        cls, generator: Callable[..., Iterable[Any]], *, args: Sequence[Any] = ()
+    ) -> Model:
+        def items(this: Pass) -> Iterator[Item]:
+            stream = iter(generator(*args))
+            for ordinal in itertools.count():
+                try:
+                    value = next(stream)
+                except StopIteration:
+                    return
+                except Exception as error:  # noqa: BLE001 - the user's
+                    yield this.at(ordinal, error=error)
+                    return
+                yield _called(this.at(ordinal), lambda value: value, value)
+
+        return cls(items)
+
+    @classmethod
+    def zip(cls, *args: Any) -> Model:
+        inputs, build = _taken_apart(args if len(args) != 1 else args[0])
+
+        def items(this: Pass) -> Iterator[Item]:
+            streams = [model.items(this) for model in inputs]
+            for ordinal in itertools.count():
+                row = [next(stream, None) for stream in streams]
+                if None in row:
+                    return
+                errors = [item.error for item in row if item and item.error]
+                value = build([item.value for item in row if item])
+                yield this.at(ordinal, value, errors[0] if errors else None)
+
+        return cls(items, *inputs)
+
+    @classmethod
+    def _listed(cls, values: list[Any]) -> Model:
+        return cls(lambda this: (this.at(i, _normal(value)) for i, value in enumerate(values)))
+
+    # -- one element at a time
+
+    def map(
+        self,
+        map_func: Callable[..., Any],
+        num_parallel_calls: int | None = None,
+        *,
+        seed: int | None = None,
+        on_error: str | None = None,
+        retries: int = 2,
+    ) -> Model:
+        def items(this: Pass) -> Iterator[Item]:
+            for item in self.items(this):
+                if item.error:
+                    yield item
+                    continue
+                keywords = {}
+                if seed is not None:
+                    keywords["rng"] = generator(seed, this.numbers[id(model)], item)
+                made = _called(item, map_func, *_arguments(item.value), **keywords)
+                if not made.error or on_error != "skip":
+                    yield made
+
+        model = Model(items, self)
+        model.seeded = seed is not None
+        return model
+
+    def filter(
+        self, predicate: Callable[..., Any], *, on_error: str | None = None, retries: int = 2
+    ) -> Model:
+        def items(this: Pass) -> Iterator[Item]:
+            for item in self.items(this):
+                if item.error:
+                    yield item
+                    continue
+                verdict = _called(
+                    item, lambda *args: bool(predicate(*args)), *_arguments(item.value)
+                )
+                if verdict.error and on_error != "skip":
+                    yield verdict
+                elif not verdict.error and verdict.value:
+                    yield item
+
+        return Model(items, self)
+
+    def flat_map(self, map_func: Callable[..., Any]) -> Model:
+        def items(this: Pass) -> Iterator[Item]:
+            for outer in self.items(this):
+                if outer.error:
+                    yield outer
+                    continue
+                made = _called(outer, map_func, *_arguments(outer.value))
+                if made.error:
+                    yield made
+                    continue
+                prefix = (outer.number, outer.path)
+                for at, inner in enumerate(made.value.items(Pass(0, made.value.numbers(), prefix))):
+                    yield outer.inside(at)._replace(value=inner.value, error=inner.error)
+
+        return Model(items, self)
+
+    def enumerate(self, start: int = 0) -> Model:
+        def items(this: Pass) -> Iterator[Item]:
+            for number, item in enumerate(self.items(this), start):
+                yield item._replace(value=(np.int64(number), item.value))
+
+        return Model(items, self)
+
+    # -- order
+
+    def concatenate(self, dataset: Model) -> Model:
+        def items(this: Pass) -> Iterator[Item]:
+            for component, model in enumerate((self, dataset)):
+                for item in model.items(this):
+                    yield item.inside(before=(component,))
+
+        return Model(items, self, dataset)
+
+    def shuffle(
+        self,
+        buffer_size: int | None,
+        seed: int = 0,
+        reshuffle_each_iteration: bool = True,
+    ) -> Model:
+        def items(this: Pass) -> Iterator[Item]:
+            below = self.items(this)
+            if buffer_size is None:  # an order of our own: law 8 says what it must be
+                whole = list(below)
+                key = this.number if reshuffle_each_iteration else 0
+                yield from [whole[i] for i in permute(np.arange(len(whole)), len(whole), seed, key)]
+            else:
+                draws = window_words(seed, this.number, reshuffle=reshuffle_each_iteration)
+                yield from window_shuffle(below, buffer_size, draws)
+
+        return Model(items, self)
+
+    def repeat(self, count: int | None = None) -> Model:
+        def items(this: Pass) -> Iterator[Item]:
+            passes = ENDLESS if count is None or count < 0 else count
+            for digit in range(passes):
+                empty = True
+                for item in self.items(replace(this, number=this.number * passes + digit)):
+                    empty = False
+                    yield item
+                if empty:
+                    return
+
+        return Model(items, self)
+
+    def shard(self, num_shards: int, index: int) -> Model:
+        return self._sliced(index, None, num_shards)
+
+    def shard_by_process(self, context: InputContext) -> Model:
+        return self.shard(context.num_input_pipelines, context.input_pipeline_id)
+
+    def skip(self, count: int) -> Model:
+        return self._sliced(count, None) if count >= 0 else self._sliced(0, 0)
+
+    def take(self, count: int) -> Model:
+        return self._sliced(0, count if count >= 0 else None)
+
+    def prefetch(self, buffer_size: int) -> Model:
+        return self
+
+    def cache(self) -> Model:
+        def items(this: Pass) -> Iterator[Item]:
+            for item in self.items(replace(this, number=0)):
+                moved = item.inside(before=(item.number,)) if item.number else item
+                yield moved._replace(number=this.number)
+
+        return Model(items, self)
+
+    def _sliced(self, start: int, stop: int | None, step: int = 1) -> Model:
+        return Model(lambda this: itertools.islice(self.items(this), start, stop, step), self)
+
+    # -- batches
+
+    def batch(self, batch_size: int, drop_remainder: bool = False) -> Model:
+        def items(this: Pass) -> Iterator[Item]:
+            rows: list[Any] = []
+            ordinal = itertools.count()
+            for item in self.items(this):
+                misfit = item.error or (_misfit(rows[0], item.value) if rows else None)
+                if misfit:
+                    rows = []  # what was gathered is given up
+                    yield this.at(0, error=misfit)
+                    continue
+                rows.append(item.value)
+                if len(rows) == batch_size:
+                    yield this.at(next(ordinal), _stacked(rows))
+                    rows = []
+            if rows and not drop_remainder:
+                yield this.at(next(ordinal), _stacked(rows))
+
+        return Model(items, self)
+
+    def unbatch(self) -> Model:
+        def items(this: Pass) -> Iterator[Item]:
+            for item in self.items(this):
+                if item.error:
+                    yield item
+                    continue
+                leaves, build = _taken_apart(item.value)
+                if any(np.ndim(leaf) == 0 for leaf in leaves) or len({*map(len, leaves)}) != 1:
+                    yield item._replace(error=SpecError("no common first dimension"))
+                    continue
+                for i in range(len(leaves[0])):
+                    yield item.inside(i)._replace(
+                        value=_normal(build([leaf[i] for leaf in leaves]))
+                    )
+
+        return Model(items, self)
+
+
+class _Raising:
+    """An iterator that can go on after an error, which a generator cannot."""
+
+    def __init__(self, items: Iterator[Item]) -> None:
+        self.items = items
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        item = next(self.items)
+        if item.error:
+            raise item.error
+        return item.value
+
+
+def generator(seed: int, number: int, item: Item) -> np.random.Generator:
+    """The `rng` that map `number` of those with a seed is called with."""
+    if isinstance(item.path, tuple):
+        digest = hashlib.blake2b(repr(item.path).encode(), digest_size=16).digest()
+        index = int.from_bytes(digest, "little") | 1 << 127
+    else:
+        index = item.path
+    mask = 2**64 - 1
+    key = [seed & mask, number << 32 | item.number % 2**32]
+    counter = [0, item.number >> 32, index & mask, index >> 64]
+    bits = np.random.Philox(key=np.array(key, np.uint64), counter=np.array(counter, np.uint64))
+    return np.random.Generator(bits)
+
+
+def _arguments(value: Any) -> tuple[Any, ...]:
+    return value if type(value) is tuple else (value,)
+
+
+def _called(item: Item, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Item:
+    """The item with the function's result for its value, or with its error."""
+    try:
+        value = function(*args, **kwargs)
+    except StopIteration as error:
+        return item._replace(error=RuntimeError(*error.args))
+    except Exception as error:  # noqa: BLE001 - the user's
+        return item._replace(error=error)
+    if value is None:
+        return item._replace(error=SpecError("None is no element"))
+    try:
+        return item._replace(value=_normal(value))
+    except SpecError as error:
+        return item._replace(error=error)
+
+
+def _normal(value: Any) -> Any:
+    """The numpy form of a value."""
+    match value:
+        case dict():
+            return {key: _normal(part) for key, part in value.items()}
+        case tuple() if hasattr(value, "_fields"):
+            return type(value)(*map(_normal, value))
+        case tuple():
+            return tuple(map(_normal, value))
+        case np.str_() | np.bytes_():
+            return value.item()
+        case bool():
+            return np.bool_(value)
+        case int():
+            if not -(2**63) <= value < 2**63:
+                raise SpecError("an int of more than 64 bits")
+            return np.int64(value)
+        case float() if not isinstance(value, np.generic):
+            return np.float64(value)
+        case complex() if not isinstance(value, np.generic):
+            return np.complex128(value)
+        case list():
+            try:
+                return _normal(np.asarray(value))
+            except ValueError as error:
+                raise SpecError("a ragged list") from error
+        case np.ndarray() if value.dtype.kind in "US":
+            return _normal(value.astype(object))
+        case np.ndarray() if value.ndim == 0:
+            return _normal(value[()])
+    return value
+
+
+def _taken_apart(nest: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+    """The leaves of a nest, and how to build it of others."""
+    rebuild: Callable[[Any], Any]
+    if isinstance(nest, dict):
+        parts, rebuild = list(nest.values()), lambda values: dict(zip(nest, values, strict=True))
+    elif isinstance(nest, tuple):
+        parts = list(nest)
+        rebuild = getattr(type(nest), "_make", tuple)
+    else:
+        return [nest], lambda leaves: leaves[0]
+    inner = [_taken_apart(part) for part in parts]
+
+    def build(leaves: list[Any]) -> Any:
+        rest = iter(leaves)
+        return rebuild([make(list(itertools.islice(rest, len(own)))) for own, make in inner])
+
+    return [leaf for own, _ in inner for leaf in own], build
+
+
+def _misfit(first: Any, row: Any) -> SpecError | None:
+    """Why a row does not fit the batch that another one began."""
+    match first, row:
+        case dict(), dict():
+            pairs = (
+                [(first[key], row[key]) for key in first] if first.keys() == row.keys() else None
+            )
+        case tuple(), tuple() if type(first) is type(row):
+            pairs = list(zip(first, row, strict=True)) if len(first) == len(row) else None
+        case (dict() | tuple(), _) | (_, dict() | tuple()):
+            pairs = None
+        case _:
+            return SpecError("other rows") if _form(first) != _form(row) else None
+    if pairs is None:
+        return SpecError("another structure")
+    return next(filter(None, itertools.starmap(_misfit, pairs)), None)
+
+
+def _form(leaf: Any) -> Any:
+    if isinstance(leaf, np.ndarray | np.generic):
+        return leaf.dtype, leaf.shape
+    return type(leaf) if isinstance(leaf, str | bytes) else object
+
+
+def _stacked(rows: list[Any]) -> Any:
+    first = rows[0]
+    if isinstance(first, dict):
+        return {key: _stacked([row[key] for row in rows]) for key in first}
+    if isinstance(first, tuple):
+        columns = [_stacked(list(column)) for column in zip(*rows, strict=True)]
+        return getattr(type(first), "_make", tuple)(columns)
+    numeric = isinstance(first, np.ndarray | np.generic)
+    column = np.empty(
+        (len(rows), *(first.shape if numeric else ())), first.dtype if numeric else object
+    )
+    for i, row in enumerate(rows):
+        column[i] = row
+    return column

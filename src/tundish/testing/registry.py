@@ -1,0 +1,317 @@
+"""Every operator and every source, each in small pipelines that the laws are checked on.
+
+A `Case` is a pipeline as a function of the class it is made of: `Dataset`, or the reference
+`Model`, which has the same methods. A new operator of `Dataset` needs a case here, and a meaning
+there; ``tests/laws/test_registry.py`` fails without.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.loader.plan.dataset import Dataset
+from tundish.loader.plan.options import InputContext
+from tundish.testing.functions import (
+    Become,
+    Draw,
+    Emit,
+    Fail,
+    Inner,
+    Keep,
+    Records,
+    Tag,
+)
+from tundish.testing.model import Model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tundish.testing.compare import Outcome
+
+__all__ = ["CASES", "NOT_OPERATORS", "REGISTRY", "Case"]
+
+NOT_OPERATORS = frozenset(
+    {
+        "apply",
+        "as_numpy_iterator",
+        "cardinality",
+        "element_spec",
+        "iterator",
+        "options",
+        "reduce",
+        "with_options",
+    }
+)
+"""Public names of `Dataset` that are no operator of a plan."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One small pipeline.
+
+    Parameters
+    ----------
+    name : str
+        ``operator`` or ``operator-what``.
+    pipeline : callable
+        Makes the pipeline of a class with the methods of `Dataset`.
+    modelled : bool
+        Whether the reference knows the order of its elements.
+    limit : int
+        Look at so many elements; for pipelines that never end.
+    """
+
+    name: str
+    pipeline: Callable[[Any], Any]
+    modelled: bool = True
+    limit: int = 10_000
+
+    def build(self) -> Dataset:
+        """Make the dataset anew."""
+        made: Dataset = self.pipeline(Dataset)
+        return made
+
+    def expected(self, iteration: int = 0) -> list[Outcome]:
+        """What the reference gives for it."""
+        model: Model = self.pipeline(Model)
+        return model.outcomes(iteration, self.limit)
+
+
+HERE = Path(__file__).parent
+GRID = np.arange(24, dtype=np.float32).reshape(6, 2, 2)
+FIELDS = {"x": np.arange(7), "y": (np.arange(14.0).reshape(7, 2), list("abcdefg"))}
+
+
+def failing(d: Any, n: int = 23) -> Any:
+    """Elements of which some fail, for operators to carry."""
+    return d.range(n).map(Fail(3, 25))
+
+
+def becoming(kind: str) -> Callable[[Any], Any]:
+    """Elements of a kind."""
+    return lambda d: d.range(9).map(Become(kind))
+
+
+def tagged(kind: str) -> Callable[[Any], Any]:
+    """Elements of a kind, through another function."""
+    return lambda d: d.range(9).map(Become(kind)).map(Tag(1))
+
+
+def batched(kind: str) -> Callable[[Any], Any]:
+    """Elements of a kind in batches."""
+    return lambda d: d.range(11).map(Become(kind)).batch(4)
+
+
+REGISTRY: dict[str, tuple[Case, ...]] = {
+    "range": (
+        Case("range", lambda d: d.range(10)),
+        Case("range-step", lambda d: d.range(20, -5, -3)),
+        Case("range-empty", lambda d: d.range(5, 5)),
+    ),
+    "from_tensors": (
+        Case("from_tensors", lambda d: d.from_tensors({"a": [1, 2], "b": ("s", b"t", 2.5)})),
+        Case("from_tensors-repeat", lambda d: d.from_tensors(GRID).repeat(3)),
+    ),
+    "from_tensor_slices": (
+        Case("from_tensor_slices", lambda d: d.from_tensor_slices(GRID)),
+        Case("from_tensor_slices-nest", lambda d: d.from_tensor_slices(FIELDS).map(Tag(2))),
+        Case("from_tensor_slices-str", lambda d: d.from_tensor_slices(["a", "bc", ""])),
+    ),
+    "from_generator": (
+        Case("from_generator", lambda d: d.from_generator(Emit(9)).map(Tag(2))),
+        Case("from_generator-args", lambda d: d.from_generator(Emit(5), args=(3, "x")).repeat(2)),
+        Case("from_generator-fails", lambda d: d.from_generator(Emit(9, fails=4)).repeat(2)),
+        Case("from_generator-shuffle", lambda d: d.from_generator(Emit(11)).shuffle(4, seed=2)),
+    ),
+    "from_source": (
+        Case("from_source", lambda d: d.from_source(Records(9)).batch(4)),
+        Case("from_source-objects", lambda d: d.from_source(Records(6, "object"))),
+    ),
+    "list_files": (
+        Case("list_files", lambda d: d.list_files(str(HERE / "*.py"), shuffle=False).map(Tag(1))),
+        Case("list_files-shuffle", lambda d: d.list_files([str(HERE / "*.py")], seed=4).repeat(2)),
+    ),
+    "zip": (
+        Case("zip", lambda d: d.zip(d.range(5), d.range(9).map(Tag(1)))),
+        Case("zip-nest", lambda d: d.zip({"a": d.range(4), "b": (d.range(6), failing(d))})),
+        Case(
+            "zip-augment",
+            lambda d: d.zip(
+                (d.range(6).map(Draw(1), seed=1), d.range(8).shuffle(3, seed=5))
+            ).repeat(2),
+        ),
+    ),
+    "concatenate": (
+        Case("concatenate", lambda d: d.range(4).concatenate(d.range(10, 13)).repeat(2)),
+        Case(
+            "concatenate-augment",
+            lambda d: (
+                failing(d, 8).map(Draw(1), seed=3).concatenate(d.range(5).map(Draw(1), seed=3))
+            ),
+        ),
+    ),
+    "map": (
+        Case("map", lambda d: d.range(17).map(Tag(3), num_parallel_calls=2)),
+        Case(
+            "map-augment", lambda d: d.range(12).map(Draw(1), seed=7).map(Draw(2), seed=7).repeat(2)
+        ),
+        Case("map-errors", lambda d: failing(d).map(Tag(2))),
+        Case(
+            "map-skip", lambda d: d.range(23).map(Fail(3, 30), on_error="skip").map(Draw(1), seed=1)
+        ),
+        Case("map-retry", lambda d: d.range(9).map(Fail(3, 40), on_error="retry", retries=1)),
+        Case(
+            "map-arguments",
+            lambda d: d.zip(d.range(5), d.range(5)).map(Tag(1)).map(Become("tuple")),
+        ),
+        *(
+            Case(f"map-{kind}", tagged(kind))
+            for kind in ("float", "small", "str", "bytes", "array", "image", "ragged")
+        ),
+        *(
+            Case(f"map-{kind}", becoming(kind))
+            for kind in ("words", "dict", "tuple", "nested", "object", "swapped", "mixed")
+        ),
+    ),
+    "filter": (
+        Case("filter", lambda d: d.range(30).filter(Keep(1))),
+        Case("filter-batch", lambda d: failing(d, 40).filter(Keep(2)).batch(4)),
+        Case(
+            "filter-augment",
+            lambda d: d.range(30).filter(Keep(1)).map(Draw(2), seed=4).filter(Keep(5)),
+        ),
+        Case("filter-errors", lambda d: d.range(20).filter(Keep(3, 60, 20))),
+        Case("filter-skip", lambda d: d.range(20).filter(Keep(3, 60, 20), on_error="skip")),
+        Case("filter-nothing", lambda d: d.range(20).filter(Keep(1, 0)).repeat()),
+    ),
+    "flat_map": (
+        Case("flat_map", lambda d: d.range(8).flat_map(Inner(d, 1))),
+        Case("flat_map-errors", lambda d: failing(d, 12).flat_map(Inner(d, 2)).batch(3)),
+        Case(
+            "flat_map-nested",
+            lambda d: d.range(5).flat_map(Inner(d, 1)).flat_map(Inner(d, 2)).repeat(2),
+        ),
+        Case(
+            "flat_map-augment",
+            lambda d: d.range(8).flat_map(Inner(d, 3)).map(Draw(1), seed=2).shuffle(5, seed=1),
+        ),
+    ),
+    "enumerate": (
+        Case("enumerate", lambda d: failing(d).enumerate()),
+        Case(
+            "enumerate-start",
+            lambda d: d.range(9).filter(Keep(1)).enumerate(5).map(Tag(1)).repeat(2),
+        ),
+    ),
+    "batch": (
+        Case("batch", lambda d: d.range(23).batch(4)),
+        Case("batch-drop", lambda d: d.range(23).batch(4, drop_remainder=True).repeat(2)),
+        Case("batch-errors", lambda d: failing(d, 40).batch(4)),
+        Case(
+            "batch-augment",
+            lambda d: d.range(23).map(Draw(1), seed=1).batch(3).map(Draw(2), seed=1),
+        ),
+        Case("batch-batch", lambda d: d.range(23).batch(3).batch(2, drop_remainder=True)),
+        Case("batch-unequal", lambda d: d.range(30).map(Become("ragged")).batch(2)),
+        Case("batch-mixed", lambda d: d.range(30).map(Become("mixed")).batch(2)),
+        *(
+            Case(f"batch-{kind}", batched(kind))
+            for kind in ("str", "bytes", "image", "dict", "nested", "object", "words")
+        ),
+    ),
+    "unbatch": (
+        Case("unbatch", lambda d: d.range(23).batch(4).unbatch()),
+        Case(
+            "unbatch-augment",
+            lambda d: d.range(9).map(Become("image")).unbatch().map(Draw(1), seed=1),
+        ),
+        Case("unbatch-errors", lambda d: failing(d, 40).batch(2).unbatch().batch(3)),
+        Case("unbatch-uneven", lambda d: d.range(12).map(Become("mixed")).unbatch()),
+    ),
+    "shuffle": (
+        Case("shuffle", lambda d: d.range(23).shuffle(7, seed=3).repeat(2)),
+        Case(
+            "shuffle-fixed",
+            lambda d: d.range(9).shuffle(4, 3, reshuffle_each_iteration=False).repeat(2),
+        ),
+        Case("shuffle-errors", lambda d: failing(d).shuffle(6, seed=1).batch(3)),
+        Case(
+            "shuffle-filtered",
+            lambda d: d.range(30).map(Draw(1), seed=1).filter(Keep(1)).shuffle(5, seed=2).batch(2),
+        ),
+        Case(
+            "shuffle-passes", lambda d: d.range(7).repeat(3).shuffle(9, seed=2).map(Draw(1), seed=1)
+        ),
+        Case(
+            "shuffle-batches",
+            lambda d: d.range(20).shuffle(5, seed=1).batch(2).shuffle(3, seed=2).unbatch(),
+        ),
+        Case(
+            "shuffle-permutation",
+            lambda d: d.range(23).shuffle(None, seed=1).map(Draw(1), seed=1).repeat(2),
+            modelled=False,
+        ),
+        Case(
+            "shuffle-unseeded",
+            lambda d: d.range(23).shuffle(None).shuffle(5).batch(4),
+            modelled=False,
+        ),
+    ),
+    "repeat": (
+        Case("repeat", lambda d: d.range(5).repeat(3)),
+        Case(
+            "repeat-batch", lambda d: d.range(5).map(Draw(1), seed=1).repeat(3).batch(4).repeat(2)
+        ),
+        Case(
+            "repeat-forever",
+            lambda d: d.range(7).shuffle(3, seed=1).map(Draw(1), seed=2).repeat(),
+            limit=40,
+        ),
+        Case("repeat-none", lambda d: d.range(5).repeat(0)),
+    ),
+    "shard": (
+        Case("shard", lambda d: d.range(23).shard(4, 3)),
+        Case("shard-errors", lambda d: failing(d, 30).filter(Keep(1, 80)).shard(3, 1).batch(2)),
+    ),
+    "shard_by_process": (
+        Case(
+            "shard_by_process",
+            lambda d: d.range(23).map(Draw(1), seed=2).shard_by_process(InputContext(3, 1)),
+        ),
+        Case(
+            "shard_by_process-filtered",
+            lambda d: failing(d).filter(Keep(1)).batch(2).shard_by_process(InputContext(2, 0)),
+        ),
+    ),
+    "skip": (
+        Case("skip", lambda d: failing(d).skip(6)),
+        Case("skip-all", lambda d: d.range(5).skip(-1)),
+        Case("skip-filtered", lambda d: d.range(30).filter(Keep(1)).skip(5).repeat(2)),
+    ),
+    "take": (
+        Case("take", lambda d: failing(d).take(6)),
+        Case("take-shuffled", lambda d: d.range(20).shuffle(6, seed=2).take(5).repeat(3)),
+        Case("take-endless", lambda d: d.range(4).repeat().take(11).batch(3)),
+    ),
+    "prefetch": (
+        Case("prefetch", lambda d: d.range(12).map(Tag(1)).prefetch(3).batch(2).prefetch(-1)),
+    ),
+    "cache": (
+        Case("cache", lambda d: d.range(9).map(Tag(1)).cache().repeat(3)),
+        Case(
+            "cache-augment",
+            lambda d: d.range(9).map(Draw(1), seed=1).cache().map(Draw(2), seed=1).repeat(2),
+        ),
+        Case(
+            "cache-errors",
+            lambda d: failing(d, 12).filter(Keep(1)).cache().shuffle(4, seed=1).repeat(2),
+        ),
+        Case("cache-part", lambda d: d.range(9).map(Tag(1)).cache().take(4).repeat(2)),
+    ),
+}
+
+CASES = tuple(case for cases in REGISTRY.values() for case in cases)

@@ -1,0 +1,101 @@
+"""What no test may leave behind, checked after each: `leaves_nothing`."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import hypothesis
+import psutil
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# The same examples every time; new ones are looked for by `python -m tundish.testing.fuzz`.
+hypothesis.settings.register_profile("tundish", deadline=None, derandomize=True, database=None)
+hypothesis.settings.load_profile("tundish")
+
+DESCRIPTORS = Path("/proc/self/fd" if Path("/proc/self/fd").exists() else "/dev/fd")
+NAMED_MEMORY = Path("/dev/shm")
+ENDING_S = 2.0  # a killed process may take this long to be gone from the table
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """What this process has of the machine at one moment."""
+
+    zygotes: frozenset[psutil.Process]
+    workers: frozenset[psutil.Process]
+    children: frozenset[psutil.Process]
+    descriptors: frozenset[tuple[str, str]]
+    names: frozenset[Path]
+    threads: frozenset[threading.Thread]
+
+
+def holdings() -> Holdings:
+    """Look, without keeping anything open."""
+    children = frozenset(psutil.Process().children())
+    zygotes = frozenset(child for child in children if is_zygote(child))
+    return Holdings(
+        zygotes=zygotes,
+        workers=frozenset(worker for zygote in zygotes for worker in offspring(zygote)),
+        children=children - zygotes,
+        descriptors=frozenset(descriptors()),
+        names=frozenset(NAMED_MEMORY.glob("*tundish*")),
+        threads=frozenset(threading.enumerate()),
+    )
+
+
+def is_zygote(process: psutil.Process) -> bool:
+    """Whether a child is the interpreter that forks workers: a process has one, and keeps it."""
+    try:
+        return any("zygote" in part for part in process.cmdline())
+    except psutil.Error:  # ended meanwhile: it is a child that nobody waited for
+        return False
+
+
+def offspring(process: psutil.Process) -> list[psutil.Process]:
+    """A process's children and theirs; none when it ended meanwhile."""
+    try:
+        return process.children(recursive=True)
+    except psutil.Error:
+        return []
+
+
+def descriptors() -> Iterator[tuple[str, str]]:
+    """Every open file with what it is open on, where the system shows that."""
+    for path in DESCRIPTORS.iterdir():
+        if path.is_symlink():
+            yield path.name, str(path.readlink())
+        elif path.exists():  # not so the one that listed the folder: it is closed by now
+            yield path.name, ""
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing() -> Iterator[None]:
+    """No process, descriptor, thread or name that was not there before the test.
+
+    Allowed is what a process has once and keeps: its zygote and its arena. A test in which they
+    appear is not asked about descriptors.
+    """
+    before = holdings()
+    yield
+    gc.collect()
+    after = holdings()
+    if before.zygotes != after.zygotes:
+        after = replace(after, descriptors=before.descriptors)
+    _, workers = psutil.wait_procs(after.workers - before.workers, timeout=ENDING_S)
+    left = {
+        "zygotes": after.zygotes if len(after.zygotes) > 1 else set(),
+        "workers": workers,
+        "children": after.children - before.children,
+        "descriptors": after.descriptors - before.descriptors,
+        "names": after.names - before.names,
+        "threads": after.threads - before.threads,
+    }
+
+    assert not {what: found for what, found in left.items() if found}

@@ -1,0 +1,128 @@
+"""Functions that workers run for the tests of the laws; a worker imports this module, not a test."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+DEATHS = ("SIGKILL", "SIGSEGV", "os._exit(0)", "os._exit(3)", "sys.exit(0)")
+
+
+@dataclass(frozen=True)
+class Die:
+    """Pass an element on; but at element `at` end the process, the first `times` times."""
+
+    folder: str
+    how: str
+    at: int = 5
+    times: int = 1
+
+    def __call__(self, element: Any) -> Any:
+        if element == self.at:
+            for turn in range(self.times):
+                try:
+                    Path(self.folder, str(turn)).touch(exist_ok=False)
+                except FileExistsError:
+                    continue
+                end(self.how)
+        return element * 2
+
+
+def end(how: str) -> NoReturn:
+    match how:
+        case "SIGKILL":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "SIGSEGV":
+            ctypes.string_at(0)
+        case "os._exit(0)":
+            os._exit(0)
+        case "os._exit(3)":
+            os._exit(3)
+        case "sys.exit(0)":
+            sys.exit(0)
+    raise AssertionError(how)
+
+
+def sleep_for_ever(element: Any) -> Any:
+    while True:
+        time.sleep(3600)
+
+
+def pure(element: Any) -> Any:
+    return element * 3
+
+
+def megabyte(element: Any) -> Any:
+    return np.full(1 << 20, int(element) % 251, np.uint8)
+
+
+def labelled(element: Any) -> Any:
+    """A large array and a small one beside it."""
+    return {
+        "image": np.full((64, 1024), int(element) % 251, np.uint8),
+        "label": np.full(8, element),
+    }
+
+
+def stop_iteration(element: Any) -> Any:
+    if element == 3:
+        raise StopIteration("enough")
+    return element
+
+
+class LocalError(Exception):
+    """One that cannot be rebuilt from what pickle keeps of it."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+def raises_unpicklable(element: Any) -> Any:
+    if element == 3:
+        raise LocalError(1, 2)
+    return element
+
+
+def returns_unpicklable(element: Any) -> Any:
+    return (lambda: 0) if element == 3 else element
+
+
+def fails_at_three(element: Any) -> Any:
+    if element == 3:
+        raise LookupError("no three", 3)
+    return element
+
+
+def widens_at_three(element: Any) -> Any:
+    return np.ones(1 if element == 3 else 2, np.float32)
+
+
+def casts_at_three(element: Any) -> Any:
+    return 1.5 if element == 3 else int(element)
+
+
+CALLS = [0]
+
+
+def counted(element: Any) -> Any:
+    """Impure: keyed by the number of its calls in this process."""
+    CALLS[0] += 1
+    return int(element) * 1000 + CALLS[0]
+
+
+def shows_its_process(element: Any) -> Any:
+    """Impure: another value in each process."""
+    return (element, os.getpid())
+
+
+def draws_globally(element: Any) -> Any:
+    """Impure: moves numpy's global random state."""
+    return element + np.random.randint(2)  # noqa: NPY002 - what must be found

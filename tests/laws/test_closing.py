@@ -1,0 +1,183 @@
+"""Law 5: closing is bounded and silent, though every worker sleeps in the user's code."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from tests.laws.functions import pure, sleep_for_ever
+
+from tundish import Dataset
+
+BOUND_S = 2.0
+
+
+def stuck(workers: int = 2) -> Any:
+    """An iterator all of whose workers sleep."""
+    return Dataset.range(100).map(sleep_for_ever).batch(2).iterator(workers=workers)
+
+
+@contextlib.contextmanager
+def bounded() -> Iterator[None]:
+    since = time.monotonic()
+    yield
+    assert time.monotonic() - since < BOUND_S
+
+
+def by_close() -> None:
+    it = stuck()
+    it.close()
+    it.close()
+
+
+def by_with() -> None:
+    with stuck():
+        pass
+
+
+def by_an_error_in_the_block() -> None:
+    with contextlib.suppress(ZeroDivisionError), stuck():
+        raise ZeroDivisionError
+
+
+def by_dropping_it() -> None:
+    it = stuck()
+    del it
+    gc.collect()
+
+
+def by_dropping_a_cycle() -> None:
+    cycle = [stuck()]
+    cycle.append(cycle)
+    del cycle
+    gc.collect()
+
+
+def by_break() -> None:
+    for _ in Dataset.range(10_000).map(pure).iterator(workers=2):
+        break
+    gc.collect()
+
+
+WAYS = (by_close, by_with, by_an_error_in_the_block, by_dropping_it, by_dropping_a_cycle, by_break)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_closing_is_bounded(way: Callable[[], None], capfd: pytest.CaptureFixture[str]) -> None:
+    with bounded():
+        way()
+
+    assert capfd.readouterr() == ("", "")
+
+
+def test_after_closing_next_says_so() -> None:
+    it = Dataset.range(5).map(pure).iterator(workers=2)
+    next(it)
+    it.close()
+
+    with pytest.raises((StopIteration, ValueError, RuntimeError)):
+        next(it)
+
+
+def test_an_interrupt_leaves_the_iterator_usable() -> None:
+    """What arrives while waiting is raised, and nothing is lost."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with Dataset.range(60).map(slow).batch(2).iterator(workers=2) as it:
+            found = []
+            signal.setitimer(signal.ITIMER_REAL, 0.01, 0.013)
+            interrupts = 0
+            while interrupts < 10 and len(found) < 25:
+                try:
+                    found.append(next(it).tolist())
+                except KeyboardInterrupt:
+                    interrupts += 1
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            found += [batch.tolist() for batch in it]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+    assert interrupts
+    assert found == [[2 * i, 2 * i + 1] for i in range(30)]
+
+
+def slow(element: Any) -> Any:
+    time.sleep(0.004)
+    return element
+
+
+ENDINGS = {
+    "at exit": "next(it)",
+    "without a next": "pass",
+    "in a cycle": "cycle = [it]; cycle.append(cycle)",
+    "by sys.exit": "sys.exit(0)",
+    "by Ctrl-C": "os.kill(os.getpid(), signal.SIGINT); next(it)",
+    "in a thread": "t = threading.Thread(target=lambda: next(it)); t.start(); t.join()",
+}
+SCRIPT = """
+import os, signal, sys, threading
+from tests.laws.functions import pure, sleep_for_ever
+from tundish import Dataset
+it = Dataset.range(100).map({function}).iterator(workers=2)
+print("ready", flush=True)
+{ending}
+"""
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_the_interpreter_ends(ending: str) -> None:
+    stays = ending in ("without a next", "in a cycle", "by sys.exit", "by Ctrl-C")
+    script = SCRIPT.format(ending=ENDINGS[ending], function="sleep_for_ever" if stays else "pure")
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "ready\n"
+        with bounded():
+            errors = process.stderr.read()
+            process.wait()
+
+    if ending == "by Ctrl-C":
+        assert errors.count("Traceback") == 1
+        assert "KeyboardInterrupt" in errors
+    else:
+        assert (process.returncode, errors) == (0, "")
+
+
+def test_ctrl_c_while_waiting_is_heard() -> None:
+    script = SCRIPT.format(function="sleep_for_ever", ending="next(it)")
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        with bounded():
+            errors = process.stderr.read()
+            process.wait()
+
+    assert errors.strip().endswith("KeyboardInterrupt")
+    assert errors.count("Traceback") == 1

@@ -1,0 +1,132 @@
+"""Law 4: death is survived."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.laws import functions
+
+from tundish import Dataset, Options
+from tundish.errors import WorkerDiedError
+from tundish.testing import assert_survives_kills
+from tundish.testing.functions import Draw, Fail, Keep, Pause
+from tundish.testing.registry import CASES, Case
+
+KILLED = {
+    "batch-augment",
+    "batch-errors",
+    "filter-augment",
+    "flat_map-augment",
+    "from_generator",
+    "map-object",
+    "shuffle-filtered",
+    "unbatch-augment",
+    "zip-augment",
+}
+
+
+@pytest.mark.parametrize("how", functions.DEATHS)
+def test_a_death_does_not_show(how: str, tmp_path: Path) -> None:
+    ds = Dataset.range(12).map(functions.Die(str(tmp_path), how)).batch(2)
+    with ds.iterator(workers=2) as it:
+        found = [batch.tolist() for batch in it]
+
+    assert found == [[4 * i, 4 * i + 2] for i in range(6)]
+    assert len(list(tmp_path.iterdir())) == 1, "it died once"
+
+
+@pytest.mark.parametrize("how", functions.DEATHS)
+def test_an_element_that_always_kills_is_named_and_passed(how: str, tmp_path: Path) -> None:
+    ds = Dataset.range(12).map(functions.Die(str(tmp_path), how, times=10**6)).batch(2)
+    found = []
+    with ds.iterator(workers=2) as it:
+        found.extend(next(it).tolist() for _ in range(2))
+        with pytest.raises(WorkerDiedError) as caught:
+            next(it)
+        found.extend(batch.tolist() for batch in it)
+
+    assert found == [[0, 2], [4, 6], [12, 14], [16, 18], [20, 22]]
+    assert len(list(tmp_path.iterdir())) == 3, "three deaths, no more"
+    assert caught.value.deaths == 3
+    assert "5" in caught.value.element
+    assert caught.value.how == how if how.startswith("SIG") else caught.value.how
+
+
+def test_two_deaths_are_not_yet_an_error(tmp_path: Path) -> None:
+    ds = Dataset.range(12).map(functions.Die(str(tmp_path), "SIGKILL", times=2))
+    with ds.iterator(workers=2) as it:
+        assert [int(x) for x in it] == [2 * i for i in range(12)]
+
+
+def test_the_limit_of_deaths_is_an_option(tmp_path: Path) -> None:
+    ds = Dataset.range(12).map(functions.Die(str(tmp_path), "SIGKILL", times=5))
+    with ds.with_options(Options(max_deaths=0)).iterator(workers=2) as it:
+        assert [int(x) for x in it] == [2 * i for i in range(12)]
+
+
+@pytest.mark.parametrize("case", [c for c in CASES if c.name in KILLED], ids=lambda c: c.name)
+def test_kills_at_random_steps_do_not_show(case: Case) -> None:
+    assert_survives_kills(case.build, kills=3, workers=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 3])
+def test_many_kills_do_not_show(workers: int) -> None:
+    ds = (
+        Dataset.range(400)
+        .map(Pause(2))
+        .map(Draw(1), seed=1)
+        .filter(Keep(1))
+        .map(Fail(2, 10))
+        .shuffle(20, seed=1)
+        .batch(4)
+    )
+    assert_survives_kills(ds, kills=12, workers=workers)
+
+
+def test_a_death_keeps_what_the_worker_said(tmp_path: Path) -> None:
+    ds = Dataset.range(3).map(functions.Die(str(tmp_path), "SIGSEGV", at=1, times=10**6))
+    with ds.iterator(workers=1) as it:
+        next(it)
+        with pytest.raises(WorkerDiedError, match="SIGSEGV"):
+            next(it)
+
+
+SCRIPT = """
+import sys, time
+from tests.laws.functions import sleep_for_ever
+from tundish import Dataset
+it = Dataset.range(100).map({function}).iterator(workers=3)
+print(*it.worker_pids(), flush=True)
+time.sleep(3600)
+"""
+
+
+@pytest.mark.parametrize("function", ["sleep_for_ever", "abs"])
+def test_workers_go_with_the_consumer(function: str) -> None:
+    """SIGKILL of the process that asked leaves nobody behind."""
+    script = SCRIPT.format(function=function)
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    ) as consumer:
+        assert consumer.stdout is not None
+        workers = [psutil.Process(int(pid)) for pid in consumer.stdout.readline().split()]
+        others = psutil.Process(consumer.pid).children(recursive=True)
+        assert len(workers) == 3
+        os.kill(consumer.pid, signal.SIGKILL)
+        since = time.monotonic()
+        _, alive = psutil.wait_procs([*workers, *others], timeout=10)
+        took = time.monotonic() - since
+
+    assert not alive
+    assert took < 0.5

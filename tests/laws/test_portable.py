@@ -1,0 +1,51 @@
+"""The laws over the portable back end, which is what macOS gets: ``TUNDISH_PORTABLE=1``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tundish.testing.registry import CASES
+
+FILES = {
+    "test_workers.py": "two_workers and (map or batch or filter or shuffle-filtered or zip)",
+    "test_resume.py": "other_workers and (map-augment or shuffle-filtered or batch-errors)",
+    "test_errors.py": "",
+    "test_death.py": "not random_steps",
+    "test_closing.py": "",
+    "test_batches_held.py": "",
+    "test_budget.py": "",
+    "test_caller.py": "main or workers",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("TUNDISH_PORTABLE" in os.environ, reason="it is what runs")
+@pytest.mark.parametrize("file", FILES)
+def test_the_laws_hold(file: str) -> None:
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow"),
+            *("-k", FILES[file]),
+            f"tests/laws/{file}",
+        ],
+        cwd=root,
+        env={**os.environ, "TUNDISH_PORTABLE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
+
+
+def test_the_chosen_cases_exist() -> None:
+    names = {case.name for case in CASES}
+
+    assert {"map-augment", "shuffle-filtered", "batch-errors", "zip"} <= names

@@ -1,0 +1,56 @@
+"""Every public operator has cases and a reference meaning, and they agree in process."""
+
+from __future__ import annotations
+
+import pytest
+
+from tundish import Dataset
+from tundish.testing.compare import collect, difference
+from tundish.testing.model import Model
+from tundish.testing.registry import CASES, NOT_OPERATORS, REGISTRY, Case
+
+
+def public(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+def test_every_operator_and_source_is_in_the_registry() -> None:
+    assert public(Dataset) - NOT_OPERATORS == set(REGISTRY)
+
+
+def test_every_case_uses_the_operator_it_stands_for() -> None:
+    used: set[str] = set()
+
+    class Spy:
+        def __getattr__(self, name: str) -> object:
+            used.add(name)
+            return lambda *args, **kwargs: self
+
+    for name, cases in REGISTRY.items():
+        for case in cases:
+            used.clear()
+            case.pipeline(Spy())
+            assert name in used
+            assert case.name.split("-")[0] == name
+
+
+def test_names_are_unique() -> None:
+    assert len({case.name for case in CASES}) == len(CASES)
+
+
+def test_what_is_said_to_be_no_operator_is_there() -> None:
+    assert public(Dataset) >= NOT_OPERATORS
+
+
+@pytest.mark.parametrize("iteration", [0, 2])
+@pytest.mark.parametrize("case", [case for case in CASES if case.modelled], ids=lambda c: c.name)
+def test_in_process_it_is_what_the_reference_says(case: Case, iteration: int) -> None:
+    with case.build().iterator(workers=0, iteration=iteration) as iterator:
+        found = collect(iterator, limit=case.limit, exact=False)
+
+    told = difference(case.expected(iteration), found, ("reference", "in process"))
+    assert told is None, told
+
+
+def test_reference_knows_every_operator() -> None:
+    assert set(REGISTRY) <= public(Model)

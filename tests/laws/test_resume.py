@@ -1,0 +1,193 @@
+"""Law 2: resume anywhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.laws.functions import pure
+
+from tundish import Dataset, InputContext
+from tundish.errors import CheckpointError, IncompatibleCheckpointError
+from tundish.testing import assert_resumes_anywhere, collect
+from tundish.testing.functions import Become, Draw, Emit, Fail, Inner, Keep, Tag
+from tundish.testing.registry import CASES, Case
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_every_step_resumes_in_process(case: Case) -> None:
+    assert_resumes_anywhere(case.build, workers=(0,), limit=case.limit)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_some_steps_resume_with_other_workers(case: Case) -> None:
+    assert_resumes_anywhere(case.build, workers=(0, 2), steps=4, limit=case.limit)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_every_step_resumes_with_other_workers(case: Case) -> None:
+    assert_resumes_anywhere(case.build, workers=(1, 0, 3), steps=25, limit=case.limit)
+
+
+FRESH = {
+    "map-augment",
+    "shuffle-filtered",
+    "flat_map-augment",
+    "from_generator-shuffle",
+    "shuffle-unseeded",
+    "cache-augment",
+    "batch-errors",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [c for c in CASES if c.name in FRESH], ids=lambda c: c.name)
+def test_a_fresh_process_resumes(case: Case) -> None:
+    assert_resumes_anywhere(case.build, workers=(2, 1), steps=3, fresh_process=True)
+
+
+@pytest.mark.slow
+def test_a_long_pipeline_resumes() -> None:
+    ds = (
+        Dataset.range(60)
+        .map(Draw(1), seed=1)
+        .filter(Keep(1, 80))
+        .shuffle(9, seed=3)
+        .flat_map(Inner(Dataset, 2))
+        .map(Fail(4, 10), on_error="skip")
+        .batch(3)
+        .unbatch()
+        .shuffle(5, seed=1)
+        .repeat(2)
+        .enumerate()
+    )
+    assert_resumes_anywhere(ds, workers=(2, 0, 3), steps=20)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_iteration_is_in_the_state(workers: int) -> None:
+    ds = Dataset.range(30).shuffle(9, seed=1).map(Draw(1), seed=1).filter(Keep(1, 90))
+    with ds.iterator(workers=workers, iteration=2) as it:
+        for _ in range(7):
+            next(it)
+        state = it.state_dict()
+        rest = [int(x) for x in it]
+    with ds.iterator(workers=0) as other:
+        other.load_state_dict(state)
+        assert [int(x) for x in other] == rest
+    with ds.iterator(workers=0) as zero:
+        assert [int(x) for x in zero][7:] != rest
+
+
+def test_saving_and_restoring(tmp_path: Path) -> None:
+    ds = Dataset.range(20).map(pure).batch(3)
+    path = tmp_path / "data.json"
+    with ds.iterator(workers=0) as it:
+        head = [next(it).tolist() for _ in range(3)]
+        it.save(path)
+        rest = [batch.tolist() for batch in it]
+    with ds.iterator(workers=2) as it:
+        it.restore(path)
+
+        assert [batch.tolist() for batch in it] == rest
+    assert len(head) + len(rest) == 7
+    assert json.loads(path.read_text())
+    assert [entry.name for entry in tmp_path.iterdir()] == ["data.json"]
+
+
+def test_restoring_what_is_not_there(tmp_path: Path) -> None:
+    with Dataset.range(3).iterator(workers=0) as it:
+        it.restore(tmp_path / "none.json", missing_ok=True)
+        assert [int(x) for x in it] == [0, 1, 2]
+        with pytest.raises((FileNotFoundError, CheckpointError)):
+            it.restore(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_skips_and_retries_are_counted_in_the_state(workers: int) -> None:
+    ds = Dataset.range(60).map(Fail(1, 30), on_error="skip")
+    ds = ds.map(Fail(2, 30), on_error="retry", retries=2).batch(4)
+    with ds.iterator(workers=workers) as it:
+        found = collect(it)
+        counts = dict(counted(it.state_dict()))
+
+    plain = [Dataset.range(60).map(Fail(k, 30)).iterator(workers=0) for k in (1, 2)]
+    failed = [{i for i, x in enumerate(collect(it)) if x.error} for it in plain]
+    assert found
+    assert counts["map#1 skipped"] == len(failed[0])
+    assert counts["map#2 retried"] == 2 * len(failed[1] - failed[0])
+
+
+def counted(state: object) -> Iterator[tuple[str, int]]:
+    """Whatever is counted anywhere in a state."""
+    if isinstance(state, dict):
+        yield from state.get("counts", {}).items()
+        for value in state.values():
+            yield from counted(value)
+
+
+OTHERS = {
+    "another operator": lambda: Dataset.range(10).map(pure).skip(1).batch(2),
+    "another argument": lambda: Dataset.range(10).map(pure).batch(3),
+    "another source": lambda: Dataset.range(11).map(pure).batch(2),
+    "another function": lambda: Dataset.range(10).map(abs).batch(2),
+    "another seed": lambda: Dataset.range(10).map(Draw(1), seed=2).batch(2),
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_a_state_of_another_pipeline_is_refused(what: str) -> None:
+    with Dataset.range(10).map(pure).batch(2).iterator(workers=0) as it:
+        next(it)
+        state = it.state_dict()
+    other = OTHERS[what]().iterator(workers=0)
+    with pytest.raises(IncompatibleCheckpointError) as caught:
+        other.load_state_dict(state)
+    assert caught.value.differences
+
+
+@pytest.mark.parametrize(
+    "share",
+    [
+        lambda ds, c: ds.map(Draw(1), seed=2).shard_by_process(c),
+        lambda ds, c: ds.shuffle(None, seed=1).shard_by_process(c),
+        lambda ds, c: (
+            ds.map(Draw(1), seed=2).filter(Keep(1)).shuffle(5, seed=1).shard_by_process(c)
+        ),
+        lambda ds, c: ds.batch(3).shard_by_process(c).map(Tag(1)),
+    ],
+    ids=["map", "permutation", "window", "batch"],
+)
+@pytest.mark.parametrize(("before", "after"), [(4, 3), (3, 5), (1, 2)])
+def test_saved_on_some_hosts_restored_on_others(share: object, before: int, after: int) -> None:
+    """The union of what the hosts deliver is everything, once."""
+    source = Dataset.range(48)
+    whole = [str(x) for x in share(source, InputContext(1, 0)).iterator(workers=0)]  # type: ignore[operator]
+    states, head, rest = [], [], []
+    for host in range(before):
+        with share(source, InputContext(before, host)).iterator(workers=0) as it:  # type: ignore[operator]
+            head += [str(next(it)) for _ in range(2)]
+            states.append(it.state_dict())
+    assert all(state == states[0] for state in states), "one state for all hosts"
+    for host in range(after):
+        with share(source, InputContext(after, host)).iterator(workers=0) as it:  # type: ignore[operator]
+            it.load_state_dict(states[0])
+            rest += [str(x) for x in it]
+
+    assert sorted(head + rest) == sorted(whole)
+
+
+def test_a_window_over_a_stream_of_objects_keeps_positions_not_data() -> None:
+    ds = Dataset.range(500).map(Become("image")).filter(Keep(1, 90)).shuffle(100, seed=1)
+    with ds.iterator(workers=0) as it:
+        next(it)
+        size = len(json.dumps(it.state_dict()))
+
+    assert size < 4 * 4096 + 100 * 16
+
+
+def test_a_generator_is_run_again_up_to_where_it_was() -> None:
+    assert_resumes_anywhere(Dataset.from_generator(Emit(30)).shuffle(8, seed=1).batch(2).repeat(2))

@@ -1,0 +1,201 @@
+"""Waiting: data, room and deaths are noticed by one wait, each by its own name."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tundish.shm.channel import Channel
+from tundish.shm.liveness import Poller, describe_exit, open_sentinel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.shm.conftest import Run
+
+DEADLINE_S = 30
+
+has_pidfd = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="no pidfd here")
+
+
+@pytest.fixture(params=["epoll", "poll"])
+def poller(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Poller]:
+    monkeypatch.setenv("TUNDISH_PORTABLE", "1" if request.param == "poll" else "0")
+    poller = Poller()
+    if sys.platform == "linux":
+        assert isinstance(poller._poll, select.epoll) == (request.param == "epoll")
+    monkeypatch.delenv("TUNDISH_PORTABLE")
+    yield poller
+    poller.close()
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Channel, Channel]]:
+    ends = Channel.pair()
+    ends[0].set_nonblocking()
+    yield ends
+    for end in ends:
+        end.close()
+
+
+def test_a_message_is_noticed(poller: Poller, ends: tuple[Channel, Channel]) -> None:
+    poller.register(ends[0].fileno(), ("worker", 3))
+    assert poller.poll(0) == []
+    assert poller.poll(0.001) == []
+    ends[1].send(b"hello")
+    assert poller.poll(DEADLINE_S) == [(("worker", 3), True, False)]
+    assert poller.poll() == [(("worker", 3), True, False)]  # until it is read
+    ends[0].recv_all()
+    assert poller.poll(0) == []
+
+
+def test_room_is_noticed_when_asked_for(poller: Poller, ends: tuple[Channel, Channel]) -> None:
+    poller.register(ends[0].fileno(), "a")
+    assert poller.poll(0) == []
+    poller.modify(ends[0].fileno(), "b", write=True)
+    assert poller.poll(DEADLINE_S) == [("b", False, True)]
+    ends[1].send(b"hello")
+    assert poller.poll(DEADLINE_S) == [("b", True, True)]
+    while ends[0].send(bytes(4096)):
+        pass
+    assert poller.poll(DEADLINE_S) == [("b", True, False)]
+    poller.modify(ends[0].fileno(), "c")
+    ends[0].recv_all()
+    assert poller.poll(0) == []
+
+
+def test_writing_can_be_waited_for_from_the_start(
+    poller: Poller, ends: tuple[Channel, Channel]
+) -> None:
+    poller.register(ends[0].fileno(), "a", write=True)
+    assert poller.poll(DEADLINE_S) == [("a", False, True)]
+
+
+@pytest.mark.parametrize("unread", [True, False])
+def test_an_end_is_something_to_read(
+    poller: Poller, ends: tuple[Channel, Channel], *, unread: bool
+) -> None:
+    if unread:
+        ends[0].send(b"never read")
+    poller.register(ends[0].fileno(), "a")
+    ends[1].close()
+    ((token, readable, _),) = poller.poll(DEADLINE_S)
+    assert (token, readable) == ("a", True)
+
+
+def test_what_is_no_longer_watched_is_not_reported(
+    poller: Poller, ends: tuple[Channel, Channel]
+) -> None:
+    poller.register(ends[0].fileno(), "a")
+    ends[1].send(b"hello")
+    poller.unregister(ends[0].fileno())
+    poller.unregister(ends[0].fileno())
+    assert poller.poll(0) == []
+    poller.register(ends[0].fileno(), "b")
+    assert poller.poll(0) == [("b", True, False)]
+
+
+def test_a_descriptor_watched_twice_is_a_mistake(
+    poller: Poller, ends: tuple[Channel, Channel]
+) -> None:
+    poller.register(ends[0].fileno(), "a")
+    if isinstance(poller._poll, select.epoll):
+        with pytest.raises(FileExistsError):
+            poller.register(ends[0].fileno(), "b")
+
+
+@has_pidfd
+def test_a_death_is_noticed_by_the_same_wait(poller: Poller, ends: tuple[Channel, Channel]) -> None:
+    # The child holds a copy of the worker's end, so the channel alone would never tell.
+    with subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(600)"],
+    ) as child:
+        sentinel = open_sentinel(child.pid)
+        assert sentinel is not None
+        assert not os.get_inheritable(sentinel)
+        poller.register(ends[0].fileno(), "data")
+        poller.register(sentinel, "death")
+        assert poller.poll(0) == []
+        ends[1].send(b"hello")
+        child.kill()
+        assert select.select([sentinel], [], [], DEADLINE_S)[0]
+        found = dict.fromkeys(token for token, _, _ in poller.poll(DEADLINE_S))
+        assert set(found) == {"data", "death"}
+        poller.unregister(sentinel)
+        os.close(sentinel)
+
+
+@has_pidfd
+def test_a_process_that_is_gone_has_no_sentinel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TUNDISH_PORTABLE", raising=False)
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    with pytest.raises(ProcessLookupError):
+        open_sentinel(child.pid)
+
+
+def test_the_portable_way_has_no_sentinels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUNDISH_PORTABLE", "1")
+    assert open_sentinel(os.getpid()) is None
+
+
+@has_pidfd
+@pytest.mark.parametrize("refusal", [38, 1])  # ENOSYS, EPERM
+def test_a_system_that_refuses_has_no_sentinels(
+    monkeypatch: pytest.MonkeyPatch, refusal: int
+) -> None:
+    monkeypatch.delenv("TUNDISH_PORTABLE", raising=False)
+
+    def refuse(_: int) -> int:
+        raise OSError(refusal, "no")
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    assert open_sentinel(os.getpid()) is None
+
+
+def test_a_forked_child_changes_nothing_for_its_parent(run: Run) -> None:
+    said = run(
+        """
+        import os
+        from tundish.shm.liveness import Poller
+
+        reading, writing = os.pipe()
+        poller = Poller()
+        poller.register(reading, "pipe")
+        if (child := os.fork()) == 0:
+            poller.modify(reading, "child", True)
+            poller.unregister(reading)
+            poller.register(writing, "child")
+            poller.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+        os.write(writing, b"x")
+        print(poller.poll(30))
+        """
+    )
+    assert said == "[('pipe', True, False)]"
+
+
+def test_closing_twice_is_allowed(poller: Poller) -> None:
+    poller.close()
+    poller.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (0, "exit status 0"),
+        (3, "exit status 3"),
+        (-signal.SIGKILL, "SIGKILL (9)"),
+        (-signal.SIGSEGV, "SIGSEGV (11)"),
+        (-63, "signal 63"),
+    ],
+)
+def test_an_exit_is_described(code: int, text: str) -> None:
+    assert describe_exit(code) == text

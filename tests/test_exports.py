@@ -1,0 +1,129 @@
+"""The facade: every name has one home, every error crosses processes, importing costs nothing."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import pickle
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import tundish
+from tundish import errors
+
+FIELDS: dict[str, tuple[Any, ...]] = {
+    "FingerprintError": ("a lambda over a socket",),
+    "CheckpointError": ("cut off at byte 12",),
+    "IncompatibleCheckpointError": (("batch(64) here, batch(32) there", "no shuffle there"),),
+    "IncompatibleSnapshotError": ("written by another pipeline",),
+    "IncompleteSnapshotError": ("3 of 4 shards",),
+    "OutOfRangeError": ("12 elements",),
+    "RecordCorruptError": ("photos/1.tfrecord", 4096, "crc32c is 1, should be 2"),
+    "SharedMemoryError": ("a slot of map.batch", 1 << 30, 1 << 20, "raise Options.memory"),
+    "SnapshotError": ("no such run",),
+    "SpecError": ("shape (3,) is not (4,)",),
+    "StalledError": ("element 7 of map", 1.5, 'File "a.py", line 1'),
+    "TransformError": ("module.Local", "Local('x')"),
+    "TundishError": ("something",),
+    "WorkerDiedError": ("element 7 of map", "SIGKILL", 3, "out of memory"),
+    "WorkerTraceback": ('File "a.py", line 1',),
+}
+
+
+@pytest.mark.parametrize("name", tundish.__all__)
+def test_every_name_resolves_in_its_home(name: str) -> None:
+    value = getattr(tundish, name)
+    if isinstance(value, ModuleType):
+        assert value is sys.modules[f"tundish.{name}"]
+        return
+    home = tundish._HOME[name]
+
+    assert value is getattr(import_module(home), name)
+    assert getattr(value, "__module__", home) == home
+
+
+def test_all_is_the_table() -> None:
+    assert sorted(tundish.__all__) == sorted({*tundish._HOME, *tundish._SUBMODULES})
+
+
+@pytest.mark.parametrize("name", tundish.__all__)
+def test_every_public_method_is_documented(name: str) -> None:
+    value = getattr(tundish, name)
+    methods = methods_of(value) if isinstance(value, type) else {}
+    bare = [key for key, method in methods.items() if not inspect.getdoc(method)]
+
+    assert inspect.getdoc(value)
+    assert not bare
+
+
+def methods_of(cls: type) -> dict[str, object]:
+    """A class's public methods and properties, its bases' too."""
+    names = [name for name in dir(cls) if not name.startswith("_")]
+    found = {name: inspect.getattr_static(cls, name) for name in names}
+    kinds = (staticmethod, classmethod, property)
+    return {name: v for name, v in found.items() if callable(v) or isinstance(v, kinds)}
+
+
+def test_a_misspelt_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Datset'"):
+        _ = getattr(tundish, "Datset")  # noqa: B009 - a checker would refuse the plain form
+
+
+def test_dir_shows_the_public_names() -> None:
+    assert set(tundish.__all__) <= set(dir(tundish))
+
+
+def test_every_error_is_tried() -> None:
+    assert set(FIELDS) == set(errors.__all__)
+
+
+@pytest.mark.parametrize("name", errors.__all__)
+def test_every_error_pickles(name: str) -> None:
+    error = getattr(errors, name)(*FIELDS[name])
+    error.add_note("at element 7")
+    copy = pickle.loads(pickle.dumps(error))
+
+    assert type(copy) is type(error)
+    assert str(copy) == str(error)
+    assert copy.args == error.args
+    assert vars(copy) == vars(error)
+    assert copy.__notes__ == ["at element 7"]
+
+
+def test_importing_loads_nothing_heavy(tmp_path: Path) -> None:
+    code = "import sys, tundish; print(*sys.modules)"
+    loaded = set(run(code, tmp_path).split())
+
+    assert "tundish" in loaded
+    assert not loaded & {"numpy", "pyarrow", "psutil", "cloudpickle", "multiprocessing", "asyncio"}
+    assert not {name for name in loaded if name.startswith("tundish.")}
+
+
+def test_importing_is_fast(tmp_path: Path) -> None:
+    """The fastest of several: what is measured is our code, not the load of the machine."""
+    code = "import time; t = time.perf_counter(); import tundish; print(time.perf_counter() - t)"
+    seconds = min(float(run(code, tmp_path)) for _ in range(5))
+
+    assert seconds < 0.03
+
+
+def run(code: str, folder: Path) -> str:
+    """What a fresh interpreter prints, in a folder of no importance."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        env={**os.environ, "PYTHONWARNINGS": "error"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert not done.returncode, done.stderr
+    return done.stdout

@@ -1,0 +1,113 @@
+"""Imports go one way: ``errors, spec, source <- shm, formats <- snapshot <- loader <- faces``.
+
+Walks every import of the tree, those inside functions and under ``TYPE_CHECKING`` too, without
+running any of it.
+"""
+
+from __future__ import annotations
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "tundish"
+PARTS = ("shm", "formats", "snapshot", "loader")
+
+# A layer may import itself and the layers named here; a face may import everything.
+FACES = {"testing", "cli"}
+BASE = {"errors", "spec", "source"}
+MAY_IMPORT = {
+    **dict.fromkeys(BASE, BASE),
+    "shm": BASE,
+    "formats": BASE,
+    "snapshot": BASE | {"formats"},
+    "loader": set(),  # only describes its folder
+    "loader.plan": BASE | {"formats", "snapshot"},
+    "loader.run": BASE | {"shm", "formats", "snapshot", "loader.plan"},
+}
+# A `Dataset` makes iterators: the one place where a plan meets its execution.
+ITERATING = ("tundish.loader.plan.dataset", "tundish.loader.run.iterator")
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package by name; the links to the parts are followed."""
+    found = {}
+    for folder in (PACKAGE, *(PACKAGE / part for part in PARTS)):
+        for path in folder.rglob("*.py"):
+            parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+            found[".".join(parts).removesuffix(".__init__")] = path
+    return found
+
+
+def imports(path: Path, known: set[str]) -> set[str]:
+    """The modules that a file imports, of the package by their full names."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            within = {f"{module}.{alias.name}" for alias in node.names} & known
+            found |= within or {module}
+    return found
+
+
+def layer(module: str) -> str:
+    """The part of `module`'s name that says who may import it."""
+    first, *rest = module.split(".")[1:]
+    return f"loader.{rest[0]}" if first == "loader" and rest else first
+
+
+def graph() -> dict[str, set[str]]:
+    """Who imports whom, the facade left out: it names its homes as text."""
+    paths = modules()
+    return {
+        name: imports(path, set(paths)) for name, path in sorted(paths.items()) if name != "tundish"
+    }
+
+
+def test_imports_go_one_way() -> None:
+    wrong = [
+        f"{importer} may not import {target}"
+        for importer, targets in graph().items()
+        if layer(importer) not in FACES
+        for target in sorted(targets)
+        if target.startswith("tundish.") and (importer, target) != ITERATING
+        if layer(target) not in {layer(importer), *MAY_IMPORT[layer(importer)]}
+    ]
+
+    assert not wrong
+
+
+def test_only_faces_import_the_facade() -> None:
+    edges = graph()
+    wrong = [name for name in edges if "tundish" in edges[name] and layer(name) not in FACES]
+
+    assert not wrong
+
+
+def test_no_cycles() -> None:
+    try:
+        TopologicalSorter(graph()).prepare()
+    except CycleError as error:
+        raise AssertionError(" <- ".join(error.args[1])) from None
+
+
+def test_parts_are_imported_by_their_full_names() -> None:
+    """``import loader`` would be a second module of the same file, and a stranger elsewhere."""
+    trees = [PACKAGE, *(PACKAGE / part for part in PARTS), ROOT / "tests", ROOT / "benchmarks"]
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {target}"
+        for tree in trees
+        for path in sorted(tree.rglob("*.py"))
+        for target in sorted(imports(path, set()))
+        if target.startswith(".") or target.split(".")[0] in PARTS
+    ]
+
+    assert not wrong
+
+
+def test_every_module_has_a_layer() -> None:
+    """A new folder says here who may import it, and that the walk finds them all."""
+    assert {layer(name) for name in graph()} == {*MAY_IMPORT, *FACES}
