@@ -109,7 +109,7 @@ class Coordinator(Engine):
         self._ready: weakref.WeakSet[Block] = weakref.WeakSet()
         self._pool: Pool | None = None
         self._final: Pool | None = None
-        self._mark: Any = None
+        self._mark: Any = (None,)
 
     # -- engine --------------------------------------------------------------------------------
 
@@ -185,8 +185,31 @@ class Coordinator(Engine):
             raise AssertionError("nothing is being computed and nothing is ready")
         pool.pump(None)
 
-    def position(self) -> Any:
-        return self._network.dump(self._mark)
+    def several(self) -> list[Any] | None:
+        network = self._network
+        if not isinstance(network, ParallelStage) or os.getpid() != self._owner:
+            return None
+        while True:
+            try:
+                block, stop, elements = network.scalars()
+                break
+            except NotReady:
+                self._wait()
+        if block is None:
+            return None
+        self._mark = (block, stop)
+        self._elements += len(elements)
+        self.feed()
+        self._pool.pump(0.0)  # type: ignore[union-attr]  # open
+        return elements
+
+    def position(self, left: int = 0) -> Any:
+        mark = self._mark
+        if type(mark) is tuple and type(mark[0]) is Block:
+            assert isinstance(self._network, ParallelStage)
+            block, stop = mark
+            return self._network.dump(self._network.mark_at(block, stop - 1 - left))
+        return self._network.dump(mark)
 
     def pump(self) -> None:
         if self._pool is not None:

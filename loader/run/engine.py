@@ -28,8 +28,18 @@ class Engine:
         """The next element; raises End or the element's error."""
         raise NotImplementedError
 
-    def position(self) -> Any:
-        """Where the last delivered element left the network, as JSON."""
+    def several(self) -> list[Any] | None:
+        """The next elements at once, where that is cheap; None: ask `next`."""
+        return None
+
+    def position(self, left: int = 0) -> Any:
+        """Where the last delivered element left the network, as JSON.
+
+        Parameters
+        ----------
+        left : int
+            How many elements of the last `several` have not been delivered.
+        """
         raise NotImplementedError
 
     def pump(self) -> None:
@@ -66,5 +76,5 @@ class InlineEngine(Engine):
             raise item.error
         return copy_element(item.value)
 
-    def position(self) -> Any:
+    def position(self, left: int = 0) -> Any:
         return self._network.dump(self._network.mark())

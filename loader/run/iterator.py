@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import threading
 from pathlib import Path
@@ -73,6 +74,8 @@ class Iterator:
         self._closed = self._ended = False
         self._doubt = False
         self._owner = os.getpid()
+        # Elements taken from the engine at once: an iterator of a list tells what is left of it.
+        self._ready: Any = iter(())
         self._engine = self._make_engine(None)
 
     def _make_engine(self, position: Any) -> Engine:
@@ -91,13 +94,22 @@ class Iterator:
         return self
 
     def __next__(self) -> Any:
+        for element in self._ready:
+            return element
+        return self._next()
+
+    def _next(self) -> Any:
         with self._lock:
             if self._closed or self._ended:
                 raise StopIteration
             if self._doubt:
                 self._heal()
             try:
-                return self._engine.next()
+                several = self._engine.several()
+                if several is None:
+                    return self._engine.next()
+                self._ready = iter(several)
+                return next(self._ready)
             except End:
                 self._ended = True
                 self._engine.finish()
@@ -124,10 +136,14 @@ class Iterator:
             raise OutOfRangeError("the dataset has no more elements") from None
 
     def _heal(self) -> None:
-        position = self._engine.position()
+        position = self._engine.position(self._left())
+        self._ready = iter(())
         self._engine.close()
         self._engine = self._make_engine(position)
         self._doubt = False
+
+    def _left(self) -> int:
+        return operator.length_hint(self._ready)
 
     @property
     def element_spec(self) -> Any:
@@ -150,7 +166,7 @@ class Iterator:
                     "seed": self._base_seed,
                     "graph_seed": self._graph_seed,
                     "ended": self._ended,
-                    "position": self._engine.position(),
+                    "position": self._engine.position(self._left()),
                 },
             )
 
@@ -165,6 +181,7 @@ class Iterator:
         check_state(self._root, state)
         with self._lock:
             self._engine.close()
+            self._ready = iter(())
             self._iteration = state["iteration"]
             self._base_seed = state["seed"]
             self._ended = self._closed = self._doubt = False
@@ -218,6 +235,7 @@ class Iterator:
     def close(self) -> None:
         """End the workers at once, whatever they are doing; batches you hold stay yours."""
         self._closed = True
+        self._ready = iter(())
         self._engine.close()
 
     def __enter__(self) -> Self:

@@ -44,7 +44,7 @@ __all__ = ["Exit", "Launcher", "WorkerProcess", "launcher", "prestart", "start_m
 
 _PRELOAD = ("numpy", "numpy.random", "cloudpickle", "tundish.loader.run.worker")
 _SHOWN = 4096  # characters of a failed zygote's stderr
-_QUIT_S = 1.0  # for a zygote to end that was told to; then it is killed
+_QUIT_S = 0.2  # for a zygote to end that was told to; then it and its workers are killed
 
 
 @dataclass(frozen=True)

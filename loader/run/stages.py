@@ -270,6 +270,23 @@ class ParallelStage:
         self._last = (head, stop - 1)
         return (head, first, stop)
 
+    def scalars(self) -> tuple[Block | None, int, list[Any]]:
+        """The rest of the head block as a list, where its elements are scalars.
+
+        Returns
+        -------
+        (Block or None, int, list)
+            The block and the row behind the last one; None where elements have to be asked for
+            one by one.
+        """
+        head = self._head()
+        if type(head) is Block and head.clean:
+            elements = head.scalars(self._at, head.total)
+            if elements is not None:
+                self.run(head.total)
+                return head, head.total, elements
+        return None, 0, []
+
     def give_back(self, rows: int) -> None:
         """Take back the last rows of the last run."""
         self._at -= rows
@@ -282,10 +299,13 @@ class ParallelStage:
     def mark(self) -> Mark:
         last = self._last
         if type(last) is tuple and len(last) == 2 and type(last[0]) is Block:  # noqa: PLR2004
-            block, row = last
-            marks = block.marks
-            return (self._counts.by_event, marks + row + 1 if type(marks) is int else marks[row])
+            return self.mark_at(*last)
         return (self._counts.by_event, last)
+
+    def mark_at(self, block: Block, row: int) -> Mark:
+        """The mark after a row of a block."""
+        marks = block.marks
+        return (self._counts.by_event, marks + row + 1 if type(marks) is int else marks[row])
 
     def dump(self, mark: Mark) -> Any:
         counts, up = mark

@@ -9,7 +9,7 @@ A second closure tells an item's identity, which keys its randomness.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -68,6 +68,35 @@ def compile_values(
     """
     maker = _Maker(base, context, open_inner)
     return maker.value(top), maker.identity(top)
+
+
+def compile_sweep(top: Node, base: Node) -> Callable[[range], Iterator[Any]] | None:
+    """Make a generator of the elements of a whole range of refs, where that is simple.
+
+    One plain function over a range: the closures of `compile_values` would cost more than a cheap
+    function itself.
+    """
+    if not (isinstance(top, Map) and top.up is base and isinstance(base, Range)):
+        return None
+    if top.seed is not None or top.on_error in ("skip", "retry") or top.signature is not None:
+        return None
+    function, start, step = top.function, base.start, base.step
+    int64 = np.int64
+
+    def sweep(refs: range) -> Iterator[Any]:
+        first, last = start + refs.start * step, start + refs.stop * step
+        for number in list(np.arange(first, last, refs.step * step)):
+            result = function(number)
+            yield result if type(result) is int64 else checked(result)
+
+    return sweep
+
+
+def checked(result: Any) -> Any:
+    """What a function returned, in its numpy form."""
+    if result is None:
+        raise SpecError("the function returned None; return an element")
+    return normalise(result)
 
 
 def compile_inner(

@@ -50,7 +50,7 @@ from tundish.loader.run.origins import add_origin, describe_origin
 from tundish.loader.run.payload import dumps_exception, unpack
 from tundish.loader.run.planner import InlinePlanner
 from tundish.loader.run.shared import open_item
-from tundish.loader.run.values import compile_inner, compile_values
+from tundish.loader.run.values import compile_inner, compile_sweep, compile_values, raise_from
 from tundish.shm.channel import Channel, ChannelClosed
 from tundish.shm.encode import Encoded, decode
 from tundish.shm.layout import Layout
@@ -58,7 +58,7 @@ from tundish.shm.memory import Arena
 from tundish.spec import flatten, leaf_key, unflatten
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from tundish.loader.plan.options import Options
     from tundish.loader.run.values import Identity, Value
@@ -102,13 +102,15 @@ class Stage:
         Whether it reads inner datasets.
     """
 
-    __slots__ = ("identity", "is_stream", "number", "pass_", "value")
+    __slots__ = ("identity", "is_stream", "label", "number", "pass_", "sweep", "value")
 
     def __init__(
         self, number: int, pass_: int, value: Value, identity: Identity, *, is_stream: bool
     ) -> None:
         self.number, self.pass_, self.is_stream = number, pass_, is_stream
         self.value, self.identity = value, identity
+        self.sweep: Any = None
+        self.label = ""
 
 
 class Rows:
@@ -220,6 +222,9 @@ class Worker:
         else:
             value, identity = compile_values(nodes[node], nodes[base], context, open_inner)
         stage = Stage(number, pass_, value, identity, is_stream=bool(is_stream))
+        if not is_stream and self._deadline is None:
+            stage.sweep = compile_sweep(nodes[node], nodes[base])
+            stage.label = context.label(nodes[node])
         self._stages[number] = stage
 
     # -- tasks ---------------------------------------------------------------------------------
@@ -267,9 +272,11 @@ class Worker:
         rows = Rows()
         value, pass_, events = stage.value, stage.pass_, self._context.events
         deadline = self._deadline
-        pending: Iterator[tuple[int, Any]] = iter(zip(range(task.first, task.first + task.rows), items, strict=True))
         write: Any = None
-        for k, item in pending:
+        done = 0
+        if stage.sweep is not None and type(items) is range:
+            done, write = self._sweep(stage, task, items, rows)
+        for k, item in zip(range(task.first + done, task.first + task.rows), items[done:], strict=True):
             if deadline is not None:
                 faulthandler.dump_traceback_later(deadline, exit=True)
             try:
@@ -292,6 +299,51 @@ class Worker:
                 write = self._scatter(rows, task, k)
                 write(k, element)
         return rows
+
+    def _sweep(self, stage: Stage, task: Task, items: range, rows: Rows) -> tuple[int, Any]:
+        """Evaluate elements of one cheap function; stops behind the first that fails."""
+        elements, k = stage.sweep(items), task.first
+        write: Any = None
+        scalars: list[Any] = []
+        try:
+            for element in elements:
+                if write is None:
+                    write = self._begin(rows, task, element)
+                    if isinstance(element, np.generic) and rows.columns[0] is not None:
+                        scalars.append(element)
+                        scalars.extend(elements)  # on an error it keeps what came before
+                        break
+                if not write(k, element):
+                    write = self._scatter(rows, task, k)
+                    write(k, element)
+                k += 1
+        except NeedsMore:
+            raise
+        except Exception as error:
+            try:
+                raise_from(error, stage.label)
+            except Exception as marked:
+                failed = marked
+            k += len(scalars)
+            rows.errors[k] = self._error(failed, stage, items[k - task.first])
+        else:
+            k += len(scalars)
+        if scalars:
+            write = self._put_scalars(rows, task, scalars, write)
+        return k - task.first + (k in rows.errors), write
+
+    def _put_scalars(self, rows: Rows, task: Task, scalars: list[Any], write: Any) -> Any:
+        column = rows.columns[0]
+        assert column is not None
+        if len(set(map(type, scalars))) == 1 and column.dtype.kind != "V":
+            first = 0 if rows.private else task.first
+            column[first : first + len(scalars)] = scalars
+            return write
+        for k, element in enumerate(scalars, task.first):
+            if not write(k, element):
+                write = self._scatter(rows, task, k)
+                write(k, element)
+        return write
 
     def _error(self, error: Exception, stage: Stage, item: Any) -> bytes:
         origin = describe_origin(*stage.identity(item, stage.pass_))

@@ -50,6 +50,7 @@ __all__ = ["kill_session", "run_worker", "serve"]
 
 _TAIL = 4096  # bytes of stderr kept of each worker
 _HELD = 1 << 16  # bytes of stderr taken in while the user's stderr takes nothing
+_PATIENCE_MS = 100  # with the user's stderr, at the end
 _PARENT_CHECK_MS = 100  # how often to look for the parent where there is no pidfd
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
@@ -98,13 +99,13 @@ class _Outlet:
     def full(self) -> bool:
         return len(self.held) >= _HELD
 
-    def write(self, data: bytes = b"") -> None:
-        """Take data, and pass on what can be passed on without waiting."""
+    def write(self, data: bytes = b"", patience_ms: int = 0) -> None:
+        """Take data, and pass on what can be passed on without waiting, or not for long."""
         self.held += data
         poll = select.poll()
         poll.register(2, select.POLLOUT)
         try:
-            while self.held and poll.poll(0):  # there is room for PIPE_BUF bytes
+            while self.held and poll.poll(patience_ms):  # there is room for PIPE_BUF bytes
                 del self.held[: os.write(2, self.held[: select.PIPE_BUF])]
         except OSError:  # its reader is gone
             self.held.clear()
@@ -274,6 +275,8 @@ class _Zygote:
             os.close(fd)
 
     def pass_on(self, worker: _Worker) -> None:
+        if worker.stderr < 0:
+            return
         try:
             data = os.read(worker.stderr, _HELD)
         except BlockingIOError:
@@ -290,8 +293,7 @@ class _Zygote:
             if code is None:
                 continue
             worker.kill()  # what it started must not outlive it
-            if worker.stderr >= 0:
-                self.pass_on(worker)
+            self.pass_on(worker)
             if worker.stderr >= 0:
                 os.close(worker.stderr)
             del self.workers[worker.number]
@@ -301,6 +303,9 @@ class _Zygote:
         for worker in self.workers.values():
             worker.kill()
         kill_session(os.getpid())  # what left its worker's group
+        for worker in self.workers.values():
+            self.pass_on(worker)
+        self.outlet.write(patience_ms=_PATIENCE_MS)
         os._exit(0)
 
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Independent", "Measured", "cpu_seconds"]
 
+_WARM_UP = 0.25  # of the time to be measured
+_WARM_UP_CALLS = 8
+
 
 class Measured(NamedTuple):
     """What a while of work came to.
@@ -150,6 +153,10 @@ def _work_while_asked(work: str, index: int) -> None:
     print("{}", file=answers, flush=True)  # noqa: T201 - the answer: ready
     me = psutil.Process()
     for line in sys.stdin:
+        # What was made ahead while the others were measured is used up first.
+        calls, end = 0, time.perf_counter() + _WARM_UP * float(line)
+        while calls < _WARM_UP_CALLS or time.perf_counter() < end:
+            calls += step() > 0
         below = [child.pid for child in me.children(recursive=True)]
         before, cpu_below = counts(), sum(map(cpu_seconds, below))
         items, cpu, start = 0, time.process_time(), time.perf_counter()
