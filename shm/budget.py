@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import psutil
@@ -137,7 +137,7 @@ def usable_cores(*, environ: Mapping[str, str] = os.environ, proc: Path = PROC) 
     """
     ranks = local_ranks(environ)
     mine = _affinity(0)
-    cores = mine if ranks > 1 and mine < _affinity(os.getppid()) else mine // ranks
+    cores = mine if mine < _affinity(os.getppid()) else mine // ranks
     quota = cgroup_cores(proc)
     if quota is not None:
         cores = min(cores, int(quota / ranks))
@@ -162,7 +162,7 @@ def cgroup_cores(proc: Path = PROC) -> float | None:
         words = _words(folder / "cpu.max") or (
             _words(folder / "cpu.cfs_quota_us") + _words(folder / "cpu.cfs_period_us")
         )
-        if len(words) == 2 and words[0].isdigit() and int(words[1]) > 0:  # "max", "-1": no quota
+        if len(words) == 2 and words[0].isdigit():  # "max", "-1": no quota
             quotas.append(int(words[0]) / int(words[1]))
     return min(quotas, default=None)
 
@@ -186,9 +186,10 @@ def _cgroups(controller: str, proc: Path) -> Iterator[Path]:
         if own is None or not (is_v1 or kind == "cgroup2"):
             continue
         # In a container without a cgroup namespace the path is the host's, and what is mounted
-        # is the container's own part of it.
-        inside = os.path.relpath(own, root) if own.startswith(root) else "."
-        folder = Path(os.path.normpath(Path(mount) / inside))
+        # is the container's own part of it; a path outside of the namespace begins with "..".
+        here = PurePosixPath(own)
+        within = here.is_relative_to(root) and ".." not in here.parts
+        folder = Path(mount, here.relative_to(root)) if within else Path(mount)
         yield from (level for level in (folder, *folder.parents) if level.is_relative_to(mount))
 
 

@@ -66,9 +66,7 @@ class Layout:
         (2, 3)
         """
         return [
-            None
-            if offset is None
-            else np.ndarray((self.rows, *key[1]), key[0], root, offset)  # type: ignore[index]
+            None if offset is None else np.ndarray((self.rows, *key[1]), key[0], root, offset)  # type: ignore[index]
             for key, offset in zip(self.keys, self.offsets, strict=True)
         ]
 

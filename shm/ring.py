@@ -92,8 +92,7 @@ class Ring:
         # A stack: the slot freed last is the one still in the caches, and slots that were never
         # needed stay at the bottom and never take memory.
         self._free = list(range(arena.slots - 1, -1, -1))
-        self._used = 0
-        self._peak = 0
+        self._used = self._free_bytes = self._peak = 0
         # Roots die in any thread and in the middle of anything, garbage collection included. So
         # their callback is this one atomic C method and everything else is done by `_collect`.
         self._returned: deque[weakref.ref[Root]] = deque()
@@ -108,6 +107,7 @@ class Ring:
             if not self._free:
                 return None
             slot = self._free.pop()
+            self._free_bytes -= self._allocated[slot]
             self._states[slot] = SlotState.GRANTED
             return slot
 
@@ -161,6 +161,8 @@ class Ring:
             if more > 0:
                 self._allocated[slot] = nbytes
                 self._used += more
+                if self._states[slot] is SlotState.FREE:
+                    self._free_bytes += more
                 self._peak = max(self._peak, self._used)
 
     def allocated(self, slot: int) -> int:
@@ -185,6 +187,7 @@ class Ring:
                     continue
                 if self._arena.discard(slot, 0, self._arena.stride):
                     self._used -= self._allocated[slot]
+                    self._free_bytes -= self._allocated[slot]
                     self._allocated[slot] = 0
 
     @property
@@ -211,7 +214,7 @@ class Ring:
         """Bytes of pages that free slots have."""
         with self._lock:
             self._collect()
-            return sum([self._allocated[slot] for slot in self._free])
+            return self._free_bytes
 
     @property
     def arena(self) -> Arena:
@@ -245,16 +248,19 @@ class Ring:
             lease = self._returned.popleft()
             assert isinstance(lease, _Lease)  # nothing else has this callback
             self._leases[lease.slot] = None
-            self._states[lease.slot] = SlotState.FREE
-            self._free.append(lease.slot)
+            self._set_free(lease.slot)
 
     def _finish(self, slot: int, expected: SlotState) -> None:
         if os.getpid() != self._owner:
             return
         with self._lock:
             self._expect(slot, expected)
-            self._states[slot] = SlotState.FREE
-            self._free.append(slot)
+            self._set_free(slot)
+
+    def _set_free(self, slot: int) -> None:
+        self._states[slot] = SlotState.FREE
+        self._free.append(slot)
+        self._free_bytes += self._allocated[slot]
 
     def _expect(self, slot: int, expected: SlotState) -> None:
         state = self._states[slot]

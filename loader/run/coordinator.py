@@ -67,6 +67,8 @@ if TYPE_CHECKING:
 
 _TAIL_BYTES = 32768
 _LEAST_BLOCKS = 3
+_UNKNOWN = 16
+"""A block whose size is not known yet may take such a part of the budget."""
 
 AnyStage = ParallelStage | StreamStage
 
@@ -100,6 +102,7 @@ class Coordinator(Engine):
         self._next_block = self._next_stage = 0
         self._queue: list[Job] = []
         self._deferred: deque[tuple[Job, int]] = deque()
+        self._reserved = 0
         self.moved = False
         self._elements = self._errors = self._copies = 0
         self._stream_deaths: dict[tuple[int, int, int], int] = {}
@@ -114,6 +117,8 @@ class Coordinator(Engine):
     # -- engine --------------------------------------------------------------------------------
 
     def open(self, position: Any) -> None:
+        if self._ring is not None and self._ring.used_bytes > self.budget:
+            self._ring.trim(self.budget)
         self._pool = Pool(
             self.workers, self._arena, self.context, self.options, self, self._executor
         )
@@ -162,10 +167,12 @@ class Coordinator(Engine):
         ring = self._ring
         if ring is None or block.slot is None or block.nbytes <= COPY_BELOW:
             return False
-        need = (self._window(block.stage) + 1) * block.nbytes
-        if ring.used_bytes + need <= self.budget and ring.free > 2 * self.workers + 8:
+        need = sum((self._window(stage) + 1) * self._quota(stage) for stage in self.stages)
+        need = max(need, 3 * block.nbytes)
+        used = ring.used_bytes + self._reserved
+        if used + need <= self.budget and ring.free > 2 * self.workers + 8:
             return False
-        room = self.budget - ring.used_bytes + ring.free_bytes
+        room = self.budget - used + ring.free_bytes
         if room >= need and ring.free > self.workers + 4:
             return False
         self._copies += 1
@@ -179,8 +186,10 @@ class Coordinator(Engine):
             return
         if not pool.in_flight and not pool.waits:
             if self._deferred:
+                # Nobody will give memory back: consumers hold it, or it is ready and waits.
+                self._evict()
                 job, nbytes = self._deferred.popleft()
-                self._grant(job, nbytes)
+                self._grant(job, nbytes, force=True)
                 return
             raise AssertionError("nothing is being computed and nothing is ready")
         pool.pump(None)
@@ -268,9 +277,8 @@ class Coordinator(Engine):
             moved = stage.feed() or moved
         for repeated in self._repeats:
             moved = repeated.look_ahead() or moved
-        while self._deferred and self._room(self._deferred[0][1]):
-            job, nbytes = self._deferred.popleft()
-            self._grant(job, nbytes)
+        while self._deferred and self._grant(*self._deferred[0]):
+            self._deferred.popleft()
         if self._queue:
             jobs, self._queue = self._queue, []
             assert self._pool is not None
@@ -301,17 +309,12 @@ class Coordinator(Engine):
             return True
         if self._ring.free <= self.workers:
             return False
-        nbytes = self._expected(stage)
+        nbytes = self._quota(stage)
         share = self.budget // max(1, len(self.stages))
-        return (stage.blocks + 1) * nbytes <= share and self._room(nbytes)
-
-    def _expected(self, stage: AnyStage) -> int:
-        """About how many bytes a stage's next block takes."""
-        return int(stage.block_nbytes)
-
-    def _room(self, nbytes: int) -> bool:
+        if self._deferred or (stage.blocks + 1) * nbytes > share:
+            return False
         ring = self._ring
-        return ring is None or self.budget - ring.used_bytes + ring.free_bytes >= nbytes
+        return self.budget - ring.used_bytes - self._reserved + ring.free_bytes >= nbytes
 
     def busy(self, stage: AnyStage) -> bool:
         """Whether workers have something to do."""
@@ -332,9 +335,33 @@ class Coordinator(Engine):
                 self._evict()
                 block.slot = ring.acquire()
         stage = block.stage
+        quota = self._quota(stage)
+        room = self._reserve(block, quota)
         rows = self._rows_per_task(stage, block.total)
         for first in range(0, block.total, rows):
-            self._queue.append(self._job(block, first, min(rows, block.total - first)))
+            job = self._job(block, first, min(rows, block.total - first), quota)
+            if room:
+                self._queue.append(job)
+            else:
+                self._deferred.append((job, quota))
+
+    def _reserve(self, block: Block, nbytes: int) -> bool:
+        """Promise a block's slot so many bytes; False where the budget has not got them now."""
+        ring = self._ring
+        if ring is None or block.slot is None:
+            return True
+        more = max(0, nbytes - ring.allocated(block.slot)) - block.reserved
+        if more > 0 and ring.used_bytes + self._reserved + more > self.budget:
+            ring.trim(max(1, self.budget - self._reserved - more))
+            if ring.used_bytes + self._reserved + more > self.budget:
+                return False
+        self._reserved += more
+        block.reserved += more
+        return True
+
+    def _unreserve(self, block: Block) -> None:
+        self._reserved -= block.reserved
+        block.reserved = 0
 
     def _evict(self) -> None:
         """Every slot is taken: move what is ready but not delivered to private memory."""
@@ -342,7 +369,7 @@ class Coordinator(Engine):
             if block.evict():
                 block.slot = None
 
-    def _job(self, block: Block, first: int, rows: int) -> Job:
+    def _job(self, block: Block, first: int, rows: int, quota: int) -> Job:
         stage, refs = block.stage, block.refs
         kind, start, step, tail, held = Items.ENCODED, 0, 0, b"", []
         if isinstance(stage, StreamStage):
@@ -358,7 +385,7 @@ class Coordinator(Engine):
         slot = NO_SLOT if block.slot is None else block.slot
         ring = self._ring
         have = ring.allocated(slot) if ring is not None and block.slot is not None else 0
-        may = max(have, self._quota(stage))
+        may = max(have, quota)
         task = Task(
             Kind.TASK, kind, stage.number, block.number, slot, first, rows, block.total, have, may,
             start, step, len(tail),
@@ -372,10 +399,10 @@ class Coordinator(Engine):
 
     def _quota(self, stage: AnyStage) -> int:
         """Bytes that a block may take before the coordinator is asked."""
-        known = self._expected(stage)
+        known = stage.block_nbytes
         if known:
-            return max(2 * known, COPY_BELOW)
-        return max(1, self.budget // (2 * self._window(stage) * max(1, len(self.stages))))
+            return min(self.budget, known + known // 8 + COPY_BELOW)
+        return self.budget // (_UNKNOWN * max(1, len(self.stages)))
 
     def _encoded(self, stage: AnyStage, items: list[Any]) -> tuple[bytes, list[Any]]:
         """Items as a tail, or a tail that names the slot they were written to."""
@@ -499,6 +526,7 @@ class Coordinator(Engine):
         """All rows are made: lease the slot, or do it again where they have no common layout."""
         del self._blocks[block.number]
         stage, ring = block.stage, self._ring
+        self._unreserve(block)
         if block.mixed:
             stage.ragged = True
             block.reset()
@@ -533,27 +561,47 @@ class Coordinator(Engine):
             self._abandon(block)
             return
         stage = block.stage
-        stage.block_nbytes = max(stage.block_nbytes, nbytes)
-        block.flying += 1
-        if nbytes > self.budget:
-            error = SharedMemoryError(
-                "a block of rows for one batch",
-                nbytes,
-                self.budget,
-                "set Options(memory_budget=...) or TUNDISH_BUDGET, or use smaller batches",
-            )
-            self._fail(job, error)
+        self._unreserve(block)
+        each = -(-nbytes // block.total)
+        stage.pace.row_nbytes = max(stage.pace.row_nbytes, each)
+        if nbytes > self.budget // (4 * len(self.stages)) and block.total > stage.group:
+            self._give_up(block, job)
+            stage.split(block, stage.group)
             return
-        self._deferred.append((job, nbytes))
+        block.flying += 1
+        stage.block_nbytes = max(stage.block_nbytes, nbytes)
+        if nbytes <= self.budget:
+            self._deferred.append((job, nbytes))
+            return
+        error = SharedMemoryError(
+            "a block of rows for one batch",
+            nbytes,
+            self.budget,
+            "set Options(memory_budget=...) or TUNDISH_BUDGET, or use smaller batches",
+        )
+        self._fail(job, error)
 
-    def _grant(self, job: Job, nbytes: int) -> None:
-        ring = self._ring
-        assert ring is not None
-        have = ring.allocated(job.task.slot)
-        if ring.used_bytes + nbytes - have > self.budget:
-            ring.trim(max(0, self.budget - nbytes + have))
-        job.task = job.task._replace(have=have, may=nbytes)
-        self._queue.append(job)
+    def _grant(self, job: Job, nbytes: int, *, force: bool = False) -> bool:
+        """Hand out a task again that needs a larger slot, if there is memory for it."""
+        block = job.block
+        if block.number in self._blocks:
+            if not self._reserve(block, nbytes) and not force:
+                return False
+            assert self._ring is not None
+            have = self._ring.allocated(job.task.slot)
+            job.task = job.task._replace(have=have, may=max(have, nbytes))
+            self._queue.append(job)
+        else:
+            block.flying -= 1
+            self._let_go(job)
+            self._abandon(block)
+        return True
+
+    def _give_up(self, block: Block, job: Job) -> None:
+        """Forget a block that others take the place of; `job` has been answered or lost."""
+        del self._blocks[block.number]
+        self._let_go(job)
+        self._abandon(block)
 
     def _fail(self, job: Job, error: BaseException) -> None:
         """A task cannot be done: its rows are errors."""
@@ -605,14 +653,8 @@ class Coordinator(Engine):
             self._queue.append(job)
         else:
             block.flying -= 1
-            del self._blocks[block.number]
-            self._let_go(job)
-            self._abandon(block)
-            if isinstance(stage, StreamStage):
-                block.inputs.flying = False
-                stage.ask_again(block)
-            else:
-                stage.split(block)
+            self._give_up(block, job)
+            stage.split(block, 1)
 
     def _death(self, block: Block, row: int, deaths: int, how: Exit, *, late: bool) -> BaseException:
         node, base, pass_ = self._where[block.stage.number]
@@ -631,9 +673,11 @@ class Coordinator(Engine):
 
     def _abandon(self, block: Block) -> None:
         """Give back an abandoned block's slot when the last worker that may write it has answered."""
-        if block.flying == 0 and block.slot is not None and block.root is None:
-            assert self._ring is not None
-            self._ring.release(block.slot)
+        if block.flying == 0 and block.slot is not None:
+            self._unreserve(block)
+            if block.root is None:
+                assert self._ring is not None
+                self._ring.release(block.slot)
             block.slot = None
 
     def retire(self, stage: AnyStage) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import errno
 import itertools
 import os
 import select
@@ -44,6 +43,7 @@ __all__ = ["Exit", "Launcher", "WorkerProcess", "launcher", "prestart", "start_m
 
 _PRELOAD = ("numpy", "numpy.random", "cloudpickle", "tundish.loader.run.worker")
 _SHOWN = 4096  # characters of a failed zygote's stderr
+_MOST_KILLED = 3  # zygotes in a row, before they are ready, until that is an error
 _QUIT_S = 0.2  # for a zygote to end that was told to; then it and its workers are killed
 
 
@@ -54,7 +54,7 @@ class Exit:
     Attributes
     ----------
     code : int
-        The exit status, or a signal's number with a minus.
+        The exit status, or a signal's number with a minus; `os.EX_OSERR` when it never began.
     how : str
         The same in words.
     stderr : str
@@ -165,6 +165,8 @@ class Launcher:
             raise
         finally:
             theirs.close()
+        # Not when it ends: others may be waiting for its descriptor.
+        weakref.finalize(self, self._control.close).atexit = False
         _all.add(self)
 
     def start(self, entry: str, fds: Sequence[int], config: bytes) -> WorkerProcess:
@@ -192,6 +194,8 @@ class Launcher:
         RuntimeError
             When the zygote could not be started; with what it wrote to stderr.
         """
+        if os.getpid() != self._owner:
+            raise RuntimeError(f"this launcher is process {self._owner}'s, not {os.getpid()}'s")
         request = Request(
             entry=entry,
             config=config,
@@ -219,7 +223,10 @@ class Launcher:
         return worker
 
     def fileno(self) -> int | None:
-        """Return the descriptor that is readable when `pump` has news; None when there are none."""
+        """Return the descriptor that is readable when `pump` has news; None when there are none.
+
+        It stays open until `close`, or until the launcher is forgotten.
+        """
         return self._control.fileno() if self.alive else None
 
     def pump(self) -> None:
@@ -229,11 +236,9 @@ class Launcher:
         ------
         RuntimeError
             When the zygote could not be started; with what it wrote to stderr.
-        OSError
-            When this process may not open another descriptor.
         """
         if os.getpid() != self._owner:
-            raise RuntimeError(f"workers of process {self._owner} are not process {os.getpid()}'s")
+            return
         with self._lock:
             if self.alive:
                 try:
@@ -288,6 +293,7 @@ class Launcher:
                     self._process.wait(_QUIT_S)
                 self._end()
                 self._failure = None
+            self._control.close()
 
     def abandon(self) -> None:
         """Let go of everything in a forked child: it is the parent's."""
@@ -300,6 +306,7 @@ class Launcher:
 
     def _take_in(self, message: Message) -> None:
         if message.kind is Kind.READY:
+            _killed_early.clear()
             with contextlib.suppress(OSError):
                 os.write(2, self._take_stderr())  # warnings of what it has imported
             return
@@ -310,17 +317,16 @@ class Launcher:
         elif message.kind is Kind.STARTED:
             worker.pid = message.value
             if self.kind == "zygote":
-                if not message.fds:
-                    raise OSError(
-                        errno.EMFILE, "no descriptor is left to watch a worker with (ulimit -n)"
-                    )
-                (worker.sentinel,) = message.fds
-        elif message.kind is Kind.ENDED:
+                if message.fds:
+                    (worker.sentinel,) = message.fds
+                else:
+                    self._control.send(Kind.KILL, message.worker)
+                    worker.exit = _not_started("no descriptor is left to watch it (ulimit -n)")
+        elif message.kind is Kind.ENDED and worker.exit is None:
             stderr = message.text.decode(errors="replace")
             worker.exit = Exit(message.value, describe_exit(message.value), stderr)
         elif message.kind is Kind.FAILED:
-            reason = message.text.decode(errors="replace")
-            worker.exit = Exit(os.EX_OSERR, f"it could not be started: {reason}", "")
+            worker.exit = _not_started(message.text.decode(errors="replace"))
 
     def _take_stderr(self) -> bytes:
         """Return what the zygote wrote to stderr while it was starting, once."""
@@ -334,13 +340,16 @@ class Launcher:
     def _end(self) -> None:
         """The zygote is dead, or can no longer be trusted: whatever it has started ends, too."""
         self.alive = False
-        self._control.close()
         kill_session(self._process.pid)  # nobody has waited for it yet, so the number is its own
         self._process.kill()
         code = self._process.wait()
         for worker in list(self._workers.values()):
             self._lose(worker)
         if self._stderr is not None:  # it never was ready
+            _killed_early.append(self._process.pid)
+            if code == -signal.SIGKILL and len(_killed_early) < _MOST_KILLED:
+                self._take_stderr()  # by someone from outside: the next one may fare better
+                return
             text = self._take_stderr().decode(errors="replace").strip()
             self._failure = (
                 f"the process that starts workers did not start: {describe_exit(code)}"
@@ -360,10 +369,15 @@ class Launcher:
         worker.exit = Exit(code, f"{describe_exit(code)}, together with its zygote", "")
 
 
+def _not_started(reason: str) -> Exit:
+    return Exit(os.EX_OSERR, f"it could not be started: {reason}", "")
+
+
 # ------------------------------------------------------------------------------ one for the process
 
 _current: dict[int, Launcher] = {}
 _all: weakref.WeakSet[Launcher] = weakref.WeakSet()
+_killed_early: list[int] = []  # the last zygotes, none of which has become ready
 _making = threading.Lock()
 
 

@@ -292,6 +292,8 @@ def _importable(name: str) -> bool:
         if spec is None:
             return False
     origin = spec.origin if spec is not None else None
+    if origin in ("frozen", "built-in"):
+        return True  # os and the like: part of the interpreter, though they have a file
     with contextlib.suppress(OSError):
         return origin == file or Path(str(origin)).samefile(file)
     return False

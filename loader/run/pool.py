@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 _START_DEATHS = 8
 _BACK_OFF_S = (0.0, 0.0, 0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
+_ENDING_S = 0.1
 _CONFIRM_S = 5.0
 _PACKET = 65536
 
@@ -416,8 +417,12 @@ class Pool:
         self._forget(peer)
         how = Exit(0, "its thread ended", "")
         if peer.process is not None:
-            peer.process.kill()
-            how = peer.process.wait_exit(_CONFIRM_S) or Exit(-9, "not confirmed", "")
+            # One that closed its channel is about to end: let it, to learn how.
+            ended = peer.process.wait_exit(_ENDING_S)
+            if ended is None:
+                peer.process.kill()
+                ended = peer.process.wait_exit(_CONFIRM_S)
+            how = ended or Exit(-9, "not confirmed", "")
             peer.process.release()
         if self._trace is not None:
             self._trace("<-", peer.name, "DIED", how=how.how)

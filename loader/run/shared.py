@@ -68,6 +68,7 @@ class Block:
         "number",
         "private",
         "refs",
+        "reserved",
         "root",
         "slot",
         "stage",
@@ -90,7 +91,7 @@ class Block:
         self.marks: Any = None
         self.mixed = self.gone = self.clean = False
         self.nbytes = 0
-        self.flying = 0
+        self.flying = self.reserved = 0
         self._columns: list[np.ndarray | None] | None = None
 
     def reset(self) -> None:

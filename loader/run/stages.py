@@ -29,6 +29,7 @@ TASK_S = 0.004
 """How long a task should take: short enough to spread, long enough to be worth its message."""
 
 _FIRST_ROWS = 1
+_FIRST_FIT = 16
 _MOST_ROWS = 4096
 _BLOCK_BYTES = 1 << 20
 
@@ -120,9 +121,8 @@ class ParallelStage:
     def _size(self) -> int:
         """How many rows the next block gets."""
         group, rows = self._group, self.pace.rows_in(TASK_S)
-        fit = _MOST_ROWS
-        if self.pace.row_nbytes:
-            fit = max(1, _BLOCK_BYTES // self.pace.row_nbytes)
+        # As long as no row has been seen, its size is not known either.
+        fit = max(1, _BLOCK_BYTES // self.pace.row_nbytes) if self.pace.row_nbytes else _FIRST_FIT
         if group == 1:
             return max(1, min(rows, fit))
         off = self.waiting % group
@@ -194,16 +194,16 @@ class ParallelStage:
         self.waiting += block.total
         self._owner.issue(block)
 
-    def split(self, block: Block) -> None:
-        """A worker died on a block: put blocks of one row in its place."""
+    def split(self, block: Block, size: int) -> None:
+        """Put blocks of fewer rows in a block's place: a worker died on it, or it is too large."""
         at = self._queue.index(block)
-        pieces = []
-        for row in range(block.total):
-            piece = Block(self._owner.next_block(), block.refs[row : row + 1], self)
-            marks = block.marks
-            piece.marks = marks + row if type(marks) is int else marks[row : row + 1]
-            pieces.append(piece)
         self._queue.remove(block)
+        pieces = []
+        for first in range(0, block.total, size):
+            piece = Block(self._owner.next_block(), block.refs[first : first + size], self)
+            marks = block.marks
+            piece.marks = marks + first if type(marks) is int else marks[first : first + size]
+            pieces.append(piece)
         for piece in reversed(pieces):
             self._queue.insert(at, piece)
         self.blocks += len(pieces) - 1

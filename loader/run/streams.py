@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tundish.loader.run.machines import Machine, Mark
 
 _CHUNK_ROWS = 512
+_CHUNK_BYTES = 1 << 20
+_FIRST_FIT = 16
 _AHEAD = 2
 
 
@@ -90,6 +92,7 @@ class StreamStage:
         self.pace = Pace()
         self.blocks = self.nbytes = self.waiting = self.block_nbytes = 0
         self.ragged = True
+        self.group = 1
 
     @property
     def exhausted(self) -> bool:
@@ -121,9 +124,14 @@ class StreamStage:
                 continue
             if k and not self._owner.may_issue(self):
                 break
-            self._ask(stream, min(_CHUNK_ROWS, self.pace.rows_in(TASK_S)))
+            self._ask(stream, self._rows())
             moved = True
         return moved
+
+    def _rows(self) -> int:
+        nbytes = self.pace.row_nbytes
+        fit = max(1, _CHUNK_BYTES // nbytes) if nbytes else _FIRST_FIT
+        return min(_CHUNK_ROWS, fit, self.pace.rows_in(TASK_S))
 
     def _ask(self, stream: Stream, rows: int) -> None:
         block = Block(
@@ -135,14 +143,13 @@ class StreamStage:
         self.blocks += 1
         self._owner.issue(block)
 
-    def ask_again(self, block: Block) -> Block:
-        """A worker died on a chunk: ask for its first element alone; the block that replaces it."""
+    def split(self, block: Block, size: int) -> None:
+        """Ask for fewer rows of a chunk: a worker died on it, or it is too large."""
         stream = block.inputs
         assert stream.chunks[-1] is block
         stream.chunks.pop()
         self.blocks -= 1
-        self._ask(stream, 1)
-        return stream.chunks[-1]
+        self._ask(stream, size)
 
     def chunk_done(self, block: Block, rows: int, *, ended: bool) -> None:
         """A chunk was made: `rows` of it, and whether the inner dataset ended there."""

@@ -101,7 +101,20 @@ def test_memory_in_a_container_that_sees_the_hosts_path(machine: Machine) -> Non
     assert cgroup_memory_limit(machine.proc) == 2 * GB
 
 
-@pytest.mark.parametrize("path", ["/docker/1f2e", "/../../other"])
+def test_memory_in_a_group_within_such_a_container(machine: Machine) -> None:
+    machine.process(V1, V1_MOUNTS, "/docker/1f2e/job", root="/docker/1f2e")
+    limits = {"memory/job/memory.limit_in_bytes": GB, "memory/memory.limit_in_bytes": 2 * GB}
+    machine.write(limits)
+    assert cgroup_memory_limit(machine.proc) == GB
+
+
+def test_memory_where_another_tree_is_mounted_that_only_begins_alike(machine: Machine) -> None:
+    machine.process(V2, V2_MOUNTS, "/job12", root="/job1")
+    machine.write({"memory.max": 2 * GB})
+    assert cgroup_memory_limit(machine.proc) == 2 * GB
+
+
+@pytest.mark.parametrize("path", ["/docker/1f2e", "/../../other", "/.."])
 def test_memory_where_the_path_is_not_in_the_mounted_tree(machine: Machine, path: str) -> None:
     machine.process(V2, V2_MOUNTS, path)
     machine.write({"memory.max": 2 * GB})
@@ -120,6 +133,7 @@ def test_both_versions_at_once(machine: Machine) -> None:
     [
         (V2, V2_MOUNTS, {"a/b/cpu.max": "150000 100000"}, 1.5),
         (V2, V2_MOUNTS, {"a/b/cpu.max": "max 100000", "a/cpu.max": "400000 100000"}, 4),
+        (V2, V2_MOUNTS, {"a/b/cpu.max": "300000 100000", "a/cpu.max": "50000 20000"}, 2.5),
         (V2, V2_MOUNTS, {"a/b/cpu.max": "max 100000"}, None),
         (
             V1,

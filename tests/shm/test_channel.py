@@ -375,7 +375,7 @@ def test_closing_twice_is_allowed(ends: tuple[Channel, Channel]) -> None:
     for _ in range(2):
         ends[0].close()
     assert ends[0].fileno() == -1
-    for step in (ends[0].recv, ends[0].recv_all, lambda: ends[0].send(b"x")):
+    for step in (ends[0].recv, ends[0].recv_all, ends[0].flush, lambda: ends[0].send(b"x")):
         with pytest.raises(ChannelClosed):
             step()
 

@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -159,27 +160,52 @@ def test_a_system_that_refuses_has_no_sentinels(
     assert open_sentinel(os.getpid()) is None
 
 
-def test_a_forked_child_changes_nothing_for_its_parent(run: Run) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        'poller.register(other.fileno(), "child", True)',
+        'poller.modify(ours.fileno(), "child", True)',
+        "poller.unregister(ours.fileno())",
+        "poller.close()",
+    ],
+)
+def test_a_forked_child_changes_nothing_for_its_parent(run: Run, change: str) -> None:
     said = run(
         """
-        import os
+        import os, socket, sys
         from tundish.shm.liveness import Poller
 
-        reading, writing = os.pipe()
+        (ours, theirs), (other, _) = socket.socketpair(), socket.socketpair()
         poller = Poller()
-        poller.register(reading, "pipe")
+        poller.register(ours.fileno(), "data")
         if (child := os.fork()) == 0:
-            poller.modify(reading, "child", True)
-            poller.unregister(reading)
-            poller.register(writing, "child")
-            poller.close()
+            exec(sys.argv[1])
             os._exit(0)
-        os.waitpid(child, 0)
-        os.write(writing, b"x")
+        assert os.waitpid(child, 0)[1] == 0
+        print(poller._poll.poll(0))
+        theirs.send(b"x")
         print(poller.poll(30))
-        """
+        """,
+        change,
     )
-    assert said == "[('pipe', True, False)]"
+    assert said.splitlines() == ["[]", "[('data', True, False)]"]
+
+
+def test_an_error_is_something_to_read(poller: Poller) -> None:
+    reading, writing = os.pipe()
+    poller.register(writing, "a")
+    assert poller.poll(0) == []
+    os.close(reading)
+    assert poller.poll(DEADLINE_S) == [("a", True, False)]
+    poller.unregister(writing)
+    os.close(writing)
+
+
+def test_the_timeout_is_in_seconds(poller: Poller, ends: tuple[Channel, Channel]) -> None:
+    poller.register(ends[0].fileno(), "a")
+    start = time.monotonic()
+    assert poller.poll(0.03) == []
+    assert 0.025 < time.monotonic() - start < DEADLINE_S
 
 
 def test_closing_twice_is_allowed(poller: Poller) -> None:

@@ -404,6 +404,12 @@ class RingAgainstModel(RuleBasedStateMachine):
         self.ring.grew(slot, pages * PAGE)
         self.allocated[slot] = max(self.allocated[slot], pages * PAGE)
 
+    @rule(slot=st.integers(0, SLOTS - 1))
+    def note_late(self, slot: int) -> None:
+        if slot not in self.taken():  # a worker's answer may come after the slot was given up
+            self.ring.grew(slot, 3 * PAGE)
+            self.allocated[slot] = max(self.allocated[slot], 3 * PAGE)
+
     @precondition(lambda self: self.granted)
     @rule(data=st.data(), view=st.sampled_from(sorted(HOLDING)))
     def deliver(self, data: st.DataObject, view: str) -> None:
@@ -462,6 +468,9 @@ class RingAgainstModel(RuleBasedStateMachine):
         assert numbers.quarantined == len(self.quarantined)
         assert numbers.used_bytes == self.ring.used_bytes == sum(self.allocated)
         assert [self.ring.allocated(slot) for slot in range(SLOTS)] == self.allocated
+        taken = self.taken()
+        free = [self.allocated[slot] for slot in range(SLOTS) if slot not in taken]
+        assert self.ring.free_bytes == sum(free)
 
     @invariant()
     def nothing_is_overwritten(self) -> None:

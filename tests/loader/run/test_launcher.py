@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,12 @@ def run(made: Launcher, entry: str, config: bytes = b"") -> tuple[bytes, Exit]:
     return told, end
 
 
+def sleeper(made: Launcher) -> WorkerProcess:
+    """A worker that sleeps for ever."""
+    with open(os.devnull, "wb") as nowhere:
+        return made.start(f"{ENTRIES}:sleep", [nowhere.fileno()], b"")
+
+
 def readable(fd: int, timeout_s: float = 0) -> bool:
     poll = select.poll()
     poll.register(fd, select.POLLIN)
@@ -94,7 +101,7 @@ def test_a_worker_finds_its_consumers_surroundings(
     assert found["main"] == ["__doc__", "__loader__", "__name__", "__package__", "__spec__"]
     assert found["session"] == made._process.pid
     assert found["group"] != found["session"]
-    assert found["handlers"] == ["Handlers.SIG_DFL", "Handlers.SIG_DFL"]
+    assert found["handlers"] == [True, True]  # the default ones
 
 
 def test_a_worker_has_its_own_descriptors_and_no_others(made: Launcher) -> None:
@@ -290,7 +297,7 @@ def test_news_make_the_launcher_readable(made: Launcher) -> None:
 
 
 def test_waiting_for_an_exit_ends_with_its_time(made: Launcher) -> None:
-    worker = made.start(f"{ENTRIES}:sleep", [os.open(os.devnull, os.O_WRONLY)], b"")
+    worker = sleeper(made)
 
     assert worker.wait_exit(0.01) is None
     worker.kill()
@@ -313,16 +320,18 @@ def test_a_worker_that_cannot_begin_has_ended(made: Launcher) -> None:
 
 
 def test_closing_ends_all_and_nothing_can_be_started_after(made: Launcher) -> None:
-    worker = made.start(f"{ENTRIES}:sleep", [os.open(os.devnull, os.O_WRONLY)], b"")
+    worker = sleeper(made)
     made.close()
     made.close()
 
     assert worker.exit is not None
     assert not made.alive
     assert made.fileno() is None
-    assert made.start(f"{ENTRIES}:end", [], b"").exit is not None
-    worker.kill()
-    worker.release()
+    late = sleeper(made)
+    assert late.exit is not None
+    for each in (worker, late):
+        each.kill()
+        each.release()
 
 
 # -------------------------------------------------------------------------------- how many
@@ -336,7 +345,8 @@ def test_nothing_is_left_of_fifty_workers(made: Launcher) -> None:
 
     for _ in range(10):
         workers = [made.start(f"{ENTRIES}:end", [], b"return") for _ in range(5)]
-        assert [worker.wait_exit(SOON_S).code for worker in workers if worker.wait_exit(SOON_S)] == [0] * 5
+        ends = [worker.wait_exit(SOON_S) for worker in workers]
+        assert ends == [Exit(0, "exit status 0", "last words\n")] * 5
         del workers
 
     assert (len(os.listdir("/dev/fd")), zygote.num_fds()) == before
@@ -359,3 +369,326 @@ def test_hundreds_may_be_asked_for_before_the_first_is_there(made: Launcher) -> 
     assert None not in ends
     for worker in workers:
         worker.release()
+
+
+# -------------------------------------------------------------------------------- one a process
+
+
+@pytest.mark.usefixtures("fresh")
+def test_the_process_has_one_until_it_dies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUNDISH_START", "zygote")
+    prestart()
+    one = launcher()
+    assert launcher() is one
+    assert one.kind == "zygote"
+    worker = sleeper(one)
+
+    os.kill(one._process.pid, signal.SIGKILL)
+    end = worker.wait_exit(SOON_S)
+
+    assert end == Exit(-9, "SIGKILL (9), together with its zygote", "")
+    assert launcher() is not one
+    assert run(launcher(), "end", b"return 3")[1].code == 3
+    worker.release()
+
+
+@pytest.mark.usefixtures("fresh")
+def test_zygotes_killed_again_and_again_before_they_are_ready_are_an_error() -> None:
+    for _ in range(2):
+        one = launcher()
+        os.kill(one._process.pid, signal.SIGKILL)
+        assert sleeper(one).wait_exit(SOON_S) is not None
+    one = launcher()
+    os.kill(one._process.pid, signal.SIGKILL)
+
+    with pytest.raises(RuntimeError, match="did not start: SIGKILL"):
+        sleeper(one).wait_exit(SOON_S)
+    assert run(launcher(), "end", b"return 3")[1].code == 3
+
+
+@pytest.mark.usefixtures("fresh")
+def test_one_that_died_unnoticed_is_replaced() -> None:
+    one = launcher()
+    os.kill(one._process.pid, signal.SIGKILL)
+    fd = one.fileno()
+    assert fd is not None
+    assert readable(fd, SOON_S)
+
+    assert launcher() is not one
+
+
+@pytest.mark.usefixtures("fresh")
+def test_threads_share_one() -> None:
+    found: list[Launcher] = []
+    codes: list[int] = []
+
+    def work() -> None:
+        found.append(launcher())
+        codes.extend(run(launcher(), "end", b"return 3")[1].code for _ in range(5))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(set(map(id, found))) == 1
+    assert codes == [3] * 20
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_forked_child_has_its_own_and_leaves_the_parents_alone() -> None:
+    parents = launcher()
+    worker = sleeper(parents)
+    while worker.pid is None:
+        parents.wait(SOON_S)
+    inherited = [parents.fileno(), worker.sentinel]
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            assert worker.sentinel is None
+            assert not any(Path(f"/dev/fd/{fd}").exists() for fd in inherited)
+            worker.kill()
+            worker.release()
+            parents.close()
+            with pytest.raises(RuntimeError, match="not "):
+                parents.start(f"{ENTRIES}:end", [], b"")
+            assert launcher() is not parents
+            assert run(launcher(), "end", b"return 3")[1].code == 3
+            launcher().close()
+            code = 0
+        finally:
+            os._exit(code)
+
+    assert os.waitpid(pid, 0)[1] == 0
+    assert worker.exit is None
+    assert psutil.Process(worker.pid).status() == psutil.STATUS_SLEEPING
+    assert launcher() is parents
+    worker.kill()
+    assert worker.wait_exit(SOON_S) == Exit(-9, "SIGKILL (9)", "")
+    worker.release()
+
+
+@pytest.mark.parametrize("kind", ["zygote", "spawn"])
+def test_a_zygote_that_cannot_start_is_an_error_with_its_stderr(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # In both kinds the zygote imports this; the consumer has done so already.
+    (tmp_path / "ctypes.py").write_text("raise OSError('nothing works here')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    made = Launcher(kind)
+    worker = made.start(f"{ENTRIES}:end", [], b"")
+
+    with pytest.raises(RuntimeError, match="(?s)did not start: exit status 1.*nothing works here"):
+        worker.wait_exit(SOON_S)
+    assert worker.exit is not None
+    with pytest.raises(RuntimeError, match="nothing works here"):
+        made.start(f"{ENTRIES}:end", [], b"")
+    made.close()
+    worker.release()
+
+
+def test_an_interrupt_while_news_are_taken_in_starts_over(
+    made: Launcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(message: object) -> None:
+        raise KeyboardInterrupt
+
+    worker = sleeper(made)
+    with monkeypatch.context() as patch:
+        patch.setattr(made, "_take_in", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            made.wait(SOON_S)
+
+    made.pump()
+
+    assert worker.exit is not None  # what was lost may have been its pid
+    assert not made.alive
+    assert readable(made._control.fileno())  # and stays open: somebody may be waiting for it
+    worker.release()
+
+
+def test_without_a_descriptor_to_watch_it_a_worker_has_not_begun(made: Launcher) -> None:
+    if made.kind == "spawn":
+        pytest.skip("it has its sentinel from the start")
+    run(made, "end", b"return")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    worker = sleeper(made)
+    in_use = max(int(name) for name in os.listdir("/dev/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (in_use, limits[1]))
+    with contextlib.ExitStack() as taken:
+        try:
+            while True:
+                taken.callback(os.close, os.dup(0))
+        except OSError:
+            pass
+        end = worker.wait_exit(SOON_S)
+    resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+    assert end == Exit(
+        os.EX_OSERR, "it could not be started: no descriptor is left to watch it (ulimit -n)", ""
+    )
+    assert made.wait(SOON_S)  # it is killed, and that is told
+    assert run(made, "end", b"return 3")[1].code == 3
+    worker.release()
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, "zygote"),
+        ({"TUNDISH_PORTABLE": "1"}, "spawn"),
+        ({"TUNDISH_PORTABLE": "1", "TUNDISH_START": "zygote"}, "zygote"),
+        ({"TUNDISH_START": "spawn"}, "spawn"),
+    ],
+)
+def test_how_workers_begin(
+    environ: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TUNDISH_PORTABLE", "TUNDISH_START"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+
+    assert module.start_method() == expected
+
+
+def test_a_start_method_that_does_not_exist_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUNDISH_START", "fork")
+
+    with pytest.raises(ValueError, match="it must be 'zygote' or 'spawn'"):
+        module.start_method()
+
+
+def test_a_program_without_an_interpreter_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    beside = Path(sys.exec_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
+    for named in ("", None, "/usr/bin/env"):
+        monkeypatch.setattr(sys, "executable", named)
+        assert interpreter() == str(beside)
+    monkeypatch.setattr(sys, "exec_prefix", str(tmp_path))
+    with pytest.raises(RuntimeError, match="set sys.executable to one, or use workers=0"):
+        interpreter()
+    monkeypatch.undo()
+    monkeypatch.setattr(sys, "frozen", True, raising=False)  # it would run the program again
+    with pytest.raises(RuntimeError, match="workers=0"):
+        interpreter()
+
+
+# -------------------------------------------------------------------------------- real programs
+
+PROGRAM = """
+import json, os, pickle, sys
+with open(os.environ["RUNS"], "a") as file:
+    file.write("ran ")
+from tundish.loader.run.launcher import launcher
+from tundish.loader.run.payload import pack
+
+class Thing:
+    def __init__(self, value): self.value = value
+
+def double(value): return Thing(2 * value)
+
+def main():
+    payload = pack([("map(double)", lambda value: double(value))])
+    read, write = os.pipe()
+    worker = launcher().start("tests.loader.run.entries:apply", [payload.fd, write], b"[21]")
+    os.close(write)
+    with os.fdopen(read, "rb") as file:
+        thing = pickle.loads(file.read())
+    print(type(thing) is Thing, thing.value, worker.wait_exit(10).code)
+    worker.release()
+    payload.close()
+
+main()
+"""
+
+
+@pytest.fixture(params=["zygote", "spawn"])
+def surroundings(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    paths = f"{ROOT}{os.pathsep}{tmp_path}"
+    environ = {"TUNDISH_START": request.param, "RUNS": str(tmp_path / "runs"), "PYTHONPATH": paths}
+    return {"cwd": tmp_path, "env": {**os.environ, **environ}, "capture_output": True}
+
+
+@pytest.mark.parametrize(
+    "way", ["script", "-c", "-m", "stdin", "-i", "-W error -X dev", "-I", "zip", "IPython"]
+)
+def test_main_runs_once_however_it_was_started(
+    way: str, surroundings: dict[str, Any], tmp_path: Path
+) -> None:
+    arguments, stdin = {
+        "script": (["program.py"], b""),
+        "-c": (["-c", PROGRAM], b""),
+        "-m": (["-m", "program"], b""),
+        "stdin": (["-"], PROGRAM.encode()),
+        "-i": (["-i", "program.py"], b"main()\n"),
+        "-W error -X dev": (["-W", "error", "-X", "dev", "program.py"], b""),
+        "-I": (["-I", "-c", f"import sys; sys.path.append({str(ROOT)!r})\n{PROGRAM}"], b""),
+        "zip": (["program.zip"], b""),
+        "IPython": (["-m", "IPython", "--quick", "program.py"], b""),
+    }[way]
+    if way == "IPython" and importlib.util.find_spec("IPython") is None:
+        pytest.skip("IPython is not installed")
+    if way == "zip":
+        with zipfile.ZipFile(tmp_path / "program.zip", "w") as file:
+            file.writestr("__main__.py", PROGRAM)
+
+    done = subprocess.run([sys.executable, *arguments], input=stdin, **surroundings)
+
+    answer = b"True 42 0\n"
+    assert done.stdout == (2 * answer if way == "-i" else answer), done.stderr.decode()
+    assert way == "-i" or not done.stderr, done.stderr.decode()
+    assert done.returncode == 0
+    assert (tmp_path / "runs").read_text() == "ran "
+
+
+@pytest.mark.parametrize("kind", ["zygote", "spawn"])
+def test_sixteen_workers_with_256_descriptors(kind: str) -> None:
+    script = f"""
+import os, resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+from tundish.loader.run.launcher import Launcher
+launcher = Launcher({kind!r})
+ways = [(os.pipe(), os.pipe()) for _ in range(16)]
+workers = [launcher.start("tests.loader.run.entries:echo", [a[0], b[1]], b"") for a, b in ways]
+for a, b in ways:
+    os.write(a[1], b"x")
+    assert os.read(b[0], 1) == b"x"
+    for fd in (*a, *b): os.close(fd)
+print([worker.wait_exit({SOON_S}).code for worker in workers] == [0] * 16)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+    )
+
+    assert (done.stdout, done.stderr) == (b"True\n", b"")
+
+
+@pytest.mark.parametrize("kind", ["zygote", "spawn"])
+def test_the_end_of_the_interpreter_is_silent_and_ends_all(kind: str) -> None:
+    script = f"""
+import os
+from tundish.loader.run.launcher import Launcher
+launcher = Launcher({kind!r})
+read, write = os.pipe()
+worker = launcher.start("tests.loader.run.entries:sleep", [write], b"")
+print(launcher._process.pid, os.read(read, 100).decode())
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-X", "dev", "-c", script],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+    )
+
+    assert (done.returncode, done.stderr) == (0, b"")
+    zygote, worker = map(int, done.stdout.split())
+    assert not psutil.pid_exists(zygote)
+    assert not psutil.pid_exists(worker) or psutil.Process(worker).status() == psutil.STATUS_ZOMBIE
