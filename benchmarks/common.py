@@ -26,7 +26,16 @@ from tundish.cli.terminal import bold, dim, good, live, say, table, warn
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["Contestant", "Report", "arguments", "contest", "installed", "l3_bytes", "medians", "ratio"]
+__all__ = [
+    "Contestant",
+    "Report",
+    "arguments",
+    "contest",
+    "installed",
+    "l3_bytes",
+    "medians",
+    "ratio",
+]
 
 RESULTS = Path(__file__).parent / "results"
 PEERS = ("numpy", "pillow", "torch", "grain")

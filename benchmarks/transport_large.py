@@ -16,7 +16,16 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from common import AS_USERS_HAVE_IT, Contestant, Report, arguments, contest, l3_bytes, medians, ratio
+from common import (
+    AS_USERS_HAVE_IT,
+    Contestant,
+    Report,
+    arguments,
+    contest,
+    l3_bytes,
+    medians,
+    ratio,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,7 +144,9 @@ def pull(batches: Any) -> Callable[[], int]:
 
 def main() -> int:
     given = arguments(str(__doc__))
-    report = Report("transport_large", f"{BATCH_BYTES / 1e6:.1f} MB batches, {WORKERS} workers", given)
+    report = Report(
+        "transport_large", f"{BATCH_BYTES / 1e6:.1f} MB batches, {WORKERS} workers", given
+    )
     measured = contest(CONTESTANTS, given.rounds, given.seconds)
 
     def below(each: Measured) -> float:
@@ -147,7 +158,9 @@ def main() -> int:
             rows.append([name, "not installed", "", "", ""])
             continue
         rounds = measured[name]
-        consumer = "" if name.startswith("ceiling") else f"{medians(rounds, lambda m: m.cpu) * 1e3:.3f}"
+        consumer = (
+            "" if name.startswith("ceiling") else f"{medians(rounds, lambda m: m.cpu) * 1e3:.3f}"
+        )
         rows.append(
             [
                 name,
@@ -164,9 +177,7 @@ def main() -> int:
     report.claim("GB/s / two-core memcpy ceiling", 0.90, ratio(ours, ceiling), least=True)
     report.claim("GB/s / torch DataLoader", 8.0, ratio(ours, measured.get("torch")), least=True)
     report.claim("GB/s / grain", 8.0, ratio(ours, measured.get("grain")), least=True)
-    report.claim(
-        "consumer CPU per batch", 200, medians(ours, lambda m: m.cpu) * 1e6, show=micro
-    )
+    report.claim("consumer CPU per batch", 200, medians(ours, lambda m: m.cpu) * 1e6, show=micro)
     report.claim(
         "consumer CPU per task",
         60,

@@ -115,6 +115,16 @@ class Ring:
         """Put a granted slot back that was not delivered. Its writers must be done or dead."""
         self._finish(slot, SlotState.GRANTED)
 
+    def empty(self, slot: int) -> None:
+        """Give all pages of a granted slot back: nobody has counted what its writers took."""
+        if os.getpid() != self._owner:
+            return
+        with self._lock:
+            self._expect(slot, SlotState.GRANTED)
+            if self._arena.discard(slot, 0, self._arena.stride):
+                self._used -= self._allocated[slot]
+                self._allocated[slot] = 0
+
     def quarantine(self, slot: int) -> None:
         """Give up a granted slot whose writer may still be alive: nobody gets it until `clear`."""
         if os.getpid() != self._owner:

@@ -74,7 +74,9 @@ class ShardByProcess(Unary):
     @property
     def cardinality(self) -> int:
         below, count = self.up.cardinality, self.context.num_input_pipelines
-        return max(0, -(-(below - self.context.input_pipeline_id) // count)) if below >= 0 else below
+        return (
+            max(0, -(-(below - self.context.input_pipeline_id) // count)) if below >= 0 else below
+        )
 
     @property
     def positional(self) -> bool:
@@ -135,9 +137,7 @@ class Concatenate(Node):
     @property
     def positional(self) -> bool:
         first, second = self.inputs
-        return (
-            first.positional and second.positional and first.cardinality != INFINITE_CARDINALITY
-        )
+        return first.positional and second.positional and first.cardinality != INFINITE_CARDINALITY
 
     def params(self) -> dict[str, Any]:
         return {}

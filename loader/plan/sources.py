@@ -271,7 +271,9 @@ class SourceMethods:
         ['a', 'b']
         """
         if not (hasattr(source, "__len__") and hasattr(source, "__getitem__")):
-            raise TypeError(f"from_source needs __len__ and __getitem__; {type(source).__name__} has not")
+            raise TypeError(
+                f"from_source needs __len__ and __getitem__; {type(source).__name__} has not"
+            )
         return cls._of(FromSource(source, len(source)))
 
     @classmethod

@@ -138,7 +138,9 @@ def item_nbytes(item: Any) -> int:
         return 1024
     if type(item) is Made:
         leaves = flatten(item.value)[0]
-        return 200 + sum(x.nbytes if isinstance(x, np.ndarray) else sys.getsizeof(x) for x in leaves)
+        return 200 + sum(
+            x.nbytes if isinstance(x, np.ndarray) else sys.getsizeof(x) for x in leaves
+        )
     return int(item.nbytes)
 
 

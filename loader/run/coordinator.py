@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.errors import SharedMemoryError, StalledError, WorkerDiedError
-from tundish.loader.plan.elementwise import Filter, Map
-from tundish.loader.plan.node import Node
+from tundish.loader.plan.batching import Batch, Unbatch
+from tundish.loader.plan.elementwise import Filter, FlatMap, Map
+from tundish.loader.plan.node import Node, walk
 from tundish.loader.plan.order import Prefetch
 from tundish.loader.plan.sources import Generator
+from tundish.loader.plan.storing import Cache
 from tundish.loader.run.engine import Engine
 from tundish.loader.run.items import Failure, NotReady, ref_of
 from tundish.loader.run.machines import Machine, Repeated
@@ -43,12 +45,12 @@ from tundish.loader.run.messages import (
 )
 from tundish.loader.run.origins import add_origin, describe_origin, generator_elements
 from tundish.loader.run.payload import loads_exception
-from tundish.loader.run.planner import Planner, chain_base, run_of
+from tundish.loader.run.planner import Planner, chain_base, drops, run_of
 from tundish.loader.run.pool import Job, Pool
 from tundish.loader.run.shared import COPY_BELOW, Block, Row, Rows, as_ref, tell
 from tundish.loader.run.stages import TASK_S, Batches, ParallelStage
 from tundish.loader.run.stats import Stats
-from tundish.loader.run.store import shared_ring
+from tundish.loader.run.store import bury, shared_ring, visit_graves
 from tundish.loader.run.streams import StreamStage
 from tundish.loader.run.values import compile_values
 from tundish.shm.budget import default_budget, parse_bytes
@@ -57,8 +59,6 @@ from tundish.shm.layout import Layout
 from tundish.spec import copy_element
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.batching import Batch
-    from tundish.loader.plan.elementwise import FlatMap
     from tundish.loader.plan.options import Options
     from tundish.loader.plan.order import Repeat
     from tundish.loader.run.context import Context
@@ -94,6 +94,9 @@ class Coordinator(Engine):
         self.budget = default_budget().nbytes if asked is None else parse_bytes(asked)
         self._ring = shared_ring(self.budget)
         self._arena = None if self._ring is None else self._ring.arena
+        self.ordered = options.deterministic is not False and not any(
+            isinstance(n, Map) and n.deterministic is False for n in context.nodes
+        )
         self.stages: list[AnyStage] = []
         self._repeats: list[AheadRepeated] = []
         self._where: dict[int, tuple[Node, Node, int]] = {}
@@ -117,6 +120,7 @@ class Coordinator(Engine):
     # -- engine --------------------------------------------------------------------------------
 
     def open(self, position: Any) -> None:
+        visit_graves()
         if self._ring is not None and self._ring.used_bytes > self.budget:
             self._ring.trim(self.budget)
         self._pool = Pool(
@@ -252,21 +256,34 @@ class Coordinator(Engine):
         if pool is None or os.getpid() != self._owner:
             return
         self._final = pool
-        gone = pool.close()
-        ring = self._ring
+        there = pool.close()
+        slots = [
+            slot
+            for job in [*pool.jobs(), *self._queue, *(j for j, _ in self._deferred)]
+            for slot in job.held
+        ]
         for block in self._blocks.values():
-            if block.slot is not None and block.root is None and ring is not None:
-                if gone:
-                    ring.release(block.slot)
-                else:
-                    ring.quarantine(block.slot)
-        for job in [*pool.jobs(), *self._queue, *(j for j, _ in self._deferred)]:
-            self._let_go(job, gone=gone)
+            if block.slot is not None and block.root is None:
+                slots.append(block.slot)
+        if self._ring is not None and slots:
+            if there:
+                bury(self._ring, there, slots)
+            else:
+                self._release(slots)
         self._blocks.clear()
         self._queue.clear()
         self._deferred.clear()
         self.stages.clear()
         self._repeats.clear()
+
+    def _release(self, slots: list[int]) -> None:
+        """Put slots back into which workers may have written what nobody counts."""
+        ring = self._ring
+        assert ring is not None
+        for slot in slots:
+            if self._reserved:
+                ring.empty(slot)
+            ring.release(slot)
 
     # -- handing out ---------------------------------------------------------------------------
 
@@ -387,8 +404,19 @@ class Coordinator(Engine):
         have = ring.allocated(slot) if ring is not None and block.slot is not None else 0
         may = max(have, quota)
         task = Task(
-            Kind.TASK, kind, stage.number, block.number, slot, first, rows, block.total, have, may,
-            start, step, len(tail),
+            Kind.TASK,
+            kind,
+            stage.number,
+            block.number,
+            slot,
+            first,
+            rows,
+            block.total,
+            have,
+            may,
+            start,
+            step,
+            len(tail),
         )
         block.flying += 1
         job = Job(task, tail, block, held=held)
@@ -428,15 +456,12 @@ class Coordinator(Engine):
         piece.write(memoryview(self._arena.map)[start : start + piece.nbytes])
         return b"\1" + POINTER.pack(slot, piece.nbytes), [slot]
 
-    def _let_go(self, job: Job, *, gone: bool = True) -> None:
+    def _let_go(self, job: Job) -> None:
         """Give back what a task's input was written to."""
         held, job.held = job.held, []
         for slot in held:
             assert self._ring is not None
-            if gone:
-                self._ring.release(slot)
-            else:
-                self._ring.quarantine(slot)
+            self._ring.release(slot)
 
     # -- what workers answer -------------------------------------------------------------------
 
@@ -552,8 +577,8 @@ class Coordinator(Engine):
         if isinstance(stage, ParallelStage):
             block.inputs = None
 
-    def need(self, job: Job, nbytes: int) -> None:
-        """A block needs more than its slot may have."""
+    def need(self, job: Job, nbytes: int, *, alone: bool) -> None:
+        """A block needs more than its slot may have, or has to be one task."""
         block = job.block
         block.flying -= 1
         if block.number not in self._blocks:
@@ -564,6 +589,11 @@ class Coordinator(Engine):
         self._unreserve(block)
         each = -(-nbytes // block.total)
         stage.pace.row_nbytes = max(stage.pace.row_nbytes, each)
+        if alone:
+            stage.ragged = True
+            self._give_up(block, job)
+            stage.split(block, stage.group)
+            return
         if nbytes > self.budget // (4 * len(self.stages)) and block.total > stage.group:
             self._give_up(block, job)
             stage.split(block, stage.group)
@@ -643,7 +673,9 @@ class Coordinator(Engine):
         late = self.options.deadline is not None and "Timeout (" in how.stderr
         if isinstance(stage, StreamStage):
             where = (stage.number, block.inputs.number, block.refs.first)
-            deaths = self._stream_deaths[where] = self._stream_deaths.get(where, 0) + (task.rows == 1)
+            deaths = self._stream_deaths[where] = self._stream_deaths.get(where, 0) + (
+                task.rows == 1
+            )
         else:
             job.deaths += task.rows == 1
             deaths = job.deaths
@@ -656,7 +688,9 @@ class Coordinator(Engine):
             self._give_up(block, job)
             stage.split(block, 1)
 
-    def _death(self, block: Block, row: int, deaths: int, how: Exit, *, late: bool) -> BaseException:
+    def _death(
+        self, block: Block, row: int, deaths: int, how: Exit, *, late: bool
+    ) -> BaseException:
         node, base, pass_ = self._where[block.stage.number]
         if isinstance(block.stage, StreamStage):
             origin = f"an element of the dataset made of {ref_of(block.inputs.item)}"
@@ -674,10 +708,12 @@ class Coordinator(Engine):
     def _abandon(self, block: Block) -> None:
         """Give back an abandoned block's slot when the last worker that may write it has answered."""
         if block.flying == 0 and block.slot is not None:
-            self._unreserve(block)
             if block.root is None:
                 assert self._ring is not None
+                if block.reserved:
+                    self._ring.empty(block.slot)  # it may have grown, and nobody counted
                 self._ring.release(block.slot)
+            self._unreserve(block)
             block.slot = None
 
     def retire(self, stage: AnyStage) -> None:
@@ -768,13 +804,12 @@ class ParallelPlanner(Planner):
         return self._coordinator.budget
 
     def stage(self, node: Node, base: Node, up: Machine, pass_: int) -> Machine:
-        return self._stage(node, base, up, pass_, 1)
-
-    def _stage(self, node: Node, base: Node, up: Machine, pass_: int, group: int) -> Machine:
         owner = self._coordinator
         chain = any(isinstance(n, (Map, Filter)) for n in run_of(node))
         number = owner.define(node, base, pass_, is_stream=False)
-        stage = ParallelStage(owner, number, up, chain=chain, group=group)
+        stage = ParallelStage(
+            owner, number, up, chain=chain, ordered=owner.ordered or not is_static(base)
+        )
         owner.stages.append(stage)
         return stage
 
@@ -799,10 +834,22 @@ class ParallelPlanner(Planner):
         return super().is_computed(node) and (dropping or not _reaches_batch(base))
 
 
+def is_static(node: Node) -> bool:
+    """Whether the order of a node's stream is decided without a stage.
+
+    Only then may what is computed of it come out of turn: a state names ordinals of the input.
+    """
+    return not any(
+        drops(n)
+        or isinstance(n, (Unbatch, FlatMap, Cache))
+        or (isinstance(n, Batch) and not n.positional)
+        for n in walk(node)
+    )
+
+
 def _reaches_batch(node: Node) -> bool:
     if node.label == "batch":
         return True
     if node.label in ("repeat", "shard", "shard_by_process", "skip", "take", "concatenate"):
         return any(_reaches_batch(chain_base(up)[0]) for up in node.inputs)
     return False
-

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tundish.errors import SpecError
 from tundish.loader.run.collate import Collator
 from tundish.loader.run.items import DROPPED, End, Failure, Made, Ref, ref_of
+from tundish.loader.run.machines import load_stage
 from tundish.loader.run.origins import add_origin, describe_origin
 from tundish.loader.run.values import rows_of
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tundish.loader.run.context import Context
     from tundish.loader.run.machines import Machine, Mark
     from tundish.loader.run.values import Identity, Value
+
 
 class Counts:
     """How many elements were skipped, functions called again, up to the last item given."""
@@ -102,7 +104,7 @@ class InlineStage:
         if isinstance(state, dict) and "counts" in state:
             self._counts.by_event = dict(state["counts"])
             state = state["up"]
-        self._up.load(state)
+        self._up = load_stage(self._up, state)
 
 
 def give_up(error: BaseException, gathered: list[Ref]) -> None:
@@ -246,7 +248,9 @@ class FlatMapped:
                     plan = self._dataset(item, self._pass)
                     inner = self._open(plan, origin, self._skip)
                 except Exception as error:
-                    add_origin(error, describe_origin(*self._identity(item, self._pass)), self._where)
+                    add_origin(
+                        error, describe_origin(*self._identity(item, self._pass)), self._where
+                    )
                     return Failure((self._outer, -1), error)
                 self._inner, self._at, self._skip = inner, self._skip, 0
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import threading
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -76,17 +77,24 @@ class Iterator:
         self._owner = os.getpid()
         # Elements taken from the engine at once: an iterator of a list tells what is left of it.
         self._ready: Any = iter(())
-        self._engine = self._make_engine(None)
+        # In a box, so that dropping the iterator closes its engine, cycles or not.
+        self._box: list[Engine] = []
+        weakref.finalize(self, _close_all, self._box)
+        self._make_engine(None)
 
-    def _make_engine(self, position: Any) -> Engine:
+    @property
+    def _engine(self) -> Engine:
+        return self._box[0]
+
+    def _make_engine(self, position: Any) -> None:
         context = Context(self._root, self._iteration, self._base_seed, self._graph_seed)
         workers = how_many_workers(self._root, self._options, self._workers)
         if workers == 0:
             engine: Engine = InlineEngine(context, self._options)
         else:
             engine = Coordinator(context, self._options, workers, self._executor)
+        self._box[:] = [engine]
         engine.open(position)
-        return engine
 
     # -- elements ------------------------------------------------------------------------------
 
@@ -139,7 +147,7 @@ class Iterator:
         position = self._engine.position(self._left())
         self._ready = iter(())
         self._engine.close()
-        self._engine = self._make_engine(position)
+        self._make_engine(position)
         self._doubt = False
 
     def _left(self) -> int:
@@ -186,7 +194,7 @@ class Iterator:
             self._base_seed = state["seed"]
             self._ended = self._closed = self._doubt = False
             self._graph_seed = state["graph_seed"]
-            self._engine = self._make_engine(state["position"])
+            self._make_engine(state["position"])
             self._ended = state["ended"]
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -245,6 +253,11 @@ class Iterator:
         self.close()
 
 
+def _close_all(engines: list[Engine]) -> None:
+    for engine in engines:
+        engine.close()
+
+
 def how_many_workers(root: Node, options: Options, asked: int | None) -> int:
     """How many workers run a plan.
 
@@ -272,7 +285,9 @@ def first_spec(node: Node) -> Any:
         try:
             item = network.next()
         except End:
-            raise SpecError("the dataset is empty: it has no element to learn the spec from") from None
+            raise SpecError(
+                "the dataset is empty: it has no element to learn the spec from"
+            ) from None
         if type(item) is Failure:
             raise item.error
         return spec_of(item.value)

@@ -291,8 +291,8 @@ class Launcher:
                 self._control.send(Kind.QUIT)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(_QUIT_S)
+                self._take_stderr()  # whether it was ready is of no interest any more
                 self._end()
-                self._failure = None
             self._control.close()
 
     def abandon(self) -> None:
@@ -346,11 +346,11 @@ class Launcher:
         for worker in list(self._workers.values()):
             self._lose(worker)
         if self._stderr is not None:  # it never was ready
-            _killed_early.append(self._process.pid)
-            if code == -signal.SIGKILL and len(_killed_early) < _MOST_KILLED:
-                self._take_stderr()  # by someone from outside: the next one may fare better
-                return
             text = self._take_stderr().decode(errors="replace").strip()
+            if code == -signal.SIGKILL:  # by someone from outside: the next one may fare better
+                _killed_early.append(self._process.pid)
+                if len(_killed_early) < _MOST_KILLED:
+                    return
             self._failure = (
                 f"the process that starts workers did not start: {describe_exit(code)}"
                 + (f"; its last lines on stderr:\n{text[-_SHOWN:]}" if text else "")

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tundish.loader.plan.sources import Generator
     from tundish.loader.run.context import Context
 
-_CHUNK = 512
+_CHUNK = 8192
 
 Mark = Any
 
@@ -85,13 +85,15 @@ class Positions:
         count = node.cardinality
         self._count = count if count >= 0 else None
         self._at = 0
+        self._size = 64
         self._chunk: Iterator[Any] = iter(())
 
     def next(self) -> Any:
         for item in self._chunk:
             self._at += 1
             return item
-        refs = self._refs(_CHUNK)
+        refs = self._refs(self._size)
+        self._size = min(2 * self._size, _CHUNK)
         if not len(refs):
             raise End
         self._chunk = iter(refs if isinstance(refs, (range, list)) else refs.tolist())
@@ -354,6 +356,52 @@ class Chosen:
         self._up.load(state["up"])
 
 
+class LeftOut:
+    """A stream without some of its next items: what came out of turn before a state was taken.
+
+    With ``deterministic=False`` the items behind a state's position have come in part. The ranges
+    are of ordinals counted from that position.
+    """
+
+    def __init__(self, up: Machine) -> None:
+        self._up = up
+        self._seen = 0
+        self._ranges: tuple[tuple[int, int], ...] = ()
+
+    def next(self) -> Any:
+        while True:
+            item = self._up.next()
+            at = self._seen
+            self._seen += 1
+            if not any(first <= at < stop for first, stop in self._ranges):
+                return item
+
+    def mark(self) -> Mark:
+        return (self._seen, self._up.mark())
+
+    def dump(self, mark: Mark) -> Any:
+        seen, up = mark
+        left = [[max(a - seen, 0), b - seen] for a, b in self._ranges if b > seen]
+        return with_left_out(self._up.dump(up), left)
+
+    def load(self, state: Any) -> None:
+        self._ranges = tuple((a, b) for a, b in state["ahead"])
+        self._up.load(state["up"])
+
+
+def with_left_out(state: Any, ranges: list[list[int]]) -> Any:
+    """A stage's state, with what has come out of turn behind it."""
+    return {"ahead": ranges, "up": state} if ranges else state
+
+
+def load_stage(up: Machine, state: Any) -> Machine:
+    """Bring a stage's input to a state; what has come out of turn already is left out."""
+    if isinstance(state, dict) and "ahead" in state:
+        up = LeftOut(up)
+    up.load(state)
+    return up
+
+
 class ProcessShare:
     """shard_by_process: one item of each round over all processes; its state is between rounds."""
 
@@ -499,6 +547,7 @@ __all__ = [
     "Concatenated",
     "Enumerated",
     "Generated",
+    "LeftOut",
     "Machine",
     "Mark",
     "NotReady",
@@ -507,5 +556,7 @@ __all__ = [
     "Repeated",
     "WindowShuffle",
     "Zipped",
+    "load_stage",
     "rewrap",
+    "with_left_out",
 ]

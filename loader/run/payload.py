@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib
 import io
 import linecache
 import mmap
@@ -316,13 +317,26 @@ def _look_up(module: str, qualname: str) -> Any:
 
 def _install(module_name: str, qualname: str, cls: type) -> None:
     """Give a class that came by value the name that pickle looks for."""
-    owner: Any = sys.modules.setdefault(module_name, types.ModuleType(module_name))
+    owner: Any = _module(module_name)
     *outer, last = qualname.split(".")
     for name in outer:
         owner = getattr(owner, name)
     cls.__qualname__ = qualname  # cloudpickle loses that of a nested class
     if getattr(owner, last, None) is not cls:
         setattr(owner, last, cls)
+
+
+def _module(name: str) -> types.ModuleType:
+    """Return a module, an empty one where it cannot be imported: its parents, too."""
+    if name not in sys.modules:
+        parent, _, last = name.rpartition(".")
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            made = sys.modules[name] = types.ModuleType(name)
+            if parent:
+                setattr(_module(parent), last, made)
+    return sys.modules[name]
 
 
 def _unpicklable(label: str, value: object, error: Exception, modules: _ByValue) -> TypeError:

@@ -231,7 +231,9 @@ class InlinePlanner(Planner):
         return open_inline(self.context.inner(plan, origin), self.options, skip, self._cache_bytes)
 
 
-def open_inline(context: Context, options: Options, skip: int = 0, cache_bytes: int = 2**34) -> Machine:
+def open_inline(
+    context: Context, options: Options, skip: int = 0, cache_bytes: int = 2**34
+) -> Machine:
     """An in-process network over a whole plan, the first `skip` items left out."""
     planner = InlinePlanner(context, options, cache_bytes)
     node = context.root

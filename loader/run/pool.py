@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tundish.errors import WorkerDiedError
 from tundish.loader.run.context import Context
 from tundish.loader.run.launcher import Exit, WorkerProcess, launcher
-from tundish.loader.run.messages import DONE, RECORD, TASK, Done, Kind, Task
+from tundish.loader.run.messages import DONE, EXTRA, RECORD, TASK, Done, Kind, Task
 from tundish.loader.run.payload import loads_exception, pack
 from tundish.loader.run.worker import IN_WORKER, Worker
 from tundish.shm.channel import Channel, ChannelClosed, default_kind
@@ -35,6 +35,7 @@ _START_DEATHS = 8
 _BACK_OFF_S = (0.0, 0.0, 0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
 _ENDING_S = 0.1
 _CONFIRM_S = 5.0
+_KILLED_S = 0.1
 _PACKET = 65536
 
 
@@ -73,8 +74,8 @@ class Owner(Protocol):
     def done(self, job: Job, done: Done, layout: Layout | None, tail: memoryview) -> None:
         """A task was done."""
 
-    def need(self, job: Job, nbytes: int) -> None:
-        """A task needs a larger slot."""
+    def need(self, job: Job, nbytes: int, *, alone: bool) -> None:
+        """A task needs a larger slot, or one to itself."""
 
     def lost(self, jobs: list[Job], begun: Job | None, how: Exit) -> None:
         """A worker died and left these; it had begun one of them."""
@@ -84,8 +85,17 @@ class Peer:
     """A worker as the coordinator sees it."""
 
     __slots__ = (
-        "channel", "jobs", "known", "layouts", "load", "name", "pid", "process", "ready",
-        "sentinel", "thread",
+        "channel",
+        "jobs",
+        "known",
+        "layouts",
+        "load",
+        "name",
+        "pid",
+        "process",
+        "ready",
+        "sentinel",
+        "thread",
     )
 
     def __init__(self, name: int, channel: Channel) -> None:
@@ -99,6 +109,17 @@ class Peer:
         self.ready = False
         self.pid: int | None = None
         self.sentinel: int | None = None
+
+    def is_gone(self, wait_s: float) -> bool:
+        """Whether it certainly writes no more; a killed process is waited for."""
+        if self.thread is not None:
+            self.thread.join(max(0.0, wait_s))
+            return not self.thread.is_alive()
+        assert self.process is not None
+        if self.process.wait_exit(max(_KILLED_S, wait_s)) is None:
+            return False
+        self.process.release()
+        return True
 
 
 class Trace:
@@ -291,8 +312,14 @@ class Pool:
             self.in_flight += 1
             if self._trace is not None:
                 self._trace(
-                    "->", peer.name, "TASK", stage=task.stage, block=task.block,
-                    first=task.first, rows=task.rows, slot=task.slot,
+                    "->",
+                    peer.name,
+                    "TASK",
+                    stage=task.stage,
+                    block=task.block,
+                    first=task.first,
+                    rows=task.rows,
+                    slot=task.slot,
                 )
         for peer, out in parts.items():
             if out:
@@ -400,11 +427,18 @@ class Pool:
         peer.load = max(0.0, peer.load - job.cost) if jobs else 0.0
         if self._trace is not None:
             self._trace(
-                "<-", peer.name, Kind(done.kind).name, stage=done.stage, block=done.block,
-                first=done.first, rows=done.rows, us=done.micros, bytes=done.nbytes,
+                "<-",
+                peer.name,
+                Kind(done.kind).name,
+                stage=done.stage,
+                block=done.block,
+                first=done.first,
+                rows=done.rows,
+                us=done.micros,
+                bytes=done.nbytes,
             )
         if done.kind == Kind.NEED:
-            self._owner.need(job, done.nbytes)
+            self._owner.need(job, done.nbytes, alone=bool(done.flags & EXTRA))
             return
         self.tasks += 1
         self._deaths_in_a_row = 0
@@ -456,10 +490,10 @@ class Pool:
         if peer.process is not None:
             peer.process.kill()
 
-    def close(self, wait_s: float = 0.25) -> bool:
-        """End all workers at once; whether they are known to be gone when this returns."""
+    def close(self, wait_s: float = 0.25) -> list[Peer]:
+        """End all workers at once; those not known to be gone when this returns."""
         if self._closed:
-            return True
+            return []
         self._closed = True
         self._unanswered = [j for p in self._peers for j in p.jobs]
         peers, self._peers = self._peers, []
@@ -468,22 +502,14 @@ class Pool:
                 peer.process.kill()
             self._poller.unregister(peer.channel.fileno())
             peer.channel.close()
-        gone = True
         deadline = time.monotonic() + wait_s
-        for peer in peers:
-            if peer.thread is not None:
-                peer.thread.join(0 if peer.jobs else max(0.0, deadline - time.monotonic()))
-                gone = gone and not peer.thread.is_alive()
-            elif peer.process is not None:
-                left = max(0.0, deadline - time.monotonic())
-                gone = peer.process.wait_exit(left) is not None and gone
-                peer.process.release()
+        there = [p for p in peers if not p.is_gone(0.0 if p.jobs else deadline - time.monotonic())]
         self._poller.close()
         if self._payload is not None:
             self._payload.close()
         if self._trace is not None:
             self._trace.close()
-        return gone
+        return there
 
 
 def _load(peer: Peer) -> float:

@@ -66,6 +66,7 @@ class Block:
         "mixed",
         "nbytes",
         "number",
+        "origin",
         "private",
         "refs",
         "reserved",
@@ -89,6 +90,7 @@ class Block:
         self.elements: dict[int, Any] = {}
         self.inputs: Any = None
         self.marks: Any = None
+        self.origin: Any = None
         self.mixed = self.gone = self.clean = False
         self.nbytes = 0
         self.flying = self.reserved = 0
@@ -200,7 +202,12 @@ class Row:
     def told(self) -> Any:
         """What a worker is told of it."""
         block, row = self.block, self.row
-        if block.layout is None or row in block.elements or block.slot is None or block.private is not None:
+        if (
+            block.layout is None
+            or row in block.elements
+            or block.slot is None
+            or block.private is not None
+        ):
             return Made(self.ref, self.value)
         layout = block.layout
         extras = {at: extra[row] for at, extra in block.extras.items()}

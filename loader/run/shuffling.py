@@ -25,15 +25,15 @@ def _mix(x: np.ndarray, key: int) -> np.ndarray:
 def _keys(seed: int, pass_: int) -> tuple[int, ...]:
     text = f"tundish permutation {seed} {pass_}".encode()
     digest = hashlib.blake2b(text, digest_size=8 * _ROUNDS).digest()
-    return tuple(
-        int.from_bytes(digest[8 * k : 8 * k + 8], "little") | 1 for k in range(_ROUNDS)
-    )
+    return tuple(int.from_bytes(digest[8 * k : 8 * k + 8], "little") | 1 for k in range(_ROUNDS))
 
 
 @lru_cache(maxsize=16)
 def _small(n: int, seed: int, pass_: int) -> np.ndarray:
     # A small domain is ordered by hashes: any of the n! orders can come.
-    hashes = _mix(np.arange(n, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15), _keys(seed, pass_)[0])
+    hashes = _mix(
+        np.arange(n, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15), _keys(seed, pass_)[0]
+    )
     return np.argsort(hashes, kind="stable").astype(np.int64)
 
 

@@ -17,7 +17,13 @@ from tundish.errors import SpecError
 from tundish.loader.run.collate import Collator, fits, mismatch
 from tundish.loader.run.inline import Counts, give_up
 from tundish.loader.run.items import End, Failure, Made, NotReady, ref_of
-from tundish.loader.run.machines import Machine, Mark, Positions
+from tundish.loader.run.machines import (
+    Machine,
+    Mark,
+    Positions,
+    load_stage,
+    with_left_out,
+)
 from tundish.loader.run.shared import Block, Row, Rows, as_ref
 from tundish.spec import flatten, leaf_key, same_structure
 
@@ -68,15 +74,15 @@ class ParallelStage:
         The stream.
     chain : bool
         Whether the evaluator does more than computing the item: False passes computed items on.
-    group : int
-        How many rows the reader takes at once: blocks are multiples of it.
+    ordered : bool
+        Whether elements come in the order of the input, or as they are ready.
     """
 
     def __init__(
-        self, owner: Coordinator, number: int, up: Machine, *, chain: bool, group: int
+        self, owner: Coordinator, number: int, up: Machine, *, chain: bool, ordered: bool
     ) -> None:
         self._owner, self.number, self._up = owner, number, up
-        self._chain, self._group = chain, group
+        self._chain, self._group = chain, 1
         self._queue: deque[Any] = deque()
         self._at = 0
         self._ended = self._done = False
@@ -84,7 +90,10 @@ class ParallelStage:
         self._last: Any = up.mark()
         self._partial: list[Any] = []
         self._partial_marks: list[Mark] = []
-        self._held: tuple[Any, Mark] | None = None
+        self._ordered = ordered
+        self._pulled = 0
+        self._before: Mark = up.mark()
+        self._partial_before: Mark = None
         self.pace = Pace()
         self.ragged = False
         """Whether elements differ in shape: then a block is one task."""
@@ -138,7 +147,9 @@ class ParallelStage:
             if not len(refs):
                 self._ended = True
                 return False
-            self._block(refs, base)
+            self._block(refs, base, (self._pulled, base))
+            self._pulled += len(refs)
+            self._before = base + len(refs)
             return True
         return self._issue_items(size)
 
@@ -151,10 +162,14 @@ class ParallelStage:
                 mark = up.mark()
                 if self._passes(item):
                     self._flush_partial()
-                    self._queue.append((item, mark))
+                    self._queue.append((item, mark, self._pulled, self._before))
+                    self._pulled, self._before = self._pulled + 1, mark
                     return True
+                if not items:
+                    self._partial_before = self._before
                 items.append(item)
                 marks.append(mark)
+                self._pulled, self._before = self._pulled + 1, mark
         except End:
             self._ended = True
         except NotReady:
@@ -184,11 +199,11 @@ class ParallelStage:
             refs: Any = items
             if all(type(x) is int for x in items):
                 refs = np.array(items, np.int64)
-            self._block(refs, marks)
+            self._block(refs, marks, (self._pulled - len(items), self._partial_before))
 
-    def _block(self, refs: Any, marks: Any) -> None:
+    def _block(self, refs: Any, marks: Any, origin: tuple[int, Mark]) -> None:
         block = Block(self._owner.next_block(), refs, self)
-        block.marks = marks
+        block.marks, block.origin = marks, origin
         self._queue.append(block)
         self.blocks += 1
         self.waiting += block.total
@@ -203,6 +218,8 @@ class ParallelStage:
             piece = Block(self._owner.next_block(), block.refs[first : first + size], self)
             marks = block.marks
             piece.marks = marks + first if type(marks) is int else marks[first : first + size]
+            before = self._mark_in(block, first - 1) if first else block.origin[1]
+            piece.origin = (block.origin[0] + first, before)
             pieces.append(piece)
         for piece in reversed(pieces):
             self._queue.insert(at, piece)
@@ -232,7 +249,9 @@ class ParallelStage:
                 return head
             if self._at < head.total:
                 if head.left:
-                    raise NotReady
+                    if self._ordered or not self._overtake():
+                        raise NotReady
+                    continue
                 return head
             queue.popleft()
             self._at = 0
@@ -240,12 +259,21 @@ class ParallelStage:
             self.nbytes -= head.nbytes
             self._owner.moved = True
 
+    def _overtake(self) -> bool:
+        """Let what is ready come before what is not; whether there was something."""
+        for entry in self._queue:
+            if type(entry) is tuple or not entry.left:
+                self._queue.remove(entry)
+                self._queue.appendleft(entry)
+                return True
+        return False
+
     def next(self) -> Any:
         while True:
             head = self._head()
             if type(head) is tuple:
                 self._queue.popleft()
-                item, self._last = head
+                item, self._last = head[:2]
                 return item
             row = self._at
             self._at += 1
@@ -280,7 +308,7 @@ class ParallelStage:
             one by one.
         """
         head = self._head()
-        if type(head) is Block and head.clean:
+        if type(head) is Block and head.clean and self._ordered:
             elements = head.scalars(self._at, head.total)
             if elements is not None:
                 self.run(head.total)
@@ -297,6 +325,8 @@ class ParallelStage:
     # -- state ---------------------------------------------------------------------------------
 
     def mark(self) -> Mark:
+        if not self._ordered:
+            return (self._counts.by_event, self._unordered_mark())
         last = self._last
         if type(last) is tuple and len(last) == 2 and type(last[0]) is Block:  # noqa: PLR2004
             return self.mark_at(*last)
@@ -304,19 +334,54 @@ class ParallelStage:
 
     def mark_at(self, block: Block, row: int) -> Mark:
         """The mark after a row of a block."""
+        return (self._counts.by_event, self._mark_in(block, row))
+
+    def _unordered_mark(self) -> Mark:
+        """The mark before the oldest item that has not come, and which behind it have."""
+        waiting: list[tuple[int, int, Mark]] = []
+        for entry in self._queue:
+            if type(entry) is tuple:
+                waiting.append((entry[2], entry[2] + 1, entry[3]))
+                continue
+            first, before = entry.origin
+            begun = self._at if entry is self._queue[0] else 0
+            if begun < entry.total:
+                mark = before if not begun else self._mark_in(entry, begun - 1)
+                waiting.append((first + begun, first + entry.total, mark))
+        if self._partial:
+            first = self._pulled - len(self._partial)
+            waiting.append((first, self._pulled, self._partial_before))
+        if not waiting:
+            return (self._before, [])
+        waiting.sort(key=lambda w: w[0])
+        oldest, at = waiting[0][2], waiting[0][1]
+        start, ahead = waiting[0][0], []
+        for first, stop, _ in waiting[1:]:
+            if first > at:
+                ahead.append([at - start, first - start])
+            at = stop
+        if self._pulled > at:
+            ahead.append([at - start, self._pulled - start])
+        return (oldest, ahead)
+
+    def _mark_in(self, block: Block, row: int) -> Mark:
         marks = block.marks
-        return (self._counts.by_event, marks + row + 1 if type(marks) is int else marks[row])
+        return marks + row + 1 if type(marks) is int else marks[row]
 
     def dump(self, mark: Mark) -> Any:
         counts, up = mark
-        below = self._up.dump(up)
+        if self._ordered:
+            below = self._up.dump(up)
+        else:
+            below = with_left_out(self._up.dump(up[0]), up[1])
         return {"counts": counts, "up": below} if counts else below
 
     def load(self, state: Any) -> None:
         if isinstance(state, dict) and "counts" in state:
             self._counts.by_event = dict(state["counts"])
             state = state["up"]
-        self._up.load(state)
+        self._up = load_stage(self._up, state)
+        self._before = self._up.mark()
         self._last = self._up.mark()
 
 

@@ -99,7 +99,11 @@ def _differences(here: list[Any], there: list[Any]) -> list[str]:
             a, b = mine.get(key), theirs.get(key)
             if a != b:
                 what = f"{name}#{at}.{key}"
-                if isinstance(a, dict) and isinstance(b, dict) and a.get("function") == b.get("function"):
+                if (
+                    isinstance(a, dict)
+                    and isinstance(b, dict)
+                    and a.get("function") == b.get("function")
+                ):
                     found.append(f"{what}: the code of {a.get('function')} has changed")
                 else:
                     found.append(f"{what}: {a!r} here, {b!r} in the state")

@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 import threading
 
+from typing import TYPE_CHECKING
+
 from tundish.errors import SharedMemoryError
 from tundish.shm.memory import Arena
 from tundish.shm.ring import Ring
+
+if TYPE_CHECKING:
+    from tundish.loader.run.pool import Peer
 
 _SLOTS = 1024
 _lock = threading.Lock()
@@ -35,3 +40,28 @@ def shared_ring(budget: int) -> Ring | None:
                 ring = None
             _current[:] = [(os.getpid(), ring)]
         return _current[0][1]
+
+
+_graves: list[tuple[Ring, list[Peer], list[int]]] = []
+
+
+def bury(ring: Ring, peers: list[Peer], slots: list[int]) -> None:
+    """Keep slots from use until the workers that may still write them are gone."""
+    for slot in slots:
+        ring.quarantine(slot)
+    with _lock:
+        _graves.append((ring, peers, slots))
+
+
+def visit_graves() -> None:
+    """Give the slots back whose writers have gone meanwhile."""
+    with _lock:
+        graves, _graves[:] = list(_graves), []
+    for ring, peers, slots in graves:
+        left = [peer for peer in peers if not peer.is_gone(0.0)]
+        if left:
+            with _lock:
+                _graves.append((ring, left, slots))
+        else:
+            for slot in slots:
+                ring.clear(slot)

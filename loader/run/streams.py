@@ -35,7 +35,18 @@ class Stream:
         The first element that is wanted.
     """
 
-    __slots__ = ("after", "asked", "before", "chunks", "ended", "first", "flying", "item", "number", "peer")
+    __slots__ = (
+        "after",
+        "asked",
+        "before",
+        "chunks",
+        "ended",
+        "first",
+        "flying",
+        "item",
+        "number",
+        "peer",
+    )
 
     def __init__(self, number: int, item: Any, before: Mark, after: Mark, first: int) -> None:
         self.number, self.item, self.before, self.after = number, item, before, after

@@ -191,7 +191,11 @@ class _Maker:
                     return check(normalise(result))
                 kind = type(result)
                 if kind is np.ndarray or kind is np.int64:
-                    return result if result.ndim and result.dtype.kind not in "US" else normalise(result)
+                    return (
+                        result
+                        if result.ndim and result.dtype.kind not in "US"
+                        else normalise(result)
+                    )
                 if result is None:
                     raise SpecError("the function returned None; return an element")
             except Exception as error:
@@ -300,7 +304,9 @@ class _Maker:
                 found = call(item, pass_)
                 plan = getattr(found, "_node", None)
                 if plan is None:
-                    raise TypeError(f"flat_map's function returns a Dataset, not {type(found).__name__}")
+                    raise TypeError(
+                        f"flat_map's function returns a Dataset, not {type(found).__name__}"
+                    )
             except Exception as error:
                 raise_from(error, label)
             return plan
@@ -324,9 +330,7 @@ class _Maker:
         if base is None:
             return lambda item, pass_: parts[item[0]](item[1], pass_)
         first, second = parts
-        return lambda item, pass_: (
-            first(item, pass_) if item < base else second(item - base, pass_)
-        )
+        return lambda item, pass_: first(item, pass_) if item < base else second(item - base, pass_)
 
     def enumerate(self, node: Enumerate) -> Value:
         up, start, int64 = self.at_hand(self.value(node.up)), node.start, np.int64
@@ -475,7 +479,9 @@ def rows_of(value: Any) -> tuple[int, Callable[[int], Any]]:
     sizes = set()
     for leaf, path in zip(leaves, paths(tree), strict=True):
         if not isinstance(leaf, np.ndarray) or leaf.ndim == 0:
-            raise SpecError(f"unbatch needs arrays with a first dimension; {path or 'the element'} is {spec_of(leaf)}")
+            raise SpecError(
+                f"unbatch needs arrays with a first dimension; {path or 'the element'} is {spec_of(leaf)}"
+            )
         sizes.add(len(leaf))
     if len(sizes) != 1:
         raise SpecError(f"unbatch needs equal first dimensions, not {sorted(sizes)}")
@@ -492,11 +498,15 @@ def _checker(signature: Any) -> Callable[[Any], Any]:
     def check(value: Any) -> Any:
         leaves, have = flatten(value)
         if have != tree:
-            raise SpecError(f"the function returned {spec_of(value)}, the signature says {signature}")
+            raise SpecError(
+                f"the function returned {spec_of(value)}, the signature says {signature}"
+            )
         for leaf, spec, name in zip(leaves, specs, names, strict=True):
             assert isinstance(spec, ArraySpec)
             if not spec.accepts(leaf):
-                raise SpecError(f"the function returned {spec_of(leaf)}{name and ' at ' + name}, the signature says {spec}")
+                raise SpecError(
+                    f"the function returned {spec_of(leaf)}{name and ' at ' + name}, the signature says {spec}"
+                )
         return value
 
     return check

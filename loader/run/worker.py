@@ -80,11 +80,19 @@ _PROCESS = [False]
 
 
 class NeedsMore(Exception):  # noqa: N818 - a message, not a mistake
-    """A block needs more bytes than its slot may have."""
+    """A block needs more bytes than its slot may have.
 
-    def __init__(self, nbytes: int) -> None:
+    Parameters
+    ----------
+    nbytes : int
+        How many.
+    alone : bool
+        Whether the slot has them, but not this task's share of it: the block has to be one task.
+    """
+
+    def __init__(self, nbytes: int, *, alone: bool = False) -> None:
         super().__init__(nbytes)
-        self.nbytes = nbytes
+        self.nbytes, self.alone = nbytes, alone
 
 
 class Stage:
@@ -119,7 +127,17 @@ class Rows:
     ``elements[k]`` holds row k when the rows have no common layout.
     """
 
-    __slots__ = ("columns", "drops", "elements", "errors", "events", "extras", "layout", "not_opened", "private")
+    __slots__ = (
+        "columns",
+        "drops",
+        "elements",
+        "errors",
+        "events",
+        "extras",
+        "layout",
+        "not_opened",
+        "private",
+    )
 
     def __init__(self) -> None:
         self.layout: Layout | None = None
@@ -151,7 +169,13 @@ class Worker:
     """
 
     def __init__(
-        self, channel: Channel, arena: Arena | None, context: Context, options: Options, *, forks: bool = True
+        self,
+        channel: Channel,
+        arena: Arena | None,
+        context: Context,
+        options: Options,
+        *,
+        forks: bool = True,
     ) -> None:
         self._channel, self._arena, self._context = channel, arena, context
         self._options = options
@@ -240,14 +264,21 @@ class Worker:
                 rows = self._rows(stage, task, self._items(task, tail))
             self._answer(task, rows, began, STREAM_END if ended else 0)
         except NeedsMore as need:
-            self._need(task, need.nbytes)
+            self._need(task, need)
         finally:
             if self._deadline is not None:
                 faulthandler.cancel_dump_traceback_later()
 
-    def _need(self, task: Task, nbytes: int) -> None:
-        fields = (Kind.NEED, 0, task.stage, task.block, task.first, task.rows)
-        self._say(DONE.pack(*fields, NO_LAYOUT, 0, 0, nbytes, 0))
+    def _need(self, task: Task, need: NeedsMore) -> None:
+        fields = (
+            Kind.NEED,
+            EXTRA if need.alone else 0,
+            task.stage,
+            task.block,
+            task.first,
+            task.rows,
+        )
+        self._say(DONE.pack(*fields, NO_LAYOUT, 0, 0, need.nbytes, 0))
 
     def _items(self, task: Task, tail: bytes | memoryview) -> Sequence[Any]:
         if task.items == Items.RANGE:
@@ -276,7 +307,9 @@ class Worker:
         done = 0
         if stage.sweep is not None and type(items) is range:
             done, write = self._sweep(stage, task, items, rows)
-        for k, item in zip(range(task.first + done, task.first + task.rows), items[done:], strict=True):
+        for k, item in zip(
+            range(task.first + done, task.first + task.rows), items[done:], strict=True
+        ):
             if deadline is not None:
                 faulthandler.dump_traceback_later(deadline, exit=True)
             try:
@@ -436,8 +469,17 @@ class Worker:
         micros = min(int((time.perf_counter() - began) * 1e6), 2**32 - 1)
         self._say(
             DONE.pack(
-                Kind.DONE, flags, task.stage, task.block, task.first, task.rows, number, micros,
-                len(tail), nbytes, encoded,
+                Kind.DONE,
+                flags,
+                task.stage,
+                task.block,
+                task.first,
+                task.rows,
+                number,
+                micros,
+                len(tail),
+                nbytes,
+                encoded,
             ),
             tail,
         )
@@ -450,6 +492,10 @@ class Worker:
             offset = align(layout.nbytes if layout is not None else 0)
         else:
             offset = share_offset(arena.stride, task.first, task.total)
+            end = share_offset(arena.stride, task.first + task.rows, task.total)
+            columns = layout.nbytes if layout is not None else 0
+            if columns > arena.stride // 2 or piece.nbytes > end - offset:
+                raise NeedsMore(align(columns) + piece.nbytes, alone=True)
         if (offset + piece.nbytes if alone else piece.nbytes) > task.may:
             raise NeedsMore(offset + piece.nbytes if alone else piece.nbytes)
         arena.allocate(task.slot, offset, piece.nbytes)
@@ -478,7 +524,9 @@ class Worker:
                     error = TypeError(
                         f"an element of type {type(value).__name__} cannot be sent from a worker: {problem}"
                     )
-                    rows.errors[k] = dumps_exception(add_origin(error, f"row {k}", self._context.where))
+                    rows.errors[k] = dumps_exception(
+                        add_origin(error, f"row {k}", self._context.where)
+                    )
                     for other in parts:
                         other.pop(k, None)
 
@@ -624,5 +672,3 @@ def main(fds: list[int], config: bytes) -> int:
     worker.run()
     sys.stdout.flush()
     return 0
-
-

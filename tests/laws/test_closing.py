@@ -96,7 +96,7 @@ def test_an_interrupt_leaves_the_iterator_usable() -> None:
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
         with Dataset.range(60).map(slow).batch(2).iterator(workers=2) as it:
-            found = []
+            found: list[list[int]] = []
             signal.setitimer(signal.ITIMER_REAL, 0.01, 0.013)
             interrupts = 0
             while interrupts < 10 and len(found) < 25:

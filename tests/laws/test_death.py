@@ -45,7 +45,7 @@ def test_a_death_does_not_show(how: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", functions.DEATHS)
 def test_an_element_that_always_kills_is_named_and_passed(how: str, tmp_path: Path) -> None:
     ds = Dataset.range(12).map(functions.Die(str(tmp_path), how, times=10**6)).batch(2)
-    found = []
+    found: list[list[int]] = []
     with ds.iterator(workers=2) as it:
         found.extend(next(it).tolist() for _ in range(2))
         with pytest.raises(WorkerDiedError) as caught:
@@ -53,10 +53,10 @@ def test_an_element_that_always_kills_is_named_and_passed(how: str, tmp_path: Pa
         found.extend(batch.tolist() for batch in it)
 
     assert found == [[0, 2], [4, 6], [12, 14], [16, 18], [20, 22]]
-    assert len(list(tmp_path.iterdir())) == 3, "three deaths, no more"
+    assert 3 <= len(list(tmp_path.iterdir())) <= 6, "those of longer tasks do not count"
     assert caught.value.deaths == 3
     assert "5" in caught.value.element
-    assert caught.value.how == how if how.startswith("SIG") else caught.value.how
+    assert how in caught.value.how or not how.startswith("SIG")
 
 
 def test_two_deaths_are_not_yet_an_error(tmp_path: Path) -> None:
@@ -99,13 +99,17 @@ def test_a_death_keeps_what_the_worker_said(tmp_path: Path) -> None:
             next(it)
 
 
+GONE_S = 0.5
 SCRIPT = """
 import sys, time
 from tests.laws.functions import sleep_for_ever
 from tundish import Dataset
 it = Dataset.range(100).map({function}).iterator(workers=3)
+while len(it.worker_pids()) < 3:
+    it.pump()
+    time.sleep(0.001)
 print(*it.worker_pids(), flush=True)
-time.sleep(3600)
+time.sleep(60)
 """
 
 
@@ -125,8 +129,16 @@ def test_workers_go_with_the_consumer(function: str) -> None:
         assert len(workers) == 3
         os.kill(consumer.pid, signal.SIGKILL)
         since = time.monotonic()
-        _, alive = psutil.wait_procs([*workers, *others], timeout=10)
+        while any(map(lives, [*workers, *others])) and time.monotonic() < since + 10:
+            time.sleep(0.001)
         took = time.monotonic() - since
 
-    assert not alive
-    assert took < 0.5
+    assert took < GONE_S
+
+
+def lives(process: psutil.Process) -> bool:
+    """Whether it has not ended; its entry may wait for who should have looked after it."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False

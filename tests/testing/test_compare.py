@@ -72,7 +72,7 @@ def test_errors_are_outcomes_and_the_run_goes_on() -> None:
         def __iter__(self) -> Now:
             return self
 
-        def __next__(self) -> int:
+        def __next__(self) -> object:
             value = next(self.values)
             if isinstance(value, Exception):
                 raise value

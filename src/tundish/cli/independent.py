@@ -8,9 +8,11 @@ compare into such a process, too.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -56,7 +58,8 @@ class Independent:
     Parameters
     ----------
     work : str
-        ``module:function``. Called once in each process, with its number; returns the function
+        ``module:function``, or ``module:function:word`` to hand it a word. Called once in each
+        process, with its number (and the word); returns the function
         that does a piece of work and tells how many items that were. That function may have an
         attribute ``counts``: a function that returns a dict of what is counted beside the items.
     count : int
@@ -65,9 +68,7 @@ class Independent:
         Environment variables in place of those that workers get.
     """
 
-    def __init__(
-        self, work: str, count: int = 1, environ: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, work: str, count: int = 1, environ: Mapping[str, str] | None = None) -> None:
         settings = {**malloc_environ(), **worker_environ(1)} if environ is None else environ
         path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
         self._processes = [
@@ -77,6 +78,7 @@ class Independent:
                 stdout=subprocess.PIPE,
                 env={**os.environ, **settings, "PYTHONPATH": path},
                 text=True,
+                start_new_session=True,
             )
             for index in range(count)
         ]
@@ -106,10 +108,10 @@ class Independent:
         )
 
     def close(self) -> None:
-        """End them all."""
+        """End them all, and whatever they have started and left behind."""
         for process in self._processes:
-            with process:
-                process.kill()
+            with process, contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
     def __enter__(self) -> Self:
         return self
@@ -121,10 +123,13 @@ class Independent:
 def cpu_seconds(pid: int) -> float:
     """The CPU seconds that the threads of a process have had; 0 when it is gone."""
     try:  # in nanoseconds; what psutil reads counts in hundredths of a second
-        return sum(
-            int((task / "schedstat").read_text().split()[0])
-            for task in Path(f"/proc/{pid}/task").iterdir()
-        ) / 1e9
+        return (
+            sum(
+                int((task / "schedstat").read_text().split()[0])
+                for task in Path(f"/proc/{pid}/task").iterdir()
+            )
+            / 1e9
+        )
     except OSError:
         pass
     try:
@@ -146,8 +151,8 @@ def _answer(process: subprocess.Popen[str]) -> dict[str, Any]:
 def _work_while_asked(work: str, index: int) -> None:
     answers = os.fdopen(os.dup(1), "w")  # and whatever the work prints goes to stderr
     os.dup2(2, 1)
-    module, _, name = work.partition(":")
-    step: Callable[[], int] = getattr(importlib.import_module(module), name)(index)
+    module, name, *words = work.split(":")
+    step: Callable[[], int] = getattr(importlib.import_module(module), name)(index, *words)
     counts: Callable[[], dict[str, float]] = getattr(step, "counts", dict)
     step()
     print("{}", file=answers, flush=True)  # noqa: T201 - the answer: ready

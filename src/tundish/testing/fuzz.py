@@ -13,6 +13,7 @@ import random
 import signal
 import sys
 import time
+import traceback
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -216,8 +217,8 @@ def _problem(made: Pipeline, seed: str, workers: Sequence[int]) -> str | None:
             check(made, random.Random(seed), workers)  # noqa: S311 - a test's choices
     except AssertionError as problem:
         return str(problem)
-    except Exception as problem:  # noqa: BLE001 - any other way to fail is a failure too
-        return f"{type(problem).__name__}: {problem}"
+    except Exception:  # noqa: BLE001 - any other way to fail is a failure too
+        return traceback.format_exc(limit=-3)
     return None
 
 

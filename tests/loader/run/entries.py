@@ -96,6 +96,13 @@ def apply(fds: list[int], config: bytes) -> None:
         file.write(pickle.dumps(function(*json.loads(config))))
 
 
+def apply_and_stay(fds: list[int], config: bytes) -> None:
+    """Call the payload's function; end when the last descriptor but one is closed."""
+    payload, hold, answer = fds
+    apply([payload, answer], config)
+    os.read(hold, 1)
+
+
 def sleep(fds: list[int], config: bytes) -> None:
     tell(fds[0], os.getpid())
     time.sleep(1000)
