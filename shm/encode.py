@@ -84,7 +84,7 @@ def decode(root: np.ndarray | bytes | bytearray) -> Any:
     >>> decode(bytearray(Encoded({"a": 1}).to_bytes()))
     {'a': 1}
     """
-    view = memoryview(root)
+    view = root.data if isinstance(root, np.ndarray) else memoryview(root)
     count, size = _HEAD.unpack_from(view)
     sizes = struct.unpack_from(f"<{count}Q", view, _HEAD.size)
     start = _HEAD.size + 8 * count

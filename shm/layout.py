@@ -8,11 +8,12 @@ once; what has no fixed size (str, bytes, objects) travels beside them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.spec import Tree
+if TYPE_CHECKING:
+    from tundish.spec import Tree
 
 ALIGN = 128
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -55,7 +56,7 @@ class Unbatch(Unary):
 class BatchingMethods:
     """Methods of `Dataset` that put elements together and take them apart."""
 
-    def _then(self, kind: type[Node], *args: Any, **kwargs: Any) -> Self:
+    def _then(self, kind: Callable[..., Node], *args: Any, **kwargs: Any) -> Self:
         raise NotImplementedError
 
     def batch(

@@ -53,20 +53,28 @@ class Dataset(
     (3, [0, 1, 4, 9, 16, 25, 36, 49, 64, 81])
     """
 
+    _node: Node
+    _iterations: int
+    _seed: int | None
+    _spec: Any
+    _lock: threading.Lock
+
     def __init__(self) -> None:
         raise TypeError("make a dataset with Dataset.range, Dataset.from_tensor_slices, ...")
 
     @classmethod
     def _of(cls, node: Node) -> Self:
         ds = cls.__new__(cls)
-        ds._node = node
-        ds._iterations = 0
-        ds._seed = None
-        ds._spec = None
-        ds._lock = threading.Lock()
+        ds._begin(node)  # noqa: SLF001 - a constructor
         return ds
 
-    def _then(self, kind: type[Node], *args: Any, **kwargs: Any) -> Self:
+    def _begin(self, node: Node) -> None:
+        self._node = node
+        self._iterations = 0
+        self._seed = self._spec = None
+        self._lock = threading.Lock()
+
+    def _then(self, kind: Callable[..., Node], *args: Any, **kwargs: Any) -> Self:
         return self._of(kind(self._node, *args, **kwargs))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -184,7 +192,7 @@ class Dataset(
 
 
 def _rebuild(cls: type[Dataset], node: Node) -> Dataset:
-    return cls._of(node)  # noqa: SLF001 - unpickling is the class's own business
+    return cls._of(node)
 
 
 def main_line(node: Node) -> list[Node]:
@@ -199,9 +207,8 @@ def show_params(node: Node) -> str:
     """A node's arguments in one line."""
     parts = []
     for key, value in node.params().items():
-        if isinstance(value, dict) and "function" in value:
-            value = value["function"]
-        parts.append(f"{key}={value}")
+        shown = value["function"] if isinstance(value, dict) and "function" in value else value
+        parts.append(f"{key}={shown}")
     return ", ".join(parts)
 
 

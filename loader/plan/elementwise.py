@@ -113,7 +113,7 @@ class Enumerate(Unary):
 class ElementwiseMethods:
     """Methods of `Dataset` that look at one element at a time."""
 
-    def _then(self, kind: type[Node], *args: Any, **kwargs: Any) -> Self:
+    def _then(self, kind: Callable[..., Node], *args: Any, **kwargs: Any) -> Self:
         raise NotImplementedError
 
     def map(

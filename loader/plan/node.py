@@ -151,8 +151,8 @@ def code_digest(function: Any) -> str:
     function = getattr(function, "func", function)  # functools.partial
     code = getattr(function, "__code__", None)
     if code is None:
-        call = getattr(type(function), "__call__", None)
-        code = getattr(call, "__code__", None)
+        method = vars(type(function)).get("__call__")
+        code = getattr(method, "__code__", None)
     if code is None:
         return ""
     return hashlib.blake2b(_code_bytes(code), digest_size=8).hexdigest()
@@ -191,14 +191,15 @@ def check_seed(seed: Any) -> int | None:
     """A seed: None or an int of at most 64 bits."""
     if seed is None:
         return None
-    seed = check_count("seed", seed)
-    if not -(2**63) <= seed < 2**64:
-        raise ValueError(f"seed must fit 64 bits, not {seed}")
-    return seed
+    checked = check_count("seed", seed)
+    if not -(2**63) <= checked < 2**64:
+        raise ValueError(f"seed must fit 64 bits, not {checked}")
+    return checked
 
 
 def check_callable(name: str, function: Any) -> Callable[..., Any]:
     """A function argument, checked when the pipeline is built."""
     if not callable(function):
         raise TypeError(f"{name} must be callable, not {type(function).__name__} ({function!r})")
-    return function  # type: ignore[no-any-return]  # callable() narrows Any to Any
+    checked: Callable[..., Any] = function
+    return checked

@@ -165,7 +165,7 @@ class OptionsMethods:
 
     _node: Node
 
-    def _then(self, kind: type[Node], *args: Any, **kwargs: Any) -> Self:
+    def _then(self, kind: Callable[..., Node], *args: Any, **kwargs: Any) -> Self:
         raise NotImplementedError
 
     def options(self) -> Options:

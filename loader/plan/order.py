@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -65,7 +66,7 @@ class Shard(Unary):
 
 @dataclass(frozen=True, eq=False)
 class ShardByProcess(Unary):
-    """This process's share of the elements; positions stay global."""
+    """One process's share of the elements; positions stay global."""
 
     context: InputContext
 
@@ -155,7 +156,7 @@ class OrderMethods:
 
     _node: Node
 
-    def _then(self, kind: type[Node], *args: Any, **kwargs: Any) -> Self:
+    def _then(self, kind: Callable[..., Node], *args: Any, **kwargs: Any) -> Self:
         raise NotImplementedError
 
     @classmethod
@@ -308,7 +309,7 @@ class OrderMethods:
         """
         if not isinstance(dataset, OrderMethods):
             raise TypeError(f"concatenate takes a dataset, not {type(dataset).__name__}")
-        return self._of(Concatenate(self._node, dataset._node))
+        return self._of(Concatenate(self._node, dataset._node))  # noqa: SLF001 - ours
 
     def prefetch(self, buffer_size: int, name: str | None = None) -> Self:
         """Let workers be at least `buffer_size` elements ahead of the consumer.

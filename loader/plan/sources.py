@@ -6,6 +6,7 @@ import glob
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -302,7 +303,8 @@ class SourceMethods:
             raise ValueError("list_files needs at least one pattern")
         found: list[str] = []
         for pattern in patterns:
-            matches = [p for p in glob.glob(pattern, recursive=True) if not os.path.isdir(p)]
+            # Not Path.glob: it takes no absolute pattern and skips nothing hidden.
+            matches = [p for p in glob.glob(pattern, recursive=True) if not Path(p).is_dir()]  # noqa: PTH207
             if not matches:
                 raise FileNotFoundError(f"no file matches {pattern!r}")
             found += matches

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -20,7 +21,7 @@ class Cache(Unary):
 class StoringMethods:
     """Methods of `Dataset` that keep what was computed."""
 
-    def _then(self, kind: type[Node], *args: Any, **kwargs: Any) -> Self:
+    def _then(self, kind: Callable[..., Node], *args: Any, **kwargs: Any) -> Self:
         raise NotImplementedError
 
     def cache(self, name: str | None = None) -> Self:

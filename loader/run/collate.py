@@ -27,8 +27,10 @@ from tundish.spec import (
 Key = tuple[Any, tuple[int, ...]] | type
 
 
-def mismatch(k: int, keys: list[Key], tree: Tree, first_keys: list[Key], first_tree: Tree) -> str:
-    """Say how element k of a batch differs from the batch's first one."""
+def misfit(
+    k: int, keys: list[Key], tree: Tree, first_keys: list[Key], first_tree: Tree
+) -> str | None:
+    """How element k of a batch differs from the batch's first one; None where it fits."""
     if not same_structure(tree, first_tree):
         return (
             f"element {k} of the batch has the structure {show_tree(tree)}, "
@@ -42,7 +44,7 @@ def mismatch(k: int, keys: list[Key], tree: Tree, first_keys: list[Key], first_t
                 f"element {k} of the batch{field} is {show_key(here[path])}, "
                 f"its first element is {show_key(want)}"
             )
-    raise AssertionError("the elements fit")
+    return None
 
 
 def fits(key: Key, first: Key) -> bool:
@@ -70,6 +72,7 @@ class Collator:
         self.size = size
         self.count = 0
         self._single: Any = None
+        self._columns: list[Any] = []
 
     def add(self, value: Any) -> None:
         """Write an element into the next row.
@@ -83,18 +86,16 @@ class Collator:
         if k == 0:
             self._start(value)
         single = self._single
-        if single is not None:
-            if (
-                getattr(value, "dtype", None) != self._dtype
-                or value.shape != self._shape
-                or isinstance(value, tuple)
-            ):
-                leaves, tree = flatten(value)
-                keys = [leaf_key(x) for x in leaves]
-                raise SpecError(mismatch(k, keys, tree, self._keys, self._tree))
+        if single is None:
+            self._add_nest(k, value)
+        elif (
+            getattr(value, "dtype", None) == self._dtype
+            and value.shape == self._shape
+            and not isinstance(value, tuple)
+        ):
             single[k] = value
         else:
-            self._add_nest(k, value)
+            self._check(k, *flatten(value))
         self.count = k + 1
 
     def _start(self, value: Any) -> None:
@@ -108,19 +109,20 @@ class Collator:
             self._single = self._columns[0]
             self._dtype, self._shape = self._keys[0]  # type: ignore[misc]  # fixed: a pair
 
+    def _check(self, k: int, leaves: list[Any], tree: Tree) -> None:
+        keys = [leaf_key(leaf) for leaf in leaves]
+        if tree == self._tree and all(map(fits, keys, self._keys)):
+            return
+        problem = misfit(k, keys, tree, self._keys, self._tree)
+        if problem is not None:
+            raise SpecError(problem)
+
     def _add_nest(self, k: int, value: Any) -> None:
         leaves, tree = flatten(value)
-        if tree != self._tree:
-            if not same_structure(tree, self._tree):
-                raise SpecError(
-                    mismatch(k, [leaf_key(x) for x in leaves], tree, self._keys, self._tree)
-                )
+        self._check(k, leaves, tree)
+        if tree != self._tree:  # the same but for the order of keys
             by_path = dict(zip(paths(tree), leaves, strict=True))
             leaves = [by_path[p] for p in paths(self._tree)]
-        for leaf, key in zip(leaves, self._keys, strict=True):
-            if not fits(leaf_key(leaf), key):
-                keys = [leaf_key(x) for x in leaves]
-                raise SpecError(mismatch(k, keys, self._tree, self._keys, self._tree))
         for leaf, column in zip(leaves, self._columns, strict=True):
             if isinstance(column, list):
                 column.append(leaf)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from tundish.loader.plan.node import Node, walk
 from tundish.loader.plan.order import Prefetch
 from tundish.loader.plan.sources import Generator
 from tundish.loader.plan.storing import Cache
+from tundish.loader.run.batches import Batches
 from tundish.loader.run.engine import Engine
 from tundish.loader.run.items import Failure, NotReady, ref_of
 from tundish.loader.run.machines import Machine, Repeated
@@ -48,7 +50,7 @@ from tundish.loader.run.payload import loads_exception
 from tundish.loader.run.planner import Planner, chain_base, drops, run_of
 from tundish.loader.run.pool import Job, Pool
 from tundish.loader.run.shared import COPY_BELOW, Block, Row, Rows, as_ref, tell
-from tundish.loader.run.stages import TASK_S, Batches, ParallelStage
+from tundish.loader.run.stages import TASK_S, ParallelStage
 from tundish.loader.run.stats import Stats
 from tundish.loader.run.store import bury, shared_ring, visit_graves
 from tundish.loader.run.streams import StreamStage
@@ -124,7 +126,12 @@ class Coordinator(Engine):
         if self._ring is not None and self._ring.used_bytes > self.budget:
             self._ring.trim(self.budget)
         self._pool = Pool(
-            self.workers, self._arena, self.context, self.options, self, self._executor
+            self.workers,
+            self._arena,
+            self.context,
+            self.options,
+            owner=self,
+            executor=self._executor,
         )
         planner = ParallelPlanner(self)
         self._network = planner.computed(self.context.root, self.context.iteration)
@@ -138,12 +145,7 @@ class Coordinator(Engine):
             raise RuntimeError(
                 f"this iterator was made in process {self._owner}; make one here ({os.getpid()})"
             )
-        while True:
-            try:
-                item = self._network.next()
-                break
-            except NotReady:
-                self._wait()
+        item = self._awaited(self._network.next)
         element = self._deliver(item)
         self._mark = self._network.mark()
         self.feed()
@@ -153,6 +155,15 @@ class Coordinator(Engine):
             raise element
         self._elements += 1
         return element
+
+    def _awaited(self, ask: Callable[[], Any]) -> Any:
+        """What a machine gives, waiting for workers as long as it is not ready."""
+        while True:
+            try:
+                return ask()
+            except NotReady:  # noqa: SIM105 - suppress() costs more than asking
+                pass
+            self._wait()  # not above: what interrupts it would be chained to NotReady
 
     def _deliver(self, item: Any) -> Any:
         kind = type(item)
@@ -202,12 +213,8 @@ class Coordinator(Engine):
         network = self._network
         if not isinstance(network, ParallelStage) or os.getpid() != self._owner:
             return None
-        while True:
-            try:
-                block, stop, elements = network.scalars()
-                break
-            except NotReady:
-                self._wait()
+        got: tuple[Block | None, int, list[Any]] = self._awaited(network.scalars)
+        block, stop, elements = got
         if block is None:
             return None
         self._mark = (block, stop)
@@ -262,9 +269,8 @@ class Coordinator(Engine):
             for job in [*pool.jobs(), *self._queue, *(j for j, _ in self._deferred)]
             for slot in job.held
         ]
-        for block in self._blocks.values():
-            if block.slot is not None and block.root is None:
-                slots.append(block.slot)
+        unfinished = (block for block in self._blocks.values() if block.root is None)
+        slots += [block.slot for block in unfinished if block.slot is not None]
         if self._ring is not None and slots:
             if there:
                 bury(self._ring, there, slots)
@@ -388,7 +394,8 @@ class Coordinator(Engine):
 
     def _job(self, block: Block, first: int, rows: int, quota: int) -> Job:
         stage, refs = block.stage, block.refs
-        kind, start, step, tail, held = Items.ENCODED, 0, 0, b"", []
+        kind, start, step, tail = Items.ENCODED, 0, 0, b""
+        held: list[int] = []
         if isinstance(stage, StreamStage):
             stream = block.inputs
             kind, start, step = Items.STREAM, stream.number, refs.first

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
     from tundish.loader.run.context import Context
     from tundish.loader.run.machines import Machine
+    from tundish.loader.run.stats import Stats
 
 
 class Engine:

@@ -83,7 +83,7 @@ class InlineStage:
                 return item
             try:
                 element = value(item, pass_)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the element's error
                 self._counts.add(self._events)
                 add_origin(error, describe_origin(*self._identity(item, pass_)), self._where)
                 return Failure(ref_of(item), error)
@@ -225,6 +225,7 @@ class FlatMapped:
         dataset: Value,
         identity: Identity,
         pass_: int,
+        *,
         open_inner: Callable[[Node, tuple[Any, ...], int], Machine],
         where: str,
     ) -> None:
@@ -247,7 +248,7 @@ class FlatMapped:
                     origin = self._identity(item, self._pass)
                     plan = self._dataset(item, self._pass)
                     inner = self._open(plan, origin, self._skip)
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001 - the element's error
                     add_origin(
                         error, describe_origin(*self._identity(item, self._pass)), self._where
                     )

@@ -153,7 +153,7 @@ class Generated:
         except StopIteration:
             self._ended = True
             raise End from None
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever the user's generator raises
             # As in tf.data, what the generator raises ends the pass after it.
             self._ended = True
             self._count += 1
@@ -182,7 +182,7 @@ class WindowShuffle:
         self._node, self._up, self._pass, self._context = node, up, pass_, context
         count = node.cardinality
         self._size = node.window if node.window is not None and node.window > 0 else max(1, count)
-        if node.window == -2 and count < 0:  # noqa: PLR2004 - tf.data's UNKNOWN: all of it
+        if node.window == -2 and count < 0:
             self._size = 2**62
         key = pass_ if node.reshuffle else None
         self._draws = Draws(context.shuffle_pair(node), key)
@@ -249,13 +249,12 @@ class WindowShuffle:
     def load(self, state: Any) -> None:
         if self._process is not None and list(self._process) != state["process"]:
             have, want = state["process"], list(self._process)
-            raise IncompatibleCheckpointError(
-                (
-                    f"a shuffle's window holds one process's share: saved by process {have[1]} of "
-                    f"{have[0]}, restored by {want[1]} of {want[0]}; put shuffle before "
-                    "shard_by_process to change the number of processes",
-                )
+            difference = (
+                f"a shuffle's window holds one process's share: saved by process {have[1]} of "
+                f"{have[0]}, restored by {want[1]} of {want[0]}; put shuffle before "
+                "shard_by_process to change the number of processes"
             )
+            raise IncompatibleCheckpointError((difference,))
         self._drawn = state["draws"]
         self._window = list(from_json(state["window"]))
         self._head = 0

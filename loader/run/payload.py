@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import importlib
 import io
 import linecache
 import mmap
@@ -24,19 +23,17 @@ import os
 import pickle
 import struct
 import sys
-import threading
 import types
 import weakref
-from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec
-from pathlib import Path
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Any
 
 import cloudpickle
 import numpy as np
 import psutil
 
 from tundish.errors import SharedMemoryError
+from tundish.loader.run.byvalue import ByValue, install, look_up
 from tundish.loader.run.control import scratch_file
 from tundish.loader.run.culprit import find_culprit
 from tundish.loader.run.failure import dumps_exception, loads_exception
@@ -99,7 +96,7 @@ def pack(objects: Sequence[tuple[str, object]]) -> Payload:
     """
     fd = scratch_file()
     try:
-        with open(fd, "wb", closefd=False) as file, _ByValue() as modules:
+        with open(fd, "wb", closefd=False) as file, ByValue() as modules:
             _write(file, objects, _Pickler(file, modules))
         _seal(fd)
     except BaseException:
@@ -163,7 +160,7 @@ def unpack(fd: int) -> list[Any]:
             raise
     homes, sources = unpickler.load()
     for module, qualname, cls in homes:
-        _install(module, qualname, cls)
+        install(module, qualname, cls)
     for filename, lines in sources.items():
         linecache.cache[filename] = (sum(map(len, lines)), None, lines, filename)
     return objects
@@ -185,11 +182,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         Module and qualified name of the classes that travel by value.
     sources : dict
         Lines of code that is in no file (notebook cells), for tracebacks.
-    modules : _ByValue
+    modules : ByValue
         Whose functions and classes travel by value.
     """
 
-    def __init__(self, file: io.BufferedWriter, modules: _ByValue) -> None:
+    def __init__(self, file: io.BufferedWriter, modules: ByValue) -> None:
         super().__init__(file, protocol=5, buffer_callback=self._keep)
         self.buffers: list[memoryview] = []
         self.order: list[int] = []
@@ -216,7 +213,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if isinstance(value, _FILES) and value not in (sys.stdin, sys.stdout, sys.stderr):
             raise pickle.PicklingError("an open file has a position that processes cannot share")
         if isinstance(value, type) and self.modules.take(value.__module__):
-            if _look_up(value.__module__, value.__qualname__) is value:
+            if look_up(value.__module__, value.__qualname__) is value:
                 self.homes.append((value.__module__, value.__qualname__, value))
         elif isinstance(value, types.FunctionType):
             self.modules.take(value.__module__)
@@ -248,98 +245,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 _FILES = (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.FileIO)
 
 
-class _ByValue:
-    """The modules whose functions and classes a worker cannot import: told to cloudpickle.
-
-    A context: cloudpickle's list of modules is global, and as it was before afterwards.
-    """
-
-    _lock = threading.Lock()
-
-    def __init__(self) -> None:
-        self._known: dict[str, bool] = {"__main__": True}
-        self._registered: list[types.ModuleType] = []
-
-    def __enter__(self) -> Self:
-        self._lock.acquire()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for module in self._registered:
-            cloudpickle.unregister_pickle_by_value(module)
-        self._lock.release()
-
-    def take(self, name: str) -> bool:
-        """Return whether this module's functions and classes travel by value."""
-        known = self._known.get(name)
-        if known is None:
-            known = self._known[name] = name in sys.modules and not _importable(name)
-            if known and name not in cloudpickle.list_registry_pickle_by_value():
-                cloudpickle.register_pickle_by_value(sys.modules[name])
-                self._registered.append(sys.modules[name])
-        return known
-
-
-def _importable(name: str) -> bool:
-    """Whether a process with this ``sys.path`` would import this module from the same file."""
-    file = getattr(sys.modules[name], "__file__", None)
-    if not isinstance(file, str) or not file.endswith(".py"):
-        return True  # built in, compiled, or made by one that is
-    parts = name.split(".")
-    spec: ModuleSpec | None = None
-    for i in range(len(parts)):
-        path = None if spec is None else spec.submodule_search_locations
-        spec = _find_spec(".".join(parts[: i + 1]), path)
-        if spec is None:
-            return False
-    origin = spec.origin if spec is not None else None
-    if origin in ("frozen", "built-in"):
-        return True  # os and the like: part of the interpreter, though they have a file
-    with contextlib.suppress(OSError):
-        return origin == file or Path(str(origin)).samefile(file)
-    return False
-
-
-def _find_spec(name: str, path: Any) -> ModuleSpec | None:
-    for finder in sys.meta_path:
-        find: Callable[..., ModuleSpec | None] | None = getattr(finder, "find_spec", None)
-        if find is not None and (spec := find(name, path, None)) is not None:
-            return spec
-    return None
-
-
-def _look_up(module: str, qualname: str) -> Any:
-    found: Any = sys.modules.get(module)
-    for name in qualname.split("."):
-        found = getattr(found, name, None)
-    return found
-
-
-def _install(module_name: str, qualname: str, cls: type) -> None:
-    """Give a class that came by value the name that pickle looks for."""
-    owner: Any = _module(module_name)
-    *outer, last = qualname.split(".")
-    for name in outer:
-        owner = getattr(owner, name)
-    cls.__qualname__ = qualname  # cloudpickle loses that of a nested class
-    if getattr(owner, last, None) is not cls:
-        setattr(owner, last, cls)
-
-
-def _module(name: str) -> types.ModuleType:
-    """Return a module, an empty one where it cannot be imported: its parents, too."""
-    if name not in sys.modules:
-        parent, _, last = name.rpartition(".")
-        try:
-            importlib.import_module(name)
-        except ImportError:
-            made = sys.modules[name] = types.ModuleType(name)
-            if parent:
-                setattr(_module(parent), last, made)
-    return sys.modules[name]
-
-
-def _unpicklable(label: str, value: object, error: Exception, modules: _ByValue) -> TypeError:
+def _unpicklable(label: str, value: object, error: Exception, modules: ByValue) -> TypeError:
     def attempt(part: object) -> Exception | None:
         try:
             _Pickler(io.BufferedWriter(_Nowhere()), modules).dump(part)

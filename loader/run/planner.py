@@ -149,7 +149,7 @@ class Planner:
             return not base.positional and all(self.is_computed(up) for up in base.inputs)
         return False  # a restored shuffle's window holds refs
 
-    def build(self, node: Node, pass_: int) -> Machine:  # noqa: PLR0911 - one return a kind
+    def build(self, node: Node, pass_: int) -> Machine:
         """The stream of a node; its items may have to be computed yet."""
         if node.positional:
             return Positions(node, pass_, self.context)
@@ -195,7 +195,7 @@ class Planner:
 
 def run_of(node: Node) -> list[Node]:
     """The run of map and filter that ends at a node."""
-    found = []
+    found: list[Node] = []
     while isinstance(node, _ELEMENTWISE):
         found.append(node)
         node = node.up
@@ -223,7 +223,9 @@ class InlinePlanner(Planner):
 
     def flat_mapped(self, node: FlatMap, up: Machine, base: Node, pass_: int) -> Machine:
         dataset, identity = compile_inner(node, base, self.context, self.open_inner)
-        return FlatMapped(up, dataset, identity, pass_, self.open_inner, self.context.where)
+        return FlatMapped(
+            up, dataset, identity, pass_, open_inner=self.open_inner, where=self.context.where
+        )
 
     def open_inner(self, plan: Node, origin: tuple[Any, ...], skip: int) -> Machine:
         """A network over the dataset that a flat_map's function returned."""

@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tundish.errors import WorkerDiedError
@@ -37,6 +38,8 @@ _ENDING_S = 0.1
 _CONFIRM_S = 5.0
 _KILLED_S = 0.1
 _PACKET = 65536
+_LAUNCHER = object()
+_ANSWERS = (Kind.DONE, Kind.NEED)
 
 
 @dataclass(eq=False)
@@ -126,7 +129,7 @@ class Trace:
     """``TUNDISH_TRACE=file``: a line of JSON for every message."""
 
     def __init__(self, path: str) -> None:
-        self._file = open(path, "a", buffering=1, encoding="utf-8")  # noqa: SIM115 - kept open
+        self._file = Path(path).open("a", buffering=1, encoding="utf-8")  # noqa: SIM115 - kept open
         self._start = time.monotonic()
 
     def __call__(self, direction: str, worker: int, kind: str, **fields: Any) -> None:
@@ -162,6 +165,7 @@ class Pool:
         arena: Arena | None,
         context: Context,
         options: Options,
+        *,
         owner: Owner,
         executor: str,
     ) -> None:
@@ -201,7 +205,7 @@ class Pool:
             if self._launcher_fd is not None:
                 self._poller.unregister(self._launcher_fd)
             if fd is not None:
-                self._poller.register(fd, "launcher")
+                self._poller.register(fd, _LAUNCHER)
             self._launcher_fd = fd
 
     def _start(self) -> None:
@@ -348,19 +352,19 @@ class Pool:
             if due and self._orphans:
                 orphans, self._orphans = self._orphans, []
                 self.submit(orphans)
-        for token, readable, writable in self._poller.poll(timeout_s):
-            if token == "launcher":
+        for source, readable, writable in self._poller.poll(timeout_s):
+            if source is _LAUNCHER:
                 self._launcher.pump()
                 self._watch_launcher()
                 for peer in self._peers:
                     self._watch_sentinel(peer)
                 continue
-            if token not in self._peers:
-                continue
+            if source not in self._peers:
+                continue  # it has died meanwhile
             if writable:
-                self._flush(token)
+                self._flush(source)
             if readable:
-                self._receive(token)
+                self._receive(source)
 
     def _flush(self, peer: Peer) -> None:
         try:
@@ -396,7 +400,7 @@ class Pool:
         at, end = 0, len(message)
         while at < end:
             kind = message[at]
-            if kind == Kind.DONE or kind == Kind.NEED:
+            if kind in _ANSWERS:
                 done = Done(*DONE.unpack_from(message, at))
                 at += DONE.size
                 tail = message[at : at + done.tail]

@@ -17,7 +17,7 @@ import numpy as np
 
 from tundish.loader.plan.batching import Batch, Unbatch
 from tundish.loader.plan.elementwise import Enumerate, FlatMap
-from tundish.loader.plan.order import Concatenate, Repeat, Shard, Shuffle, Skip, Take
+from tundish.loader.plan.order import Concatenate, Repeat, Shard, Shuffle, Skip
 from tundish.loader.plan.sources import Files, FromSource, Generator, Range, Slices, Tensors, Zip
 from tundish.loader.run.shuffling import permute
 
@@ -192,7 +192,9 @@ def _concatenated(node: Concatenate, where: Positions, pass_: int, context: Cont
         refs = refs_at(node.second if second else node.first, below, pass_, context)
         if base is None:
             return [(int(second), ref) for ref in _ints(refs)]
-        return _scale(refs, 1, base if second else 0)  # type: ignore[arg-type]  # flat: no list
+        if isinstance(refs, (range, np.ndarray)):
+            return _scale(refs, 1, base if second else 0)
+        return refs
 
     if isinstance(where, range) and len(where):
         if where[-1] < n:

@@ -57,7 +57,7 @@ class _Origin(ISpawnableSeedSequence):
         self.at: tuple[int, ...] = ()
         self.children = 0
 
-    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> np.ndarray:  # noqa: ARG002
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> np.ndarray:
         return self.key.copy()
 
     def spawn(self, n_children: int) -> list[SeedSequence]:  # type: ignore[override]

@@ -19,8 +19,6 @@ from tundish.shm.layout import Layout
 from tundish.spec import LEAF, Tree, normalise, unflatten
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tundish.shm.memory import Arena
 
 COPY_BELOW = 65536
@@ -76,7 +74,7 @@ class Block:
         "total",
     )
 
-    def __init__(self, number: int, refs: Sequence[Any], stage: Any) -> None:
+    def __init__(self, number: int, refs: Any, stage: Any) -> None:
         self.number, self.refs, self.stage = number, refs, stage
         self.total = self.left = len(refs)
         self.slot: int | None = None

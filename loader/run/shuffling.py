@@ -18,7 +18,8 @@ def _mix(x: np.ndarray, key: int) -> np.ndarray:
     z = x + np.uint64(key)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+    mixed: np.ndarray = np.bitwise_xor(z, z >> np.uint64(31))
+    return mixed
 
 
 @lru_cache(maxsize=64)
@@ -103,7 +104,8 @@ def philox32(seed: int, seed2: int, first: int, blocks: int) -> np.ndarray:
             p0 & _LOW,
         )
         k0, k1 = (k0 + _W0) & 0xFFFFFFFF, (k1 + _W1) & 0xFFFFFFFF
-    return np.stack([c0, c1, c2, c3], axis=1).reshape(-1)
+    words: np.ndarray = np.stack([c0, c1, c2, c3], axis=1).reshape(-1)
+    return words
 
 
 def seed_pair(seed: int, graph_seed: int | None = None) -> tuple[int, int]:

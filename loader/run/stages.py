@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.errors import SpecError
-from tundish.loader.run.collate import Collator, fits, mismatch
-from tundish.loader.run.inline import Counts, give_up
+from tundish.loader.run.inline import Counts
 from tundish.loader.run.items import End, Failure, Made, NotReady, ref_of
 from tundish.loader.run.machines import (
     Machine,
@@ -25,10 +23,8 @@ from tundish.loader.run.machines import (
     with_left_out,
 )
 from tundish.loader.run.shared import Block, Row, Rows, as_ref
-from tundish.spec import flatten, leaf_key, same_structure
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.batching import Batch
     from tundish.loader.run.coordinator import Coordinator
 
 TASK_S = 0.004
@@ -189,7 +185,7 @@ class ParallelStage:
         if self._chain:
             return False
         if kind is Rows:
-            return item.is_one
+            return bool(item.is_one)
         return kind is Made or (kind is Row and not item.block.gone)
 
     def _flush_partial(self) -> None:
@@ -328,7 +324,7 @@ class ParallelStage:
         if not self._ordered:
             return (self._counts.by_event, self._unordered_mark())
         last = self._last
-        if type(last) is tuple and len(last) == 2 and type(last[0]) is Block:  # noqa: PLR2004
+        if type(last) is tuple and len(last) == 2 and type(last[0]) is Block:
             return self.mark_at(*last)
         return (self._counts.by_event, last)
 
@@ -370,10 +366,10 @@ class ParallelStage:
 
     def dump(self, mark: Mark) -> Any:
         counts, up = mark
-        if self._ordered:
-            below = self._up.dump(up)
-        else:
-            below = with_left_out(self._up.dump(up[0]), up[1])
+        ahead: list[list[int]] = []
+        if not self._ordered:
+            up, ahead = up
+        below = with_left_out(self._up.dump(up), ahead)
         return {"counts": counts, "up": below} if counts else below
 
     def load(self, state: Any) -> None:
@@ -383,138 +379,3 @@ class ParallelStage:
         self._up = load_stage(self._up, state)
         self._before = self._up.mark()
         self._last = self._up.mark()
-
-
-class Batches:
-    """Put computed rows together, in runs; an error stands at its batch's place."""
-
-    def __init__(self, node: Batch, up: Machine, label: str) -> None:
-        self._up, self._size, self._drop = up, node.size, node.drop_remainder
-        self._label = label
-        self._count = 0
-        self._runs: list[Any] = []
-        self._have = 0
-        self._first: Any = None
-        self._run = getattr(up, "run", None)
-
-    def next(self) -> Any:
-        size = self._size
-        try:
-            while self._have < size:
-                if self._run is not None:
-                    got = self._run(size - self._have)
-                else:
-                    got = self._up.next()
-                failed = self._add(got)
-                if failed is not None:
-                    return failed
-        except End:
-            if not self._have or self._drop:
-                raise
-        runs, self._runs, self._have, self._first = self._runs, [], 0, None
-        n = self._count
-        self._count += 1
-        if any(type(run) is Made for run in runs):
-            return self._stack(n, runs)
-        return Rows(n, runs)
-
-    def _add(self, got: Any) -> Failure | None:
-        kind = type(got)
-        if kind is Failure:
-            return self._fail(got.ref, got.error)
-        if kind is Row:
-            got = (got.block, got.row, got.row + 1)
-        if kind is Made or kind is Rows:
-            key, bad = _key(got.value), got.ref
-        else:
-            block, first, stop = got
-            key = block.key_of(first)
-            bad = None
-            if key is None:
-                key = _key(block.elements[first])
-        if self._first is None:
-            self._first = key
-        elif key is not self._first and key != self._first:
-            problem = self._misfit(key)
-            if problem is not None:
-                if bad is None:
-                    bad = ref_of(as_ref(block.refs[first]))
-                    if stop - first > 1:
-                        self._up.give_back(stop - first - 1)  # type: ignore[attr-defined]  # a stage
-                error = SpecError(problem)
-                error.add_note(f"tundish: in {self._label}, at element {bad}")
-                return self._fail(bad, error)
-        if kind is Made or kind is Rows:
-            self._runs.append(Made(got.ref, got.value))
-            self._have += 1
-            return None
-        runs = self._runs
-        if runs and type(runs[-1]) is tuple and runs[-1][0] is block and runs[-1][2] == first:
-            runs[-1] = (block, runs[-1][1], stop)
-        else:
-            runs.append(got)
-        self._have += stop - first
-        return None
-
-    def _misfit(self, key: Any) -> str | None:
-        tree, keys = key
-        first_tree, first_keys = self._first
-        if same_structure(tree, first_tree):
-            if tree == first_tree and all(map(fits, keys, first_keys)):
-                return None
-            return mismatch_or_none(self._have, keys, tree, first_keys, first_tree)
-        return mismatch(self._have, list(keys), tree, list(first_keys), first_tree)
-
-    def _refs(self) -> list[Any]:
-        refs: list[Any] = []
-        for run in self._runs:
-            if type(run) is Made:
-                refs.append(run.ref)
-            else:
-                block, first, stop = run
-                refs += [ref_of(as_ref(r)) for r in block.refs[first:stop]]
-        return refs
-
-    def _fail(self, ref: Any, error: BaseException) -> Failure:
-        refs = self._refs()
-        give_up(error, refs)
-        self._runs, self._have, self._first = [], 0, None
-        return Failure((self._count, (*refs, ref)), error)
-
-    def _stack(self, n: int, runs: list[Any]) -> Made:
-        """Rows that are values in this process already are stacked here."""
-        self._runs = runs
-        refs = self._refs()
-        self._runs = []
-        batch = Collator(len(refs))
-        for run in runs:
-            if type(run) is Made:
-                batch.add(run.value)
-            else:
-                block, first, stop = run
-                for row in range(first, stop):
-                    batch.add(block.element(row))
-        return Made((n, tuple(refs)), batch.finish())
-
-    def mark(self) -> Mark:
-        return (self._count, self._up.mark())
-
-    def dump(self, mark: Mark) -> Any:
-        return {"n": mark[0], "up": self._up.dump(mark[1])}
-
-    def load(self, state: Any) -> None:
-        self._count = state["n"]
-        self._up.load(state["up"])
-
-
-def _key(value: Any) -> tuple[Any, tuple[Any, ...]]:
-    leaves, tree = flatten(value)
-    return tree, tuple([leaf_key(x) for x in leaves])
-
-
-def mismatch_or_none(k: int, keys: Any, tree: Any, first_keys: Any, first_tree: Any) -> str | None:
-    """How an element differs from the batch's first one; None if it fits."""
-    try:
-        return mismatch(k, list(keys), tree, list(first_keys), first_tree)
-    except AssertionError:
-        return None

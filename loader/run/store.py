@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-
 from typing import TYPE_CHECKING
 
 from tundish.errors import SharedMemoryError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.run.inline import Counts
@@ -56,20 +57,20 @@ class Stream:
         self.peer: Any = None
 
 
-class InnerRefs:
+class InnerRefs(Sequence[Any]):
     """The refs of a chunk's rows: (outer ref, ordinal); -1 for one that could not be opened."""
 
-    __slots__ = ("count", "first", "outer")
+    __slots__ = ("first", "outer", "size")
 
-    def __init__(self, outer: Ref, first: int, count: int) -> None:
-        self.outer, self.first, self.count = outer, first, count
+    def __init__(self, outer: Ref, first: int, size: int) -> None:
+        self.outer, self.first, self.size = outer, first, size
 
     def __len__(self) -> int:
-        return self.count
+        return self.size
 
     def __getitem__(self, row: Any) -> Any:
         if isinstance(row, slice):
-            return [(self.outer, self.first + k) for k in range(*row.indices(self.count))]
+            return [(self.outer, self.first + k) for k in range(*row.indices(self.size))]
         return (self.outer, self.first + row)
 
 

@@ -94,7 +94,9 @@ def compile_sweep(top: Node, base: Node) -> Callable[[range], Iterator[Any]] | N
 
 def checked(result: Any) -> Any:
     """What a function returned, in its numpy form."""
-    if result is None:
+    if result is None or result is DROPPED:
+        if result is DROPPED:
+            return DROPPED
         raise SpecError("the function returned None; return an element")
     return normalise(result)
 
@@ -162,7 +164,7 @@ class _Maker:
         def value(item: Any, _: int) -> Any:
             try:
                 return normalise(source[item])
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the user's, marked and raised again
                 raise_from(error, label)
 
         return value
@@ -187,20 +189,12 @@ class _Maker:
         def value(item: Any, pass_: int) -> Any:
             try:
                 result = call(item, pass_)
-                if check is not None:
-                    return check(normalise(result))
-                kind = type(result)
-                if kind is np.ndarray or kind is np.int64:
-                    return (
-                        result
-                        if result.ndim and result.dtype.kind not in "US"
-                        else normalise(result)
-                    )
-                if result is None:
-                    raise SpecError("the function returned None; return an element")
-            except Exception as error:
+                if type(result) is np.int64:
+                    return result
+                result = checked(result)
+                return result if check is None else check(result)
+            except Exception as error:  # noqa: BLE001 - the user's, marked and raised again
                 raise_from(error, label)
-            return normalise(result)
 
         return value
 
@@ -274,7 +268,7 @@ class _Maker:
             try:
                 keep = call(item, pass_)
                 return kept.pop() if keep is not DROPPED and bool(keep) else DROPPED
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the user's, marked and raised again
                 raise_from(error, label)
             finally:
                 kept.clear()
@@ -301,15 +295,9 @@ class _Maker:
 
         def value(item: Any, pass_: int) -> Any:
             try:
-                found = call(item, pass_)
-                plan = getattr(found, "_node", None)
-                if plan is None:
-                    raise TypeError(
-                        f"flat_map's function returns a Dataset, not {type(found).__name__}"
-                    )
-            except Exception as error:
+                return _plan_of(call(item, pass_))
+            except Exception as error:  # noqa: BLE001 - the user's, marked and raised again
                 raise_from(error, label)
-            return plan
 
         return value
 
@@ -388,7 +376,7 @@ class _Maker:
 
         return of_ref
 
-    def _identity(self, node: Node) -> Identity:  # noqa: PLR0911 - one return a kind of node
+    def _identity(self, node: Node) -> Identity:
         prefix = self.context.prefix
         if not node.inputs:
             if prefix:
@@ -443,6 +431,13 @@ class _Maker:
 
 def _as_tuple(path: Path) -> tuple[Any, ...]:
     return path if isinstance(path, tuple) else (path,)
+
+
+def _plan_of(dataset: Any) -> Any:
+    plan = getattr(dataset, "_node", None)
+    if plan is None:
+        raise TypeError(f"flat_map's function returns a Dataset, not {type(dataset).__name__}")
+    return plan
 
 
 def _call_plain(function: Callable[..., Any], up: Value) -> Value:

@@ -320,7 +320,7 @@ class Worker:
                 if element is DROPPED:
                     rows.drops.append(k)
                     continue
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the element's error
                 if events:
                     rows.events[k] = events.copy()
                     events.clear()
@@ -352,10 +352,10 @@ class Worker:
                 k += 1
         except NeedsMore:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the element's error
             try:
                 raise_from(error, stage.label)
-            except Exception as marked:
+            except Exception as marked:  # noqa: BLE001 - the element's error
                 failed = marked
             k += len(scalars)
             rows.errors[k] = self._error(failed, stage, items[k - task.first])
@@ -543,7 +543,7 @@ class Worker:
                 origin = stage.identity(item, stage.pass_)
                 plan = stage.value(item, stage.pass_)
                 network = self._planner.open_inner(plan, origin, skip)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the element's error
                 rows.errors[task.first] = self._error(error, stage, item)
                 rows.drops = list(range(task.first + 1, task.first + task.rows))
                 rows.not_opened = True

@@ -298,7 +298,7 @@ def spec_of(value: Any) -> Any:
 
 
 def _kept(dtype: np.dtype) -> Any:
-    return object if dtype == object else dtype
+    return object if dtype.hasobject else dtype
 
 
 def copy_element(value: Any) -> Any:

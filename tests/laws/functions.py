@@ -6,6 +6,7 @@ import ctypes
 import os
 import signal
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,21 +79,35 @@ def stop_iteration(element: Any) -> Any:
     return element
 
 
-class LocalError(Exception):
-    """One that cannot be rebuilt from what pickle keeps of it."""
+class OtherArgumentsError(Exception):
+    """One that pickle alone could not make again."""
 
     def __init__(self, one: int, two: int) -> None:
         super().__init__(f"{one} and {two}")
 
 
+class HoldsALockError(Exception):
+    """One that cannot leave its process."""
+
+    def __init__(self) -> None:
+        super().__init__("locked")
+        self.lock = threading.Lock()
+
+
+def raises_other_arguments(element: Any) -> Any:
+    if element == 3:
+        raise OtherArgumentsError(1, 2)
+    return element
+
+
 def raises_unpicklable(element: Any) -> Any:
     if element == 3:
-        raise LocalError(1, 2)
+        raise HoldsALockError
     return element
 
 
 def returns_unpicklable(element: Any) -> Any:
-    return (lambda: 0) if element == 3 else element
+    return threading.Lock() if element == 3 else element
 
 
 def fails_at_three(element: Any) -> Any:

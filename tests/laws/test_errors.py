@@ -100,8 +100,16 @@ def test_an_error_that_cannot_cross_is_told_of() -> None:
     found = outcomes(Dataset.range(5).map(functions.raises_unpicklable), 2)
 
     assert plain(found) == [0, 1, 2, TransformError, 4]
-    assert "LocalError" in str(found[3])
-    assert "1 and 2" in str(found[3])
+    assert "HoldsALockError" in str(found[3])
+    assert "locked" in str(found[3])
+
+
+@WORKERS
+def test_an_error_of_a_difficult_class_arrives_as_itself(workers: int) -> None:
+    found = outcomes(Dataset.range(5).map(functions.raises_other_arguments), workers)
+
+    assert plain(found) == [0, 1, 2, functions.OtherArgumentsError, 4]
+    assert str(found[3]) == "1 and 2"
 
 
 def test_an_element_that_cannot_cross_is_that_element_s_error() -> None:
@@ -109,6 +117,7 @@ def test_an_element_that_cannot_cross_is_that_element_s_error() -> None:
 
     assert plain(found)[:3] + plain(found)[4:] == [0, 1, 2, 4]
     assert isinstance(found[3], Exception)
+    assert "lock" in str(found[3])
 
 
 @pytest.mark.parametrize("size", [1, 3, 8])

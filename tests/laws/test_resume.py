@@ -21,15 +21,15 @@ def test_every_step_resumes_in_process(case: Case) -> None:
     assert_resumes_anywhere(case.build, workers=(0,), limit=case.limit)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+@pytest.mark.parametrize("case", CASES[::3], ids=lambda c: c.name)
 def test_some_steps_resume_with_other_workers(case: Case) -> None:
     assert_resumes_anywhere(case.build, workers=(0, 2), steps=4, limit=case.limit)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-def test_every_step_resumes_with_other_workers(case: Case) -> None:
-    assert_resumes_anywhere(case.build, workers=(1, 0, 3), steps=25, limit=case.limit)
+def test_more_steps_resume_with_other_workers(case: Case) -> None:
+    assert_resumes_anywhere(case.build, workers=(1, 0, 3), steps=9, limit=case.limit)
 
 
 FRESH = {

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 
 def tell(fd: int, *numbers: int) -> None:
@@ -25,12 +26,12 @@ def surroundings(fds: list[int], config: bytes) -> None:
         "environ": dict(os.environ),
         "path": sys.path,
         "argv": sys.argv,
-        "cwd": os.getcwd(),
+        "cwd": str(Path.cwd()),
         "stdin": sys.stdin.read(),
         "main": sorted(vars(sys.modules["__main__"])),
         "session": os.getsid(0),
         "group": os.getpgid(0),
-        "open": sorted(int(name) for name in os.listdir("/proc/self/fd")),
+        "open": sorted(int(path.name) for path in Path("/proc/self/fd").iterdir()),
         "fds": fds,
         "inheritable": [os.get_inheritable(fd) for fd in fds],
         "blocked": [int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())],
@@ -81,8 +82,8 @@ def chatter(fds: list[int], config: bytes) -> None:
 
 
 def say(fds: list[int], config: bytes) -> None:
-    print("said by a worker")
-    print("told by a worker", file=sys.stderr)
+    print("said by a worker")  # noqa: T201
+    print("told by a worker", file=sys.stderr)  # noqa: T201
     if config:
         time.sleep(1000)
 

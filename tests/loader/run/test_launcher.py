@@ -27,6 +27,7 @@ from tundish.loader.run.surroundings import interpreter, worker_environ
 
 ROOT = Path(__file__).parents[3]
 ENTRIES = "tests.loader.run.entries"
+FDS = Path("/dev/fd")
 SOON_S = 10.0  # nothing here takes a tenth of this, unless it never happens
 
 Begin = Callable[..., WorkerProcess]
@@ -64,7 +65,7 @@ def run(made: Launcher, entry: str, config: bytes = b"") -> tuple[bytes, Exit]:
 
 def sleeper(made: Launcher) -> WorkerProcess:
     """A worker that sleeps for ever."""
-    with open(os.devnull, "wb") as nowhere:
+    with Path(os.devnull).open("wb") as nowhere:
         return made.start(f"{ENTRIES}:sleep", [nowhere.fileno()], b"")
 
 
@@ -257,16 +258,18 @@ def test_the_sentinel_is_readable_once_the_worker_has_ended(made: Launcher) -> N
     assert psutil.pid_exists(worker.pid)
     os.write(there[1], b"x")
     assert os.read(back[0], 1) == b"x"
-    assert not readable(worker.sentinel)
+    sentinel = worker.sentinel
+    assert not readable(sentinel)
 
     worker.kill()
 
-    assert readable(worker.sentinel, SOON_S)
+    assert readable(sentinel, SOON_S)
     assert worker.wait_exit(SOON_S) == Exit(-9, "SIGKILL (9)", "")
     assert "SIGKILL" in repr(worker)
-    worker.release()
-    worker.release()
-    assert worker.sentinel is None
+    for _ in range(2):
+        worker.release()
+    with pytest.raises(OSError, match="Bad file"):
+        os.fstat(sentinel)
     os.close(there[1])
     os.close(back[0])
 
@@ -341,7 +344,7 @@ def test_nothing_is_left_of_fifty_workers(made: Launcher) -> None:
     run(made, "end", b"return")
     gc.collect()
     zygote = psutil.Process(made._process.pid)
-    before = len(os.listdir("/dev/fd")), zygote.num_fds()
+    before = len(list(FDS.iterdir())), zygote.num_fds()
 
     for _ in range(10):
         workers = [made.start(f"{ENTRIES}:end", [], b"return") for _ in range(5)]
@@ -349,7 +352,7 @@ def test_nothing_is_left_of_fifty_workers(made: Launcher) -> None:
         assert ends == [Exit(0, "exit status 0", "last words\n")] * 5
         del workers
 
-    assert (len(os.listdir("/dev/fd")), zygote.num_fds()) == before
+    assert (len(list(FDS.iterdir())), zygote.num_fds()) == before
     assert not zygote.children()
 
 
@@ -480,7 +483,7 @@ def test_a_zygote_that_cannot_start_is_an_error_with_its_stderr(
     made = Launcher(kind)
     worker = made.start(f"{ENTRIES}:end", [], b"")
 
-    with pytest.raises(RuntimeError, match="(?s)did not start: exit status 1.*nothing works here"):
+    with pytest.raises(RuntimeError, match=r"(?s)did not start: exit status 1.*nothing works here"):
         worker.wait_exit(SOON_S)
     assert worker.exit is not None
     with pytest.raises(RuntimeError, match="nothing works here"):
@@ -515,7 +518,7 @@ def test_without_a_descriptor_to_watch_it_a_worker_has_not_begun(made: Launcher)
     run(made, "end", b"return")
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     worker = sleeper(made)
-    in_use = max(int(name) for name in os.listdir("/dev/fd"))
+    in_use = max(int(path.name) for path in FDS.iterdir())
     resource.setrlimit(resource.RLIMIT_NOFILE, (in_use, limits[1]))
     with contextlib.ExitStack() as taken:
         try:
@@ -569,7 +572,7 @@ def test_a_program_without_an_interpreter_is_an_error(
         monkeypatch.setattr(sys, "executable", named)
         assert interpreter() == str(beside)
     monkeypatch.setattr(sys, "exec_prefix", str(tmp_path))
-    with pytest.raises(RuntimeError, match="set sys.executable to one, or use workers=0"):
+    with pytest.raises(RuntimeError, match=r"set sys\.executable to one, or use workers=0"):
         interpreter()
     monkeypatch.undo()
     monkeypatch.setattr(sys, "frozen", True, raising=False)  # it would run the program again
@@ -637,7 +640,7 @@ def test_main_runs_once_however_it_was_started(
         with zipfile.ZipFile(tmp_path / "program.zip", "w") as file:
             file.writestr("__main__.py", PROGRAM)
 
-    done = subprocess.run([sys.executable, *arguments], input=stdin, **surroundings)
+    done = subprocess.run([sys.executable, *arguments], input=stdin, check=False, **surroundings)
 
     answer = b"True 42 0\n"
     assert done.stdout == (2 * answer if way == "-i" else answer), done.stderr.decode()
@@ -666,6 +669,7 @@ print([worker.wait_exit({SOON_S}).code for worker in workers] == [0] * 16)
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
+        check=False,
     )
 
     assert (done.stdout, done.stderr) == (b"True\n", b"")
@@ -686,6 +690,7 @@ print(launcher._process.pid, os.read(read, 100).decode())
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
+        check=False,
     )
 
     assert (done.returncode, done.stderr) == (0, b"")

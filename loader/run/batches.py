@@ -1,0 +1,160 @@
+"""Putting rows together that workers have made.
+
+A batch whose rows are one run of one block is delivered as it lies in the slot. Where rows were
+dropped, failed or moved, it is several runs, which a worker gathers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tundish.errors import SpecError
+from tundish.loader.run.collate import Collator, misfit
+from tundish.loader.run.inline import give_up
+from tundish.loader.run.items import End, Failure, Made, Ref, ref_of
+from tundish.loader.run.shared import Block, Row, Rows, as_ref
+from tundish.loader.run.stages import ParallelStage
+from tundish.spec import flatten, leaf_key
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.batching import Batch
+    from tundish.loader.run.machines import Machine, Mark
+
+Run = tuple[Block, int, int]
+"""A block, its first row and the one behind the last."""
+
+
+class Batches:
+    """Put computed rows together, in runs; an error stands at its batch's place.
+
+    Parameters
+    ----------
+    node : Batch
+        How many.
+    up : Machine
+        The computed rows.
+    label : str
+        The node's name, for notes on errors.
+    """
+
+    def __init__(self, node: Batch, up: Machine, label: str) -> None:
+        self._up, self._size, self._drop = up, node.size, node.drop_remainder
+        self._label = label
+        self._stage = up if isinstance(up, ParallelStage) else None
+        self._count = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._runs: list[Run | Made] = []
+        self._have = 0
+        self._key: Any = None
+
+    def next(self) -> Any:
+        stage = self._stage
+        try:
+            while self._have < self._size:
+                got = stage.run(self._size - self._have) if stage is not None else self._up.next()
+                failed = self._add(got)
+                if failed is not None:
+                    return failed
+        except End:
+            if not self._have or self._drop:
+                raise
+        runs, n = self._runs, self._count
+        in_blocks = [run for run in runs if not isinstance(run, Made)]
+        whole = Rows(n, in_blocks) if len(in_blocks) == len(runs) else self._stacked(n)
+        self._begin()
+        self._count += 1
+        return whole
+
+    def _add(self, got: Any) -> Failure | None:
+        kind = type(got)
+        if kind is Failure:
+            return self._fail(got.ref, got.error)
+        if kind is Row:
+            got = (got.block, got.row, got.row + 1)
+        elif kind is not tuple:
+            return self._add_value(got)
+        block, first, stop = got
+        key = block.key_of(first) or _key(block.elements[first])
+        problem = self._misfit(key)
+        if problem is not None:
+            if stop - first > 1:
+                assert self._stage is not None
+                self._stage.give_back(stop - first - 1)
+            return self._misfitting(ref_of(as_ref(block.refs[first])), problem)
+        runs = self._runs
+        last = runs[-1] if runs else None
+        if type(last) is tuple and last[0] is block and last[2] == first:
+            runs[-1] = (block, last[1], stop)
+        else:
+            runs.append(got)
+        self._have += stop - first
+        return None
+
+    def _add_value(self, item: Any) -> Failure | None:
+        """An item whose value is in this process, or a batch of rows as an element."""
+        value = item.value
+        problem = self._misfit(_key(value))
+        if problem is not None:
+            return self._misfitting(item.ref, problem)
+        self._runs.append(Made(item.ref, value))
+        self._have += 1
+        return None
+
+    def _misfit(self, key: Any) -> str | None:
+        if self._key is None:
+            self._key = key
+        if key is self._key or key == self._key:
+            return None
+        (tree, keys), (first_tree, first_keys) = key, self._key
+        return misfit(self._have, list(keys), tree, list(first_keys), first_tree)
+
+    def _misfitting(self, ref: Ref, problem: str) -> Failure:
+        error = SpecError(problem)
+        error.add_note(f"tundish: in {self._label}, at element {ref}")
+        return self._fail(ref, error)
+
+    def _refs(self) -> list[Ref]:
+        refs: list[Ref] = []
+        for run in self._runs:
+            if isinstance(run, Made):
+                refs.append(run.ref)
+            else:
+                block, first, stop = run
+                refs += [ref_of(as_ref(r)) for r in block.refs[first:stop]]
+        return refs
+
+    def _fail(self, ref: Ref, error: BaseException) -> Failure:
+        refs = self._refs()
+        give_up(error, refs)
+        self._begin()
+        return Failure((self._count, (*refs, ref)), error)
+
+    def _stacked(self, n: int) -> Made:
+        """Rows that are values in this process already are stacked here."""
+        refs = self._refs()
+        batch = Collator(len(refs))
+        for run in self._runs:
+            if isinstance(run, Made):
+                batch.add(run.value)
+            else:
+                block, first, stop = run
+                for row in range(first, stop):
+                    batch.add(block.element(row))
+        return Made((n, tuple(refs)), batch.finish())
+
+    def mark(self) -> Mark:
+        return (self._count, self._up.mark())
+
+    def dump(self, mark: Mark) -> Any:
+        return {"n": mark[0], "up": self._up.dump(mark[1])}
+
+    def load(self, state: Any) -> None:
+        self._count = state["n"]
+        self._up.load(state["up"])
+
+
+def _key(value: Any) -> tuple[Any, tuple[Any, ...]]:
+    leaves, tree = flatten(value)
+    return tree, tuple([leaf_key(leaf) for leaf in leaves])

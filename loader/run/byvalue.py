@@ -1,0 +1,108 @@
+"""Modules that a worker cannot import: their functions and classes travel by value."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+import threading
+import types
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any, Self
+
+import cloudpickle
+
+__all__ = ["ByValue", "install", "look_up"]
+
+
+class ByValue:
+    """The modules whose functions and classes a worker cannot import: told to cloudpickle.
+
+    A context: cloudpickle's list of modules is global, and as it was before afterwards.
+    """
+
+    _lock = threading.Lock()
+
+    def __init__(self) -> None:
+        self._known: dict[str, bool] = {"__main__": True}
+        self._registered: list[types.ModuleType] = []
+
+    def __enter__(self) -> Self:
+        self._lock.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for module in self._registered:
+            cloudpickle.unregister_pickle_by_value(module)
+        self._lock.release()
+
+    def take(self, name: str) -> bool:
+        """Return whether this module's functions and classes travel by value."""
+        known = self._known.get(name)
+        if known is None:
+            known = self._known[name] = name in sys.modules and not _importable(name)
+            if known and name not in cloudpickle.list_registry_pickle_by_value():
+                cloudpickle.register_pickle_by_value(sys.modules[name])
+                self._registered.append(sys.modules[name])
+        return known
+
+
+def _importable(name: str) -> bool:
+    """Whether a process with this ``sys.path`` would import this module from the same file."""
+    file = getattr(sys.modules[name], "__file__", None)
+    if not isinstance(file, str) or not file.endswith(".py"):
+        return True  # built in, compiled, or made by one that is
+    parts = name.split(".")
+    spec: ModuleSpec | None = None
+    for i in range(len(parts)):
+        path = None if spec is None else spec.submodule_search_locations
+        spec = _find_spec(".".join(parts[: i + 1]), path)
+        if spec is None:
+            return False
+    origin = spec.origin if spec is not None else None
+    if origin in ("frozen", "built-in"):
+        return True  # os and the like: part of the interpreter, though they have a file
+    with contextlib.suppress(OSError):
+        return origin == file or Path(str(origin)).samefile(file)
+    return False
+
+
+def _find_spec(name: str, path: Any) -> ModuleSpec | None:
+    for finder in sys.meta_path:
+        find: Callable[..., ModuleSpec | None] | None = getattr(finder, "find_spec", None)
+        if find is not None and (spec := find(name, path, None)) is not None:
+            return spec
+    return None
+
+
+def look_up(module: str, qualname: str) -> Any:
+    """Return what has this name in a module, None when nothing has."""
+    found: Any = sys.modules.get(module)
+    for name in qualname.split("."):
+        found = getattr(found, name, None)
+    return found
+
+
+def install(module_name: str, qualname: str, cls: type) -> None:
+    """Give a class that came by value the name that pickle looks for."""
+    owner: Any = _module(module_name)
+    *outer, last = qualname.split(".")
+    for name in outer:
+        owner = getattr(owner, name)
+    cls.__qualname__ = qualname  # cloudpickle loses that of a nested class
+    if getattr(owner, last, None) is not cls:
+        setattr(owner, last, cls)
+
+
+def _module(name: str) -> types.ModuleType:
+    """Return a module that is not imported here, an empty one when there is none yet."""
+    if name not in sys.modules:
+        made = sys.modules[name] = types.ModuleType(name)
+        parent, _, last = name.rpartition(".")
+        if parent:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(parent)
+            setattr(_module(parent), last, made)
+    return sys.modules[name]
