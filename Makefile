@@ -11,7 +11,7 @@
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
-BENCHMARKS := transport_large transport_small jpeg startup
+BENCHMARKS := transport_large transport_small jpeg startup inprocess robustness
 
 # The stamp names the checkout and the interpreter, so that a copied checkout or another PYTHON=
 # never runs with a .venv made for something else.
@@ -32,7 +32,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  || $(PYTHON) -m venv --clear $(VENV) \
 	  || { echo "no virtual environment could be made (on Debian: apt install python3-venv)"; exit 1; }
 	$(PY) -m pip install --quiet --constraint constraints.txt pip hatchling editables
-	$(PY) -m pip install --quiet --constraint constraints.txt --no-build-isolation --group dev --editable '.[cli,demo]'
+	$(PY) -m pip install --quiet --constraint constraints.txt --no-build-isolation --group dev --editable '.[demo]'
 	@touch $@
 
 demo: venv

@@ -156,9 +156,13 @@ class Report:
         Of the benchmark.
     given : argparse.Namespace
         Of `arguments`.
+    timed : bool
+        Whether it measures for so many seconds in so many rounds.
     """
 
-    def __init__(self, name: str, title: str, given: argparse.Namespace) -> None:
+    def __init__(
+        self, name: str, title: str, given: argparse.Namespace, *, timed: bool = True
+    ) -> None:
         self._name, self._given = name, given
         self._claims: list[list[str]] = [["claim", "target", "measured", "verdict"]]
         self._missed = 0
@@ -172,7 +176,8 @@ class Report:
         }
         say(bold(title))
         say(dim(", ".join(f"{key} {value}" for key, value in machine().items())))
-        say(dim(f"medians of {given.rounds} rounds of {given.seconds:g} s each, by turns"))
+        if timed:
+            say(dim(f"medians of {given.rounds} rounds of {given.seconds:g} s each, by turns"))
         say()
 
     def table(
@@ -206,11 +211,11 @@ class Report:
         show : callable
             How to write the numbers.
         """
-        sign = "≥" if least else "<"
+        sign = "≥" if least else "≤"
         if measured is None:
             verdict, held = "not measured", None
         else:
-            held = measured >= target if least else measured < target
+            held = measured >= target if least else measured <= target
             verdict = "holds" if held else "missed"
         self._missed += held is False
         told = "" if measured is None else show(measured)
@@ -230,7 +235,8 @@ class Report:
     def finish(self) -> int:
         """Print the claims, write the file, and return the exit status."""
         if len(self._claims) > 1:
-            paint = {"holds": good, "missed": warn, "not measured": dim, "verdict": str}
+            paint: dict[str, Callable[[str], str]]
+            paint = {"holds": good, "missed": warn, "not measured": dim}
             widths = [max(map(len, column)) for column in zip(*self._claims, strict=True)]
             for number, row in enumerate(self._claims):
                 cells = [cell.ljust(width) for cell, width in zip(row[:3], widths, strict=False)]

@@ -28,7 +28,7 @@ print(time.perf_counter() - start, *(name for name in ("numpy", "pyarrow") if na
 
 def main() -> int:
     given = arguments(str(__doc__))
-    report = Report("startup", f"Start and end, {WORKERS} workers", given)
+    report = Report("startup", f"Start and end, {WORKERS} workers", given, timed=False)
     imports = [run("-c", IMPORT).split() for _ in range(given.rounds)]
     rounds = [one_round() for _ in range(given.rounds)]
 
@@ -102,6 +102,7 @@ def tell() -> None:
     told["close_busy"] = to_close(batches)
     batches = td.Dataset.range(100).map(sleep_but_first).iterator(workers=WORKERS)
     next(batches)
+    time.sleep(0.3)  # so that each of them has something to sleep over
     told["close"] = to_close(batches)
     print(json.dumps(told))
 

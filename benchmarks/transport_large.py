@@ -109,11 +109,11 @@ def through_tundish(_: int) -> Callable[[], int]:
 def through_torch(_: int) -> Callable[[], int]:
     """Deliver batches through torch's DataLoader with two workers."""
     import torch
-    from torch.utils.data import DataLoader, Dataset
+    from torch.utils.data import DataLoader
 
     rows = source()
 
-    class Rows(Dataset[Any]):
+    class Rows:
         def __len__(self) -> int:
             return ENDLESS
 

@@ -54,7 +54,13 @@ def scalar(index: int) -> int:
     return index
 
 
-FUNCTIONS = {"one": one, "rows": row, "fields": fields, "drawn": drawn, "scalar": scalar}
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "one": one,
+    "rows": row,
+    "fields": fields,
+    "drawn": drawn,
+    "scalar": scalar,
+}
 SHAPES = ("one", "rows", "fields", "drawn")
 
 
@@ -73,23 +79,26 @@ def through_tundish(_: int, shape: str) -> Callable[[], int]:
 def through_torch(_: int, shape: str) -> Callable[[], int]:
     """Deliver the same through torch's DataLoader."""
     import torch
-    from torch.utils.data import DataLoader, Dataset
+    from torch.utils.data import DataLoader
 
-    rng = np.random.default_rng(0)  # one a worker: the cheapest that torch's users can do
     function = FUNCTIONS[shape]
 
-    class Elements(Dataset[Any]):
+    class Elements:
         def __len__(self) -> int:
             return ENDLESS
 
         def __getitem__(self, index: int) -> Any:
-            element = function(index, rng) if shape == "drawn" else function(index)
+            if shape == "drawn":  # a number that no worker and no order changes, as here
+                keyed = np.random.Philox(key=0, counter=[0, 0, index, 0])
+                return torch.from_numpy(function(index, np.random.Generator(keyed)))
+            element = function(index)
             if isinstance(element, dict):
                 return {name: torch.from_numpy(value) for name, value in element.items()}
             return torch.from_numpy(element)
 
+    elements: Any = Elements()
     size = 1 if shape == "one" else 64
-    return steps(iter(DataLoader(Elements(), batch_size=size, num_workers=WORKERS)), SOME)
+    return steps(iter(DataLoader(elements, batch_size=size, num_workers=WORKERS)), SOME)
 
 
 def steps(batches: Any, count: int) -> Callable[[], int]:

@@ -101,21 +101,24 @@ class CacheStore:
 
     def keep(self, filling: list[Any], item: Any) -> bool:
         """Keep an item; False when there is no more room: what was kept is dropped."""
-        self._used += item_nbytes(item)
+        kept = self.again(item)
+        if type(kept) is Made:
+            kept.value = map_leaves(_read_only, kept.value)
+            if type(item) is Made:
+                item.value = kept.value  # shared: so the consumer gets a copy of it
+        self._used += item_nbytes(kept)
         if self._used > self._limit:
             self._full, self._busy = True, False
-            kept = len(filling)
+            count = len(filling)
             filling.clear()
             warnings.warn(
-                f"cache: {kept:,} elements use up its {self._limit:,} bytes; they are "
-                "computed anew in each pass (Options.memory_budget allows more)",
+                f"cache: {count:,} elements use up its {self._limit:,} bytes; they are computed "
+                "anew in each pass (Options.memory_budget allows more)",
                 RuntimeWarning,
                 stacklevel=2,
             )
             return False
-        if type(item) is Made:
-            item.value = map_leaves(_read_only, item.value)  # the consumer gets copies
-        filling.append(self.again(item))
+        filling.append(kept)
         return True
 
     def finish(self, filling: list[Any]) -> None:
@@ -123,25 +126,19 @@ class CacheStore:
         self.items, self._busy = filling, False
 
     @staticmethod
-    def again(item: Any) -> Any:
+    def again(item: Any) -> Failure | Made:
         """An item of its own for another pass: refs are rewritten on the way up."""
         if type(item) is Failure:
             return Failure(item.ref, item.error)
-        if type(item) is Made:
-            return Made(item.ref, item.value)
-        return item.again()
+        return Made(item.ref, item.value) if type(item) is Made else item.again()
 
 
-def item_nbytes(item: Any) -> int:
+def item_nbytes(item: Failure | Made) -> int:
     """About how many bytes keeping an item takes."""
-    if type(item) is Failure:
+    if isinstance(item, Failure):
         return 1024
-    if type(item) is Made:
-        leaves = flatten(item.value)[0]
-        return 200 + sum(
-            x.nbytes if isinstance(x, np.ndarray) else sys.getsizeof(x) for x in leaves
-        )
-    return int(item.nbytes)
+    leaves = flatten(item.value)[0]
+    return 200 + sum(x.nbytes if isinstance(x, np.ndarray) else sys.getsizeof(x) for x in leaves)
 
 
 def _read_only(leaf: Any) -> Any:

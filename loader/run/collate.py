@@ -141,6 +141,16 @@ class Collator:
         return unflatten(self._tree, arrays)
 
 
+def stack_loose(key: Key, values: list[Any]) -> np.ndarray:
+    """Rows of a leaf without a fixed size: arrays of objects are stacked, others are objects."""
+    if isinstance(key, type):
+        return objects(values)
+    array = np.empty((len(values), *key[1]), key[0])
+    for k, value in enumerate(values):
+        array[k] = value
+    return array
+
+
 def objects(values: list[Any]) -> np.ndarray:
     """A one-dimensional object array of values, whatever they are."""
     array = np.empty(len(values), object)

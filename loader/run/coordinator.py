@@ -22,12 +22,13 @@ import numpy as np
 
 from tundish.errors import SharedMemoryError, StalledError, WorkerDiedError
 from tundish.loader.plan.batching import Batch, Unbatch
-from tundish.loader.plan.elementwise import Filter, FlatMap, Map
+from tundish.loader.plan.elementwise import FlatMap, Map
 from tundish.loader.plan.node import Node, walk
 from tundish.loader.plan.order import Prefetch
 from tundish.loader.plan.sources import Generator
 from tundish.loader.plan.storing import Cache
 from tundish.loader.run.batches import Batches
+from tundish.loader.run.chains import chain_base, defers, drops
 from tundish.loader.run.engine import Engine
 from tundish.loader.run.items import Failure, NotReady, ref_of
 from tundish.loader.run.machines import Machine, Repeated
@@ -47,7 +48,7 @@ from tundish.loader.run.messages import (
 )
 from tundish.loader.run.origins import add_origin, describe_origin, generator_elements
 from tundish.loader.run.payload import loads_exception
-from tundish.loader.run.planner import Planner, chain_base, drops, run_of
+from tundish.loader.run.planner import Planner
 from tundish.loader.run.pool import Job, Pool
 from tundish.loader.run.shared import COPY_BELOW, Block, Row, Rows, as_ref, tell
 from tundish.loader.run.stages import TASK_S, ParallelStage
@@ -161,7 +162,7 @@ class Coordinator(Engine):
         while True:
             try:
                 return ask()
-            except NotReady:  # noqa: SIM105 - suppress() costs more than asking
+            except NotReady:
                 pass
             self._wait()  # not above: what interrupts it would be chained to NotReady
 
@@ -698,12 +699,12 @@ class Coordinator(Engine):
     def _death(
         self, block: Block, row: int, deaths: int, how: Exit, *, late: bool
     ) -> BaseException:
-        node, base, pass_ = self._where[block.stage.number]
+        node, _, pass_ = self._where[block.stage.number]
         if isinstance(block.stage, StreamStage):
             origin = f"an element of the dataset made of {ref_of(block.inputs.item)}"
         else:
-            _, identity = compile_values(node, base, self.context, _no_inner)
-            origin = describe_origin(*identity(as_ref(block.refs[row]), pass_))
+            _, identity = compile_values(node, self.context, _no_inner)
+            origin = describe_origin(*identity(ref_of(as_ref(block.refs[row])), pass_))
         element = f"{origin} in {self.context.label(node)}"
         if late:
             assert self.options.deadline is not None
@@ -812,7 +813,7 @@ class ParallelPlanner(Planner):
 
     def stage(self, node: Node, base: Node, up: Machine, pass_: int) -> Machine:
         owner = self._coordinator
-        chain = any(isinstance(n, (Map, Filter)) for n in run_of(node))
+        chain = chain_base(node)[1] or defers(node)
         number = owner.define(node, base, pass_, is_stream=False)
         stage = ParallelStage(
             owner, number, up, chain=chain, ordered=owner.ordered or not is_static(base)

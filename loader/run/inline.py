@@ -85,7 +85,9 @@ class InlineStage:
                 element = value(item, pass_)
             except Exception as error:  # noqa: BLE001 - the element's error
                 self._counts.add(self._events)
-                add_origin(error, describe_origin(*self._identity(item, pass_)), self._where)
+                add_origin(
+                    error, describe_origin(*self._identity(ref_of(item), pass_)), self._where
+                )
                 return Failure(ref_of(item), error)
             if self._events:
                 self._counts.add(self._events)
@@ -245,12 +247,14 @@ class FlatMapped:
                 if type(item) is Failure:
                     return Failure((item.ref, -1), item.error)
                 try:
-                    origin = self._identity(item, self._pass)
+                    origin = self._identity(self._outer, self._pass)
                     plan = self._dataset(item, self._pass)
                     inner = self._open(plan, origin, self._skip)
                 except Exception as error:  # noqa: BLE001 - the element's error
                     add_origin(
-                        error, describe_origin(*self._identity(item, self._pass)), self._where
+                        error,
+                        describe_origin(*self._identity(self._outer, self._pass)),
+                        self._where,
                     )
                     return Failure((self._outer, -1), error)
                 self._inner, self._at, self._skip = inner, self._skip, 0

@@ -241,12 +241,17 @@ class Launcher:
             return
         with self._lock:
             if self.alive:
+                news = self._control.receive()
                 try:
-                    for message in self._control.receive():
-                        self._take_in(message)
+                    while news:
+                        self._take_in(news[0])
+                        del news[0]
                     self._control.flush()
-                except BaseException:  # news may be lost: start over with another zygote
+                except BaseException:  # some of it may be lost: start over with another zygote
                     self._control.closed = True
+                    kept = {worker.sentinel for worker in self._workers.values()}
+                    for fd in {fd for message in news for fd in message.fds} - kept:
+                        os.close(fd)
                     raise
                 if self._control.closed:
                     self._end()

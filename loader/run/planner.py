@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.loader.plan.batching import Batch, Unbatch
 from tundish.loader.plan.elementwise import Enumerate, Filter, FlatMap, Map
-from tundish.loader.plan.options import Options, WithOptions, options_of
+from tundish.loader.plan.options import Options, options_of
 from tundish.loader.plan.order import (
     Concatenate,
-    Prefetch,
     Repeat,
     Shard,
     ShardByProcess,
@@ -32,6 +31,7 @@ from tundish.loader.plan.order import (
 from tundish.loader.plan.sources import Generator, Zip
 from tundish.loader.plan.storing import Cache
 from tundish.loader.run.caching import Cached, store_of
+from tundish.loader.run.chains import ELEMENTWISE, chain_base, defers
 from tundish.loader.run.inline import FlatMapped, InlineBatches, InlineStage, Unbatched
 from tundish.loader.run.items import End
 from tundish.loader.run.machines import (
@@ -51,8 +51,6 @@ from tundish.loader.run.values import compile_inner, compile_values
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
     from tundish.loader.run.context import Context
-
-_ELEMENTWISE = (Map, Filter, Prefetch, WithOptions)
 
 
 def effective(node: Node, policy: str | None = None) -> Node:
@@ -81,20 +79,6 @@ def effective(node: Node, policy: str | None = None) -> Node:
         return done[id(old)]
 
     return rebuild(node)
-
-
-def drops(node: Node) -> bool:
-    """Whether an operator may leave out an element because of its value."""
-    return isinstance(node, Filter) or (isinstance(node, Map) and node.on_error == "skip")
-
-
-def chain_base(node: Node) -> tuple[Node, bool]:
-    """The first node below a run of map and filter, and whether the run may drop elements."""
-    dropping = False
-    while isinstance(node, _ELEMENTWISE):
-        dropping = dropping or drops(node)
-        node = node.up
-    return node, dropping
 
 
 class Planner:
@@ -139,7 +123,7 @@ class Planner:
         base, dropping = chain_base(node)
         if dropping:
             return True
-        if base is not node and any(isinstance(n, Map) for n in run_of(node)):
+        if defers(node):
             return False
         if isinstance(base, (Unbatch, FlatMap, Cache, Generator)):
             return True
@@ -153,7 +137,7 @@ class Planner:
         """The stream of a node; its items may have to be computed yet."""
         if node.positional:
             return Positions(node, pass_, self.context)
-        if isinstance(node, _ELEMENTWISE):
+        if isinstance(node, ELEMENTWISE):
             base, dropping = chain_base(node)
             up = self.build(base, pass_)
             return self.stage(node, base, up, pass_) if dropping else up
@@ -193,15 +177,6 @@ class Planner:
         raise AssertionError(f"no machine for {type(node).__name__}")
 
 
-def run_of(node: Node) -> list[Node]:
-    """The run of map and filter that ends at a node."""
-    found: list[Node] = []
-    while isinstance(node, _ELEMENTWISE):
-        found.append(node)
-        node = node.up
-    return found
-
-
 class InlinePlanner(Planner):
     """Everything is computed in this process, when it is asked for."""
 
@@ -214,15 +189,15 @@ class InlinePlanner(Planner):
         return self._cache_bytes
 
     def stage(self, node: Node, base: Node, up: Machine, pass_: int) -> Machine:
-        value, identity = compile_values(node, base, self.context, self.open_inner)
-        chain = any(isinstance(n, (Map, Filter)) for n in run_of(node))
+        value, identity = compile_values(node, self.context, self.open_inner)
+        chain = chain_base(node)[1] or defers(node)
         return InlineStage(up, value, identity, pass_, self.context, chain=chain)
 
     def batches(self, node: Batch, up: Machine, pass_: int) -> Machine:
         return InlineBatches(node, up, self.context.label(node))
 
     def flat_mapped(self, node: FlatMap, up: Machine, base: Node, pass_: int) -> Machine:
-        dataset, identity = compile_inner(node, base, self.context, self.open_inner)
+        dataset, identity = compile_inner(node, self.context, self.open_inner)
         return FlatMapped(
             up, dataset, identity, pass_, open_inner=self.open_inner, where=self.context.where
         )

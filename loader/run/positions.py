@@ -168,9 +168,9 @@ def _repeated(node: Repeat, where: Positions, pass_: int, context: Context) -> R
         refs = refs_at(node.up, below, pass_ * digits + p, context)
         if base is None:
             return [(p, ref) for ref in _ints(refs)]
-        if isinstance(refs, list):
-            return [p * base + ref for ref in refs]
-        return _scale(refs, 1, p * base)
+        if isinstance(refs, (range, np.ndarray)):
+            return _scale(refs, 1, p * base)
+        return [p * base + ref for ref in refs]
 
     if isinstance(where, range) and len(where):
         first, last = where[0] // n, where[-1] // n

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.run.collate import objects
+from tundish.loader.run.collate import stack_loose
 from tundish.loader.run.items import Made, Ref
 from tundish.shm.layout import Layout
 from tundish.spec import LEAF, Tree, normalise, unflatten
@@ -144,12 +144,17 @@ class Block:
         arrays = []
         for at, column in enumerate(self.columns):
             if column is None:
-                extra = self.extras[at]
-                arrays.append(objects([extra[k] for k in range(first, stop)]))
+                arrays.append(self.loose(at, first, stop))
                 continue
             rows = column[first:stop]
             arrays.append(rows.copy() if copy or rows.nbytes <= COPY_BELOW else rows)
         return unflatten(layout.tree, arrays)
+
+    def loose(self, at: int, first: int, stop: int) -> np.ndarray:
+        """Rows of a leaf without a fixed size."""
+        assert self.layout is not None
+        extra = self.extras[at]
+        return stack_loose(self.layout.keys[at], [extra[k] for k in range(first, stop)])
 
     def scalars(self, first: int, stop: int) -> list[Any] | None:
         """The elements as a list where each is one numpy scalar, else None."""
@@ -268,10 +273,7 @@ class Rows:
                 return Made(self._ref_or_number(), self.value)
             layout = block.layout
             assert layout is not None
-            extras = {
-                at: objects([extra[k] for k in range(first, stop)])
-                for at, extra in block.extras.items()
-            }
+            extras = {at: block.loose(at, first, stop) for at in block.extras}
             where = (layout.tree, layout.keys, layout.rows)
             return Shared(self._ref_or_number(), block.slot, where, (first, stop), extras)
         rows: list[Any] = []

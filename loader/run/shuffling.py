@@ -15,11 +15,13 @@ _M31 = 2**31 - 1
 
 def _mix(x: np.ndarray, key: int) -> np.ndarray:
     """splitmix64's finaliser over x + key; uint64 arithmetic wraps."""
-    z = x + np.uint64(key)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: np.ndarray = np.bitwise_xor(z, z >> np.uint64(31))
-    return mixed
+    z: np.ndarray = x + np.uint64(key)
+    z ^= z >> np.uint64(30)
+    z *= np.uint64(0xBF58476D1CE4E5B9)
+    z ^= z >> np.uint64(27)
+    z *= np.uint64(0x94D049BB133111EB)
+    z ^= z >> np.uint64(31)
+    return z
 
 
 @lru_cache(maxsize=64)
@@ -57,7 +59,7 @@ def permute(positions: np.ndarray, n: int, seed: int, pass_: int) -> np.ndarray:
     [0, 1, 2, 3, 4]
     """
     if n <= _SMALL:
-        return _small(n, seed, pass_)[positions]
+        return np.take(_small(n, seed, pass_), positions)
     bits = (n - 1).bit_length()
     half = np.uint64((bits + 1) // 2)
     mask = np.uint64((1 << int(half)) - 1)
@@ -104,8 +106,9 @@ def philox32(seed: int, seed2: int, first: int, blocks: int) -> np.ndarray:
             p0 & _LOW,
         )
         k0, k1 = (k0 + _W0) & 0xFFFFFFFF, (k1 + _W1) & 0xFFFFFFFF
-    words: np.ndarray = np.stack([c0, c1, c2, c3], axis=1).reshape(-1)
-    return words
+    words: np.ndarray = np.empty((blocks, 4), np.uint64)
+    words[:, 0], words[:, 1], words[:, 2], words[:, 3] = c0, c1, c2, c3
+    return words.ravel()
 
 
 def seed_pair(seed: int, graph_seed: int | None = None) -> tuple[int, int]:

@@ -12,8 +12,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import tundish
-
 __all__ = [
     "command",
     "import_path",
@@ -132,7 +130,7 @@ def frozen() -> bool:
 def import_path() -> list[str]:
     """Return ``sys.path``, with the place this package was imported from."""
     path = [str(entry) for entry in sys.path if isinstance(entry, str)]  # type: ignore[redundant-expr]
-    home = str(Path(tundish.__file__).parents[1])
+    home = str(Path(__file__).parents[3])
     return path if home in path else [*path, home]
 
 

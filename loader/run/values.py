@@ -28,8 +28,9 @@ from tundish.loader.plan.sources import (
     Zip,
 )
 from tundish.loader.plan.storing import Cache
+from tundish.loader.run.chains import ELEMENTWISE, computes
 from tundish.loader.run.collate import collate
-from tundish.loader.run.items import DROPPED, Failure
+from tundish.loader.run.items import DROPPED, Failure, Made, ref_of
 from tundish.loader.run.positions import concat_base, pass_base, radix
 from tundish.loader.run.rng import ElementRng, Path
 from tundish.spec import ArraySpec, flatten, normalise, paths, spec_of, unflatten
@@ -50,23 +51,19 @@ OpenInner = Callable[[Any, tuple[Any, ...], int], Any]
 """``open(dataset, origin, skip)``: an in-process network over a flat_map's inner dataset."""
 
 
-def compile_values(
-    top: Node, base: Node | None, context: Context, open_inner: OpenInner
-) -> tuple[Value, Identity]:
-    """Make the evaluator of a node whose input items belong to another node's stream.
+def compile_values(top: Node, context: Context, open_inner: OpenInner) -> tuple[Value, Identity]:
+    """Make the evaluator of a node, from items that may be computed somewhere below it.
 
     Parameters
     ----------
     top : Node
         Whose elements are wanted.
-    base : Node or None
-        The node at which items may arrive computed; None where they never do.
     context : Context
         Of the iterator.
     open_inner : callable
         How a `flat_map`'s inner dataset is read.
     """
-    maker = _Maker(base, context, open_inner)
+    maker = _Maker(context, open_inner)
     return maker.value(top), maker.identity(top)
 
 
@@ -101,27 +98,30 @@ def checked(result: Any) -> Any:
     return normalise(result)
 
 
-def compile_inner(
-    node: FlatMap, base: Node, context: Context, open_inner: OpenInner
-) -> tuple[Value, Identity]:
+def compile_inner(node: FlatMap, context: Context, open_inner: OpenInner) -> tuple[Value, Identity]:
     """Make the closures of a flat_map's input: the inner plan of an item, and its identity."""
-    maker = _Maker(base, context, open_inner)
-    return maker.inner_dataset(node), maker.unwrapped(maker.identity(node.up))
+    maker = _Maker(context, open_inner)
+    return maker.inner_dataset(node), maker.identity(node.up)
 
 
 class _Maker:
-    def __init__(self, base: Node | None, context: Context, open_inner: OpenInner) -> None:
-        self.base = base
+    def __init__(self, context: Context, open_inner: OpenInner) -> None:
         self.context = context
         self.open_inner = open_inner
 
     # -- values ------------------------------------------------------------------------------
 
     def value(self, node: Node) -> Value:
-        """The evaluator of a node; where it is the base, computed items are taken as they are."""
+        """The evaluator of a node's own items."""
         make = _VALUES.get(type(node))
-        found = self.value(node.inputs[0]) if make is None else make(self, node)
-        return self.at_hand(found) if node is self.base else found
+        return self.below(node, node.inputs[0]) if make is None else make(self, node)
+
+    def below(self, node: Node, up: Node) -> Value:
+        """The evaluator of a node's input, whose items may arrive computed."""
+        found = self.value(up)
+        if isinstance(node, ELEMENTWISE) and isinstance(up, ELEMENTWISE):
+            return found  # within one run of map and filter
+        return self.at_hand(found) if computes(up) else found
 
     def at_hand(self, value: Value) -> Value:
         """An evaluator that takes a computed item's value as it is."""
@@ -181,7 +181,7 @@ class _Maker:
         return value
 
     def map(self, node: Map) -> Value:
-        up = self.value(node.up)
+        up = self.below(node, node.up)
         label = self.context.label(node)
         call = self.caller(node, node.function, up)
         check = None if node.signature is None else _checker(node.signature)
@@ -209,7 +209,8 @@ class _Maker:
         def once(element: Any, item: Any, pass_: int) -> Any:
             if rng is None:
                 return function(*element) if type(element) is tuple else function(element)
-            g = rng(*identity(item, pass_))  # type: ignore[misc]  # set together with rng
+            ref = item if type(item) is int else ref_of(item)
+            g = rng(*identity(ref, pass_))  # type: ignore[misc]  # set together with rng
             if type(element) is tuple:
                 return function(*element, rng=g)
             return function(element, rng=g)
@@ -253,7 +254,7 @@ class _Maker:
         return fast
 
     def filter(self, node: Filter) -> Value:
-        up = self.value(node.up)
+        up = self.below(node, node.up)
         label = self.context.label(node)
         kept: list[Any] = []
 
@@ -280,7 +281,9 @@ class _Maker:
 
         def value(item: Any, pass_: int) -> Any:
             outer, at = item
-            network = self.open_inner(dataset(outer, pass_), identity(outer, pass_), max(at, 0))
+            network = self.open_inner(
+                dataset(outer, pass_), identity(ref_of(outer), pass_), max(at, 0)
+            )
             found = network.next()
             if type(found) is Failure:
                 raise found.error
@@ -290,7 +293,7 @@ class _Maker:
 
     def inner_dataset(self, node: FlatMap) -> Value:
         """``function(element)``, which must be a dataset: its plan."""
-        call = _call_plain(node.function, self.value(node.up))
+        call = _call_plain(node.function, self.below(node, node.up))
         label = self.context.label(node)
 
         def value(item: Any, pass_: int) -> Any:
@@ -302,26 +305,31 @@ class _Maker:
         return value
 
     def repeat(self, node: Repeat) -> Value:
-        up, base, digits = self.value(node.up), pass_base(node), radix(node)
-        if base is None:
-            return lambda item, pass_: up(item[1], pass_ * digits + item[0])
+        up, base, digits = self.below(node, node.up), pass_base(node), radix(node)
 
         def value(item: Any, pass_: int) -> Any:
-            p, below = divmod(item, base)
-            return up(below, pass_ * digits + p)
+            ref: Any = item if type(item) is int or type(item) is tuple else item.ref
+            p, below = ref if base is None else divmod(ref, base)
+            return up(below if ref is item else Made(below, item.value), pass_ * digits + p)
 
         return value
 
     def concatenate(self, node: Concatenate) -> Value:
-        parts = [self.value(up) for up in node.inputs]
+        parts = [self.below(node, up) for up in node.inputs]
         base = concat_base(node)
-        if base is None:
-            return lambda item, pass_: parts[item[0]](item[1], pass_)
-        first, second = parts
-        return lambda item, pass_: first(item, pass_) if item < base else second(item - base, pass_)
+
+        def value(item: Any, pass_: int) -> Any:
+            ref: Any = item if type(item) is int or type(item) is tuple else item.ref
+            if base is None:
+                which, below = ref
+            else:
+                which, below = (0, ref) if ref < base else (1, ref - base)
+            return parts[which](below if ref is item else Made(below, item.value), pass_)
+
+        return value
 
     def enumerate(self, node: Enumerate) -> Value:
-        up, start, int64 = self.at_hand(self.value(node.up)), node.start, np.int64
+        up, start, int64 = self.below(node, node.up), node.start, np.int64
 
         def value(item: Any, pass_: int) -> Any:
             return (int64(start + item[0]), up(item[1], pass_))
@@ -329,7 +337,7 @@ class _Maker:
         return value
 
     def zip(self, node: Zip) -> Value:
-        parts = [self.at_hand(self.value(up)) for up in node.ups]
+        parts = [self.below(node, up) for up in node.ups]
         tree = node.tree
 
         def value(item: Any, pass_: int) -> Any:
@@ -360,60 +368,47 @@ class _Maker:
         return value
 
     def cache(self, node: Cache) -> Value:
-        up = self.value(node.up)
+        up = self.at_hand(self.value(node.up))
         return lambda item, _: up(item, 0)
 
     # -- identity ----------------------------------------------------------------------------
 
     def identity(self, node: Node) -> Identity:
-        """The identity of a node's items: the pass and the origin (`tundish.loader.run.rng`)."""
-        found = self._identity(node)
-        if node is not self.base:
-            return found
-
-        def of_ref(item: Any, pass_: int) -> tuple[int, Path]:
-            return found(item if type(item) is int or type(item) is tuple else item.ref, pass_)
-
-        return of_ref
-
-    def _identity(self, node: Node) -> Identity:
+        """The identity of a node's refs: the pass and the origin (`tundish.loader.run.rng`)."""
         prefix = self.context.prefix
         if not node.inputs:
             if prefix:
-                return lambda item, pass_: (pass_, (*prefix, item))
-            return lambda item, pass_: (pass_, item)
+                return lambda ref, pass_: (pass_, (*prefix, ref))
+            return lambda ref, pass_: (pass_, ref)
         if isinstance(node, Repeat):
             up, base, digits = self.identity(node.up), pass_base(node), radix(node)
             if base is None:
-                return lambda item, pass_: up(item[1], pass_ * digits + item[0])
-            return lambda item, pass_: up(item % base, pass_ * digits + item // base)
+                return lambda ref, pass_: up(ref[1], pass_ * digits + ref[0])
+            return lambda ref, pass_: up(ref % base, pass_ * digits + ref // base)
         if isinstance(node, Concatenate):
             return self._part(node)
         if isinstance(node, (Zip, Batch)):
-            return lambda item, pass_: (pass_, (*prefix, item[0]) if prefix else item[0])
+            return lambda ref, pass_: (pass_, (*prefix, ref[0]) if prefix else ref[0])
+        up = self.identity(node.inputs[0])
         if isinstance(node, Enumerate):
-            up = self.unwrapped(self.identity(node.up))
-            return lambda item, pass_: up(item[1], pass_)
+            return lambda ref, pass_: up(ref[1], pass_)
         if isinstance(node, (FlatMap, Unbatch)):
-            up = self.unwrapped(self.identity(node.up))
 
-            def inside(item: Any, pass_: int) -> tuple[int, Path]:
-                p, path = up(item[0], pass_)
-                return p, (*_as_tuple(path), item[1])
+            def inside(ref: Any, pass_: int) -> tuple[int, Path]:
+                p, path = up(ref[0], pass_)
+                return p, (*_as_tuple(path), ref[1])
 
             return inside
         if isinstance(node, Cache):
-            up = self.identity(node.up)
-            return lambda item, _: up(item, 0)
-        return self.identity(node.inputs[0])
 
-    def unwrapped(self, identity: Identity) -> Identity:
-        """An identity that takes a computed item's ref."""
+            def pinned(ref: Any, pass_: int) -> tuple[int, Path]:
+                # Below, the pass is 0 whenever it runs; a pass of a repeat there is part of the
+                # origin, and randomness above is of the pass that is being delivered.
+                p, path = up(ref, 0)
+                return pass_, (p, *_as_tuple(path)) if p else path
 
-        def of(item: Any, pass_: int) -> tuple[int, Path]:
-            return identity(item if type(item) is int or type(item) is tuple else item.ref, pass_)
-
-        return of
+            return pinned
+        return up
 
     def _part(self, node: Concatenate) -> Identity:
         ups, base = [self.identity(up) for up in node.inputs], concat_base(node)

@@ -25,7 +25,7 @@ import numpy as np
 from tundish.loader.plan.elementwise import FlatMap
 from tundish.loader.run.collate import is_fixed
 from tundish.loader.run.context import Context
-from tundish.loader.run.items import DROPPED, End, Failure
+from tundish.loader.run.items import DROPPED, End, Failure, ref_of
 from tundish.loader.run.messages import (
     DONE,
     EXTRA,
@@ -242,9 +242,9 @@ class Worker:
         if is_stream:
             flat_map = nodes[node]
             assert isinstance(flat_map, FlatMap)
-            value, identity = compile_inner(flat_map, nodes[base], context, open_inner)
+            value, identity = compile_inner(flat_map, context, open_inner)
         else:
-            value, identity = compile_values(nodes[node], nodes[base], context, open_inner)
+            value, identity = compile_values(nodes[node], context, open_inner)
         stage = Stage(number, pass_, value, identity, is_stream=bool(is_stream))
         if not is_stream and self._deadline is None:
             stage.sweep = compile_sweep(nodes[node], nodes[base])
@@ -379,7 +379,7 @@ class Worker:
         return write
 
     def _error(self, error: Exception, stage: Stage, item: Any) -> bytes:
-        origin = describe_origin(*stage.identity(item, stage.pass_))
+        origin = describe_origin(*stage.identity(ref_of(item), stage.pass_))
         return dumps_exception(add_origin(error, origin, self._context.where))
 
     def _begin(self, rows: Rows, task: Task, element: Any) -> Any:
@@ -540,7 +540,7 @@ class Worker:
         rows, skip = Rows(), task.step
         if network is None or at != skip:
             try:
-                origin = stage.identity(item, stage.pass_)
+                origin = stage.identity(ref_of(item), stage.pass_)
                 plan = stage.value(item, stage.pass_)
                 network = self._planner.open_inner(plan, origin, skip)
             except Exception as error:  # noqa: BLE001 - the element's error

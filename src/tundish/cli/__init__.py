@@ -7,6 +7,7 @@ and what a command needs beyond the library (Pillow for the demo) nobody else ha
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from importlib import import_module
@@ -34,6 +35,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status.
     """
     given = vars(parser().parse_args(argv))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without Unicode still reads the rest
     module = import_module(f"tundish.cli.{given.pop('command')}")
     try:
         status: Any = module.run(**given)

@@ -69,7 +69,7 @@ def run() -> int:
 
 
 def photographs() -> Dataset:
-    """A quarter of a thousand passes over six files, in an order that mixes them all."""
+    """Many passes over a few files, in an order that mixes them all."""
     order, augmentation = SEEDS
     files = Dataset.list_files(PATTERN, shuffle=False)
     return (
@@ -97,10 +97,12 @@ def hashed(batches: Any) -> Iterator[bytes]:
 def with_a_kill() -> Iterator[bytes]:
     """As `hashed`; midway a worker gets a SIGKILL."""
     with photographs().iterator(workers=WORKERS) as batches:
-        for number, batch in enumerate(batches, 1):
-            yield digest(batch)
-            if number == KILL_AT:
-                os.kill(batches.worker_pids()[0], signal.SIGKILL)
+        for _ in range(KILL_AT):
+            yield digest(next(batches))
+        killed = batches.worker_pids()[0]
+        os.kill(killed, signal.SIGKILL)
+        yield from map(digest, batches)
+        say(dim(f"process {killed} killed; workers replaced: {batches.stats.restarts}"))
 
 
 def resumed() -> Iterator[bytes]:
@@ -111,9 +113,10 @@ def resumed() -> Iterator[bytes]:
             for _ in range(SAVE_AT):
                 yield digest(next(batches))
             batches.save(state)
-        command = [sys.executable, "-m", __spec__.name, str(state)]
+        command = [sys.executable, "-m", "tundish.cli.demo", str(state)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         yield from map(bytes.fromhex, done.stdout.split())
+        say(dim(f"all it was given: {state.stat().st_size:,} bytes of JSON"))
 
 
 def go_on(state: str) -> None:

@@ -155,7 +155,7 @@ def _work_while_asked(work: str, index: int) -> None:
     step: Callable[[], int] = getattr(importlib.import_module(module), name)(index, *words)
     counts: Callable[[], dict[str, float]] = getattr(step, "counts", dict)
     step()
-    print("{}", file=answers, flush=True)  # noqa: T201 - the answer: ready
+    print("{}", file=answers, flush=True)  # ready
     me = psutil.Process()
     for line in sys.stdin:
         # What was made ahead while the others were measured is used up first.
@@ -175,7 +175,7 @@ def _work_while_asked(work: str, index: int) -> None:
             "cpu_below": sum(map(cpu_seconds, below)) - cpu_below,
             "extra": {name: count - before[name] for name, count in counts().items()},
         }
-        print(json.dumps(answer), file=answers, flush=True)  # noqa: T201
+        print(json.dumps(answer), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ _RARELY_READ = (
     "first",
     "rows",
     "block",
-    "micros",
+    "us",
 )
 
 
@@ -105,9 +105,9 @@ def words(event: Event) -> str:
     if "rows" in event:
         first, rows = event.get("first", 0), event["rows"]
         of = f" of {event['total']}" if "total" in event else ""
-        said.append(f"rows {first}..{first + rows - 1}{of}" if rows else "no rows")
-    if "micros" in event:
-        said.append(f"in {event['micros'] / 1e3:.3f} ms")
+        said.append(f"rows {first}..{first + rows - 1}{of}" if rows > 1 else f"row {first}{of}")
+    if "us" in event:
+        said.append(f"in {event['us'] / 1e3:.3f} ms")
     rest = [name for name in event if name not in (*_HEAD, *_RARELY_READ)]
     said += [f"{name}={event[name]}" for name in rest]
     return "  ".join(said)
@@ -123,13 +123,16 @@ def show_summary(events: list[Event]) -> None:
     )
     say(f"{len(events):,} messages in {wall:.3f} s: {counted}")
     say()
-    rows = [["worker", "tasks", "rows", "busy", "share", "task, median", "longest"]]
+    rows = [["worker", "tasks", "rows", "busy", "share", "task, median", "longest", ""]]
+    ended = {
+        event["worker"]: event.get("how", "died") for event in events if event["kind"] == "DIED"
+    }
     drawn = {}
     done: defaultdict[Any, list[Event]] = defaultdict(list)
     for event in events:
         done[event["worker"]].extend([event] if event["kind"] == "DONE" else [])
-    for worker, answers in sorted(done.items(), key=lambda pair: str(pair[0])):
-        times = sorted(answer.get("micros", 0) / 1e6 for answer in answers)
+    for worker, answers in sorted(done.items()):
+        times = sorted(answer.get("us", 0) / 1e6 for answer in answers)
         if not times:
             continue
         rows.append(
@@ -141,6 +144,7 @@ def show_summary(events: list[Event]) -> None:
                 f"{sum(times) / wall:.0%}",
                 f"{times[len(times) // 2] * 1e3:.3f} ms",
                 f"{times[-1] * 1e3:.3f} ms",
+                ended.get(worker, ""),
             ]
         )
         drawn[worker] = shades(answers, start, wall)
@@ -150,10 +154,10 @@ def show_summary(events: list[Event]) -> None:
         say(f"{worker!s:>6}   {picture}")
     left = f"{0:.3f} s"
     say(dim(f"{'':9}{left}{f'{wall:.3f} s':>{_COLUMNS - len(left)}}"))
-    twice = repeated(events)
-    if twice:
+    again = computed_again(events)
+    if again:
         say()
-        say(f"{twice:,} tasks were handed out again")
+        say(f"{again:,} rows were computed again, for workers that died")
 
 
 def shades(answers: list[Event], start: float, wall: float) -> str:
@@ -162,18 +166,19 @@ def shades(answers: list[Event], start: float, wall: float) -> str:
     width = wall / _COLUMNS
     for answer in answers:
         until = answer["t"] - start
-        since = max(0.0, until - answer.get("micros", 0) / 1e6)
+        since = max(0.0, until - answer.get("us", 0) / 1e6)
         for column in range(int(since / width), min(int(until / width), _COLUMNS - 1) + 1):
             covered = min(until, (column + 1) * width) - max(since, column * width)
             busy[column] += max(0.0, covered)
     return "".join(_SHADES[min(8, round(8 * part / width))] for part in busy)
 
 
-def repeated(events: list[Event]) -> int:
-    """How many rows were asked for more than once: of workers that died."""
+def computed_again(events: list[Event]) -> int:
+    """How many rows were handed out more than once."""
     asked = Counter(
-        (event.get("stage"), event.get("block"), event.get("first"))
+        (event["stage"], event["block"], row)
         for event in events
         if event["kind"] == "TASK"
+        for row in range(event["first"], event["first"] + event["rows"])
     )
     return sum(count - 1 for count in asked.values())

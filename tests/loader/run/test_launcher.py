@@ -508,7 +508,9 @@ def test_an_interrupt_while_news_are_taken_in_starts_over(
 
     assert worker.exit is not None  # what was lost may have been its pid
     assert not made.alive
-    assert readable(made._control.fileno())  # and stays open: somebody may be waiting for it
+    assert readable(
+        made._control.fileno(), SOON_S
+    )  # and stays open: somebody may be waiting for it
     worker.release()
 
 

@@ -46,8 +46,8 @@ def main(kind: str, entry: str, how: str = "") -> None:
             time.sleep(1000)
             os._exit(0)
         pids.append(-pid)
-    print(*pids, flush=True)  # noqa: T201
     try:
+        print(*pids, flush=True)  # noqa: T201
         time.sleep(1000)
     except KeyboardInterrupt:
         print("interrupted", flush=True)  # noqa: T201

@@ -1,0 +1,65 @@
+"""Where along a plan elements are computed.
+
+Operators that only choose or order elements take items as they are, computed or not. A `map` below
+such an operator is *deferred*: it runs when its items have to be computed. Where items may arrive
+computed is a matter of the plan alone, and both planner and evaluators ask here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tundish.loader.plan.batching import Batch, Unbatch
+from tundish.loader.plan.elementwise import Enumerate, Filter, FlatMap, Map
+from tundish.loader.plan.options import WithOptions
+from tundish.loader.plan.order import Prefetch
+from tundish.loader.plan.sources import Generator, Zip
+from tundish.loader.plan.storing import Cache
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.node import Node
+
+ELEMENTWISE = (Map, Filter, Prefetch, WithOptions)
+_COMPUTING = (Batch, Unbatch, FlatMap, Cache, Generator)
+
+
+def drops(node: Node) -> bool:
+    """Whether an operator may leave out an element because of its value."""
+    return isinstance(node, Filter) or (isinstance(node, Map) and node.on_error == "skip")
+
+
+def run_of(node: Node) -> list[Node]:
+    """The run of map and filter that ends at a node."""
+    found: list[Node] = []
+    while isinstance(node, ELEMENTWISE):
+        found.append(node)
+        node = node.up
+    return found
+
+
+def chain_base(node: Node) -> tuple[Node, bool]:
+    """The first node below a run of map and filter, and whether the run may drop elements."""
+    run = run_of(node)
+    return (run[-1].inputs[0] if run else node), any(map(drops, run))
+
+
+def computes(node: Node) -> bool:
+    """Whether the items of a node's stream have been computed at this node.
+
+    Asked of the input of an operator that is not map or filter: a run that may drop elements is
+    computed as a whole, by one stage.
+    """
+    if node.positional:
+        return False
+    if isinstance(node, ELEMENTWISE):
+        return chain_base(node)[1]
+    return isinstance(node, _COMPUTING)
+
+
+def defers(node: Node) -> bool:
+    """Whether computed items of a node's stream may have been computed below a map of its."""
+    if node.positional or computes(node) or isinstance(node, (Zip, Enumerate)):
+        return False
+    if isinstance(node, ELEMENTWISE):
+        return any(isinstance(n, Map) for n in run_of(node)) or defers(chain_base(node)[0])
+    return any(map(defers, node.inputs))
