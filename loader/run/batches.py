@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING, Any
 from tundish.errors import SpecError
 from tundish.loader.run.collate import Collator, misfit
 from tundish.loader.run.inline import give_up
-from tundish.loader.run.items import End, Failure, Made, Ref, ref_of
-from tundish.loader.run.shared import Block, Row, Rows, as_ref
+from tundish.loader.run.items import End, Failure, Made, Ref
+from tundish.loader.run.shared import Row, Rows, Run, refs_of
 from tundish.loader.run.stages import ParallelStage
 from tundish.spec import flatten, leaf_key
 
 if TYPE_CHECKING:
     from tundish.loader.plan.batching import Batch
     from tundish.loader.run.machines import Machine, Mark
-
-Run = tuple[Block, int, int]
-"""A block, its first row and the one behind the last."""
 
 
 class Batches:
@@ -72,21 +69,22 @@ class Batches:
         if kind is Failure:
             return self._fail(got.ref, got.error)
         if kind is Row:
-            got = (got.block, got.row, got.row + 1)
+            got = (got.block, got.row, got.row + 1, [got.ref])
         elif kind is not tuple:
             return self._add_value(got)
-        block, first, stop = got
+        block, first, stop, refs = got
         key = block.key_of(first) or _key(block.elements[first])
         problem = self._misfit(key)
         if problem is not None:
             if stop - first > 1:
                 assert self._stage is not None
                 self._stage.give_back(stop - first - 1)
-            return self._misfitting(ref_of(as_ref(block.refs[first])), problem)
+            return self._misfitting(refs_of((block, first, first + 1, refs))[0], problem)
         runs = self._runs
         last = runs[-1] if runs else None
         if type(last) is tuple and last[0] is block and last[2] == first:
-            runs[-1] = (block, last[1], stop)
+            joined = None if refs is None else [*refs_of(last), *refs]
+            runs[-1] = (block, last[1], stop, joined)
         else:
             runs.append(got)
         self._have += stop - first
@@ -118,11 +116,7 @@ class Batches:
     def _refs(self) -> list[Ref]:
         refs: list[Ref] = []
         for run in self._runs:
-            if isinstance(run, Made):
-                refs.append(run.ref)
-            else:
-                block, first, stop = run
-                refs += [ref_of(as_ref(r)) for r in block.refs[first:stop]]
+            refs += [run.ref] if isinstance(run, Made) else refs_of(run)
         return refs
 
     def _fail(self, ref: Ref, error: BaseException) -> Failure:
@@ -139,7 +133,7 @@ class Batches:
             if isinstance(run, Made):
                 batch.add(run.value)
             else:
-                block, first, stop = run
+                block, first, stop, _ = run
                 for row in range(first, stop):
                     batch.add(block.element(row))
         return Made((n, tuple(refs)), batch.finish())

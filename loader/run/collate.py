@@ -89,9 +89,9 @@ class Collator:
         if single is None:
             self._add_nest(k, value)
         elif (
-            getattr(value, "dtype", None) == self._dtype
+            isinstance(value, (np.ndarray, np.generic))
+            and value.dtype == self._dtype
             and value.shape == self._shape
-            and not isinstance(value, tuple)
         ):
             single[k] = value
         else:

@@ -171,7 +171,7 @@ class Coordinator(Engine):
         if kind is Failure:
             return item.error
         if kind is Rows:
-            ((block, first, stop),) = item.runs
+            ((block, first, stop, _),) = item.runs
             copy = self._short_of(block)
             return block.batch(first, stop, copy=copy)
         if kind is Row:
@@ -446,10 +446,9 @@ class Coordinator(Engine):
         if self._generators:
             _, base, pass_ = self._where[stage.number]
             for item in items:
-                if type(item) is int or type(item) is tuple:
-                    for node, p, n in generator_elements(base, ref_of(item), pass_):
-                        value = self.context.captured_value(node, p, n)
-                        captured[self.context.index(node), p, n] = value
+                for node, p, n in generator_elements(base, item, pass_):
+                    value = self.context.captured_value(node, p, n)
+                    captured[self.context.index(node), p, n] = value
         piece = Encoded(([tell(item) for item in items], captured))
         ring = self._ring
         if ring is None or piece.nbytes <= _TAIL_BYTES:

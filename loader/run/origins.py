@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tundish.loader.plan.batching import Batch, Unbatch
 from tundish.loader.plan.elementwise import Enumerate, FlatMap
@@ -41,11 +41,15 @@ def add_origin(error: BaseException, origin: str, where: str) -> BaseException:
     return error
 
 
-def generator_elements(node: Node, ref: Ref, pass_: int) -> Iterator[tuple[Generator, int, int]]:
-    """The generator elements (node, pass, ordinal) that a ref is made of.
+def generator_elements(node: Node, item: Any, pass_: int) -> Iterator[tuple[Generator, int, int]]:
+    """The generator elements (node, pass, ordinal) that an item is still to be made of.
 
-    A generator cannot seek: they have to be had by running it again, all of a pass at once.
+    A generator cannot seek: they have to be had by running it again, all of a pass at once. Parts
+    that have been computed need nothing.
     """
+    if not isinstance(item, (int, tuple)):
+        return
+    ref: Any = item
     if isinstance(node, Generator):
         yield node, pass_, ref
     elif isinstance(node, Repeat):

@@ -4,7 +4,7 @@ A `Block` belongs to the coordinator; `Row` and `Rows` are the items that name i
 keep it alive. Its slot comes back when the last of them, and the last view a consumer holds, is
 gone: the memory is leased, and nobody counts but the interpreter.
 
-`Shared` is what a worker is told of them when they are the input of a task.
+`Shared` and `Gather` are what a worker is told of them when they are the input of a task.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.run.collate import stack_loose
-from tundish.loader.run.items import Made, Ref
+from tundish.loader.run.collate import collate, stack_loose
+from tundish.loader.run.items import Made, Ref, ref_of
 from tundish.shm.layout import Layout
 from tundish.spec import LEAF, Tree, normalise, unflatten
 
@@ -217,6 +217,16 @@ class Row:
         return Shared(self.ref, block.slot, (layout.tree, layout.keys, layout.rows), row, extras)
 
 
+Run = tuple[Block, int, int, "list[Ref] | None"]
+"""A block, its first row and the one behind the last; their refs, if they are not the block's."""
+
+
+def refs_of(run: Run) -> list[Ref]:
+    """The refs of a run's rows."""
+    block, first, stop, refs = run
+    return [ref_of(as_ref(x)) for x in block.refs[first:stop]] if refs is None else refs
+
+
 class Rows:
     """A batch whose rows workers have made, in runs of consecutive rows of blocks.
 
@@ -224,13 +234,13 @@ class Rows:
     ----------
     number : int
         The batch's ordinal in its pass.
-    runs : list of (Block, int, int)
-        Half-open.
+    runs : list of Run
+        In order.
     """
 
     __slots__ = ("_ref", "number", "runs")
 
-    def __init__(self, number: int, runs: list[tuple[Block, int, int]]) -> None:
+    def __init__(self, number: int, runs: list[Run]) -> None:
         self.number, self.runs = number, runs
         self._ref: Ref = None
 
@@ -238,8 +248,7 @@ class Rows:
     def ref(self) -> Ref:
         """The batch's ordinal and its rows' refs, unless an operator above put it in its terms."""
         if self._ref is None:
-            rows = [r for block, a, b in self.runs for r in map(as_ref, block.refs[a:b])]
-            self._ref = (self.number, tuple(rows))
+            self._ref = (self.number, tuple([ref for run in self.runs for ref in refs_of(run)]))
         return self._ref
 
     @ref.setter
@@ -251,24 +260,24 @@ class Rows:
         """Whether it is one run of one layout: delivered as it is."""
         if len(self.runs) != 1:
             return False
-        block, first, _ = self.runs[0]
+        block, first, _, _ = self.runs[0]
         return block.key_of(first) is not None
 
     @property
     def value(self) -> Any:
         """The batch."""
-        ((block, first, stop),) = self.runs
+        ((block, first, stop, _),) = self.runs
         return block.batch(first, stop)
 
     def again(self) -> Made:
         """A private copy, to be kept for long."""
-        ((block, first, stop),) = self.runs
+        ((block, first, stop, _),) = self.runs
         return Made(self.ref, block.batch(first, stop, copy=True))
 
     def told(self) -> Any:
         """What a worker is told of it."""
         if self.is_one:
-            block, first, stop = self.runs[0]
+            block, first, stop, _ = self.runs[0]
             if block.slot is None or block.private is not None:
                 return Made(self._ref_or_number(), self.value)
             layout = block.layout
@@ -277,9 +286,9 @@ class Rows:
             where = (layout.tree, layout.keys, layout.rows)
             return Shared(self._ref_or_number(), block.slot, where, (first, stop), extras)
         rows: list[Any] = []
-        for block, first, stop in self.runs:
+        for block, first, stop, _ in self.runs:
             rows += [Row(0, block, k).told() for k in range(first, stop)]
-        return (self.number, tuple(rows))
+        return Gather(self._ref_or_number(), rows)
 
     def _ref_or_number(self) -> Ref:
         # A batch's identity is its ordinal: a worker needs no refs of its rows.
@@ -333,6 +342,26 @@ class Shared:
         return Made(self.ref, unflatten(layout.tree, leaves))
 
 
+class Gather:
+    """A batch whose rows lie in several places: the worker that is told of it stacks them.
+
+    Parameters
+    ----------
+    ref : Ref
+        Of the batch.
+    rows : list
+        Each `Shared` or `Made`.
+    """
+
+    __slots__ = ("ref", "rows")
+
+    def __init__(self, ref: Ref, rows: list[Any]) -> None:
+        self.ref, self.rows = ref, rows
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Gather, (self.ref, self.rows)
+
+
 def tell(item: Any) -> Any:
     """An item as a worker is told it."""
     kind = type(item)
@@ -348,4 +377,7 @@ def open_item(item: Any, arena: Arena | None) -> Any:
     if type(item) is Shared:
         assert arena is not None
         return item.made(arena)
+    if type(item) is Gather:
+        rows = [open_item(row, arena).value for row in item.rows]
+        return Made(item.ref, collate(rows, len(rows)))
     return item

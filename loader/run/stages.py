@@ -284,7 +284,7 @@ class ParallelStage:
             return Row(ref_of(as_ref(head.refs[row])), head, row)
 
     def run(self, most: int) -> Any:
-        """As `next`, but of a block without exceptions a run: (block, first row, stop)."""
+        """As `next`, but of a block without exceptions a `Run`."""
         head = self._head()
         if type(head) is tuple or not head.clean:
             return self.next()
@@ -292,7 +292,7 @@ class ParallelStage:
         stop = self._at = min(head.total, first + most)
         self.waiting -= stop - first
         self._last = (head, stop - 1)
-        return (head, first, stop)
+        return (head, first, stop, None)
 
     def scalars(self) -> tuple[Block | None, int, list[Any]]:
         """The rest of the head block as a list, where its elements are scalars.

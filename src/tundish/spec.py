@@ -96,8 +96,12 @@ class ArraySpec:
             return isinstance(value, self.dtype) and self._fits(())
         if self.dtype is object:
             return True
-        dtype = getattr(value, "dtype", None)
-        return dtype == self.dtype and self._fits(value.shape)
+        # A missing dtype is not asked for: numpy takes None to be equal to float64.
+        return (
+            isinstance(value, (np.ndarray, np.generic))
+            and value.dtype == self.dtype
+            and self._fits(value.shape)
+        )
 
     def _fits(self, shape: tuple[int, ...]) -> bool:
         if self.shape is None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
+_EXTRAS = {"PIL": ("Pillow", "demo")}
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command.
@@ -38,7 +40,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Unicode still reads the rest
-    module = import_module(f"tundish.cli.{given.pop('command')}")
+    command = given.pop("command")
+    try:
+        module = import_module(f"tundish.cli.{command}")
+    except ModuleNotFoundError as error:
+        if error.name not in _EXTRAS:
+            raise
+        package, extra = _EXTRAS[error.name]
+        print(  # noqa: T201 - before anything that prints is there
+            f"tundish {command} needs {package}: pip install 'tundish[{extra}]'", file=sys.stderr
+        )
+        return 2
     try:
         status: Any = module.run(**given)
     except KeyboardInterrupt:

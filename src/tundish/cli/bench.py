@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["run"]
 
 _HELPERS = ("common", "peers")
+_QUICK = ("--rounds", "3", "--seconds", "0.3")
 
 
 def run(names: Sequence[str] = (), *, quick: bool = False) -> int:
@@ -44,7 +45,7 @@ def run(names: Sequence[str] = (), *, quick: bool = False) -> int:
         return 2
     failed = 0
     for name in names or known:
-        command = [sys.executable, str(folder / f"{name}.py"), *(["--quick"] if quick else [])]
+        command = [sys.executable, str(folder / f"{name}.py"), *(_QUICK if quick else ())]
         failed |= subprocess.run(command, check=False).returncode != 0
         say()
     return failed
