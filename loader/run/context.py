@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tundish.loader.plan.elementwise import Map
 from tundish.loader.plan.node import global_seed, walk
 from tundish.loader.plan.order import Shuffle
-from tundish.loader.run.generating import generated
+from tundish.loader.run.generating import until_it_raises
 from tundish.loader.run.rng import derive_seed
 from tundish.loader.run.shuffling import seed_pair
 
@@ -92,7 +92,7 @@ class Context:
         from_start = (self.index(node), pass_)
         if (*from_start, ordinal) not in self.captured:
             wanted = self.wanted.pop(from_start, set()) | {ordinal}
-            for at, value in enumerate(generated(node)):
+            for at, value in enumerate(until_it_raises(node)):
                 if at in wanted:
                     self.captured[(*from_start, at)] = value
                 if at >= max(wanted):

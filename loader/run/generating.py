@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.errors import SpecError
+from tundish.loader.run.failure import dumps_exception, loads_exception
 from tundish.spec import (
     ArraySpec,
     flatten,
@@ -37,6 +38,36 @@ def generated(node: Generator) -> Iterator[Any]:
             yield error
         else:
             yield fitted
+
+
+class Broken:
+    """An element of a generator that is an error, told to whoever makes it again."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _broken, (dumps_exception(self.error),)
+
+
+def _broken(data: bytes) -> Broken:
+    return Broken(loads_exception(data))
+
+
+def until_it_raises(node: Generator) -> Iterator[Any]:
+    """One run of a generator, with `Broken` in place of an element that is an error."""
+    run = generated(node)
+    while True:
+        try:
+            value = next(run)
+        except StopIteration:
+            return
+        except Exception as error:  # noqa: BLE001 - whatever the user's generator raises
+            yield Broken(error)
+            return
+        yield Broken(value) if isinstance(value, SpecError) else value
 
 
 def fit(value: Any, signature: Any) -> Any:

@@ -92,7 +92,7 @@ class InlineStage:
             if self._events:
                 self._counts.add(self._events)
             if element is not DROPPED:
-                return Made(item if kind is int else ref_of(item), element)
+                return Made(item if kind is int else _ref(item), element)
 
     def mark(self) -> Mark:
         return (self._counts.by_event, self._up.mark())
@@ -107,6 +107,13 @@ class InlineStage:
             self._counts.by_event = dict(state["counts"])
             state = state["up"]
         self._up = load_stage(self._up, state)
+
+
+def _ref(item: Any) -> Ref:
+    # A pair of ints, as enumerate makes, is its own ref.
+    if type(item) is tuple and len(item) == 2 and type(item[1]) is int:
+        return item
+    return ref_of(item)
 
 
 def give_up(error: BaseException, gathered: list[Ref]) -> None:

@@ -144,6 +144,7 @@ class Launcher:
         self._workers = weakref.WeakValueDictionary()
         self._environ = worker_environ(threads)
         self._failure: str | None = None
+        self._quitting = False
         python = interpreter()
         preload = _PRELOAD if kind == "zygote" else ()
         self._stderr: int | None = scratch_file()  # the zygote's, until it is ready
@@ -292,11 +293,17 @@ class Launcher:
         if os.getpid() != self._owner:
             return
         with self._lock:
-            if self.alive:
+            with contextlib.suppress(RuntimeError):
+                self.pump()
+            if self.alive and self._stderr is None:  # else it has no workers yet
+                self._quitting = True
                 self._control.send(Kind.QUIT)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._process.wait(_QUIT_S)
-                self._take_stderr()  # whether it was ready is of no interest any more
+                deadline = time.monotonic() + _QUIT_S
+                while self.alive and self.wait(max(0.0, deadline - time.monotonic())):
+                    continue
+            if self.alive:
+                self._quitting = False
+                self._take_stderr()
                 self._end()
             self._control.close()
 
@@ -345,8 +352,9 @@ class Launcher:
     def _end(self) -> None:
         """The zygote is dead, or can no longer be trusted: whatever it has started ends, too."""
         self.alive = False
-        kill_session(self._process.pid)  # nobody has waited for it yet, so the number is its own
-        self._process.kill()
+        if not self._quitting:  # else it has seen to that itself
+            kill_session(self._process.pid)  # which nobody has waited for: the number is its own
+            self._process.kill()
         code = self._process.wait()
         for worker in list(self._workers.values()):
             self._lose(worker)

@@ -186,6 +186,7 @@ class WindowShuffle:
             self._size = 2**62
         key = pass_ if node.reshuffle else None
         self._draws = Draws(context.shuffle_pair(node), key)
+        self._chunk: Iterator[int] = iter(())
         self._drawn = 0
         self._window: list[Any] = []
         self._head = 0
@@ -198,31 +199,45 @@ class WindowShuffle:
             [ref_of(x) for x in self._window[self._head :]],
             [],
         )
+        self._until = max(1024, len(self._window) - self._head)
 
     def next(self) -> Any:
-        window, head = self._window, self._head
-        size = self._size
-        pulled = self._since[2]
-        try:
-            while len(window) - head < size:
-                item = self._up.next()
-                window.append(item)
-                pulled.append(ref_of(item))
-        except End:
-            if len(window) == head:
-                raise
-        at = head + self._draws(self._drawn) % (len(window) - head)
+        window, head, size = self._window, self._head, self._size
+        have = len(window) - head
+        if have < size:
+            pull, pulled = self._up.next, self._since[2]
+            try:
+                while have < size:
+                    item = pull()
+                    window.append(item)
+                    pulled.append(item if type(item) is int else ref_of(item))
+                    have += 1
+            except End:
+                if not have:
+                    raise
+        draw = next(self._chunk, -1)
+        if draw < 0:
+            draw = self._more_draws()
+        at = head + draw % have
         item = window[at]
         window[at] = window[head]
         window[head] = None
         self._head = head + 1
         self._drawn += 1
-        if self._head > max(1024, len(window) // 2):
-            del window[: self._head]
-            self._head = 0
-        if self._drawn - self._since[0] >= max(1024, len(window) - self._head):
-            self._snapshot()
+        self._until -= 1
+        if not self._until:
+            self._tidy()
         return item
+
+    def _more_draws(self) -> int:
+        self._chunk = iter(self._draws.some(self._drawn))
+        return next(self._chunk)
+
+    def _tidy(self) -> None:
+        """Once in as many draws as the window is long: forget what has gone, and copy it."""
+        del self._window[: self._head]
+        self._head = 0
+        self._snapshot()
 
     def mark(self) -> Mark:
         return (self._since, self._drawn, len(self._since[2]), self._up.mark())
@@ -256,6 +271,7 @@ class WindowShuffle:
             )
             raise IncompatibleCheckpointError((difference,))
         self._drawn = state["draws"]
+        self._chunk = iter(())
         self._window = list(from_json(state["window"]))
         self._head = 0
         note_wanted(self._node.up, self._window, self._pass, self._context)

@@ -139,6 +139,11 @@ class Draws:
         self._first = self._end = 0
         self._chunk: list[int] = []
 
+    def some(self, k: int) -> list[int]:
+        """Draws from number k on, as many as come at once."""
+        self(k)
+        return self._chunk[k - self._first :]
+
     def __call__(self, k: int) -> int:
         """Draw number k."""
         if not self._first <= k < self._end:

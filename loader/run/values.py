@@ -30,6 +30,7 @@ from tundish.loader.plan.sources import (
 from tundish.loader.plan.storing import Cache
 from tundish.loader.run.chains import ELEMENTWISE, computes
 from tundish.loader.run.collate import collate
+from tundish.loader.run.generating import Broken
 from tundish.loader.run.items import DROPPED, Failure, Made, ref_of
 from tundish.loader.run.positions import concat_base, pass_base, radix
 from tundish.loader.run.rng import ElementRng, Path
@@ -64,7 +65,9 @@ def compile_values(top: Node, context: Context, open_inner: OpenInner) -> tuple[
         How a `flat_map`'s inner dataset is read.
     """
     maker = _Maker(context, open_inner)
-    return maker.value(top), maker.identity(top)
+    value = maker.value(top)
+    gathered = computes(top) and not isinstance(top, ELEMENTWISE)
+    return maker.at_hand(value) if gathered else value, maker.identity(top)
 
 
 def compile_sweep(top: Node, base: Node) -> Callable[[range], Iterator[Any]] | None:
@@ -174,8 +177,8 @@ class _Maker:
 
         def value(item: Any, pass_: int) -> Any:
             found = context.captured_value(node, pass_, item)
-            if isinstance(found, SpecError):
-                raise found
+            if isinstance(found, Broken):
+                raise found.error
             return found
 
         return value

@@ -88,20 +88,22 @@ def say(fds: list[int], config: bytes) -> None:
         time.sleep(1000)
 
 
-def apply(fds: list[int], config: bytes) -> None:
+def apply(fds: list[int], config: bytes) -> object:
     """Call the payload's function, as the workers of an iterator do."""
     from tundish.loader.run.payload import unpack
 
-    (function,) = unpack(fds[0])
+    objects = unpack(fds[0])
     with os.fdopen(fds[1], "wb") as file:
-        file.write(pickle.dumps(function(*json.loads(config))))
+        file.write(pickle.dumps(objects[0](*json.loads(config))))
+    return objects
 
 
 def apply_and_stay(fds: list[int], config: bytes) -> None:
     """Call the payload's function; end when the last descriptor but one is closed."""
     payload, hold, answer = fds
-    apply([payload, answer], config)
+    objects = apply([payload, answer], config)
     os.read(hold, 1)
+    del objects
 
 
 def sleep(fds: list[int], config: bytes) -> None:
