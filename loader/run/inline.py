@@ -176,12 +176,13 @@ class Unbatched:
         self._row = self._rows = 0
         self._skip = 0
         self._before: Mark = up.mark()
+        self._reached = self._before
 
     def next(self) -> Any:
         while self._row >= self._rows:
-            before = self._up.mark()
             item = self._up.next()
-            self._before = before
+            # A mark is good just after an item: one that is not ready may have moved a part of it.
+            self._before, self._reached = self._reached, self._up.mark()
             if type(item) is Failure:
                 return Failure((item.ref, -1), item.error)
             self._row = self._rows = 0
@@ -201,7 +202,7 @@ class Unbatched:
         if self._skip:
             return (self._skip, self._before)
         if self._row >= self._rows:
-            return (0, self._up.mark())
+            return (0, self._reached)
         return (self._row, self._before)
 
     def dump(self, mark: Mark) -> Any:
@@ -210,7 +211,7 @@ class Unbatched:
     def load(self, state: Any) -> None:
         self._skip = state["row"]
         self._up.load(state["up"])
-        self._before = self._up.mark()
+        self._before = self._reached = self._up.mark()
 
 
 class FlatMapped:

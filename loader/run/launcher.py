@@ -299,7 +299,7 @@ class Launcher:
                 self._quitting = True
                 self._control.send(Kind.QUIT)
                 deadline = time.monotonic() + _QUIT_S
-                while self.alive and self.wait(max(0.0, deadline - time.monotonic())):
+                while self.wait(max(0.0, deadline - time.monotonic())):
                     continue
             if self.alive:
                 self._quitting = False

@@ -99,7 +99,9 @@ class StreamStage:
         self._ended = self._done = False
         self._row = 0
         self._skip = 0  # of the first stream, after a restore
-        self._mark: tuple[int, Mark] = (0, up.mark())
+        # A mark is good just after an item: one that is not ready may have moved a part of it.
+        self._reached: Mark = up.mark()
+        self._mark: tuple[int, Mark] = (0, self._reached)
         self._counts = Counts()
         self.pace = Pace()
         self.blocks = self.nbytes = self.waiting = self.block_nbytes = 0
@@ -117,7 +119,7 @@ class StreamStage:
         """Open inner datasets and ask for chunks as long as there is room."""
         moved = False
         while not self._ended and len(self._streams) < self._width:
-            before = self._up.mark()
+            before = self._reached
             try:
                 item = self._up.next()
             except NotReady:
@@ -125,7 +127,8 @@ class StreamStage:
             except End:
                 self._ended = True
                 break
-            stream = Stream(self._numbers, item, before, self._up.mark(), self._skip)
+            self._reached = self._up.mark()
+            stream = Stream(self._numbers, item, before, self._reached, self._skip)
             self._numbers += 1
             self._skip = 0
             stream.ended = type(item) is Failure
@@ -249,4 +252,5 @@ class StreamStage:
         self._counts.by_event = dict(state.get("counts", {}))
         self._skip = state["inner"]
         self._up.load(state["up"])
-        self._mark = (self._skip, self._up.mark())
+        self._reached = self._up.mark()
+        self._mark = (self._skip, self._reached)
