@@ -29,6 +29,7 @@ from tundish.loader.plan.sources import Generator
 from tundish.loader.plan.storing import Cache
 from tundish.loader.run.batches import Batches
 from tundish.loader.run.chains import chain_base, defers, drops
+from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.engine import Engine
 from tundish.loader.run.items import Failure, NotReady, ref_of
 from tundish.loader.run.machines import Machine, Repeated
@@ -119,6 +120,7 @@ class Coordinator(Engine):
         self._pool: Pool | None = None
         self._final: Pool | None = None
         self._mark: Any = (None,)
+        self._before: Any = self._mark
 
     # -- engine --------------------------------------------------------------------------------
 
@@ -138,7 +140,7 @@ class Coordinator(Engine):
         self._network = planner.computed(self.context.root, self.context.iteration)
         if position is not None:
             self._network.load(position)
-        self._mark = self._network.mark()
+        self._mark = self._before = self._network.mark()
         self.feed()
 
     def next(self) -> Any:
@@ -146,6 +148,7 @@ class Coordinator(Engine):
             raise RuntimeError(
                 f"this iterator was made in process {self._owner}; make one here ({os.getpid()})"
             )
+        self._before = self._mark
         item = self._awaited(self._network.next)
         element = self._deliver(item)
         self._mark = self._network.mark()
@@ -214,6 +217,7 @@ class Coordinator(Engine):
         network = self._network
         if not isinstance(network, ParallelStage) or os.getpid() != self._owner:
             return None
+        self._before = self._mark
         got: tuple[Block | None, int, list[Any]] = self._awaited(network.scalars)
         block, stop, elements = got
         if block is None:
@@ -223,6 +227,9 @@ class Coordinator(Engine):
         self.feed()
         self._pool.pump(0.0)  # type: ignore[union-attr]  # open
         return elements
+
+    def take_back(self) -> None:
+        self._mark = self._before
 
     def position(self, left: int = 0) -> Any:
         mark = self._mark
@@ -264,6 +271,10 @@ class Coordinator(Engine):
         if pool is None or os.getpid() != self._owner:
             return
         self._final = pool
+        with uninterrupted():
+            self._end(pool)
+
+    def _end(self, pool: Pool) -> None:
         there = pool.close()
         slots = [
             slot

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.loader.run.items import Failure
 from tundish.loader.run.planner import open_inline
+from tundish.loader.run.stats import Stats
 from tundish.spec import copy_element
 
 if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
     from tundish.loader.run.context import Context
     from tundish.loader.run.machines import Machine
-    from tundish.loader.run.stats import Stats
+
+_NOTE_EVERY = 64
 
 
 class Engine:
@@ -32,6 +34,9 @@ class Engine:
     def several(self) -> list[Any] | None:
         """The next elements at once, where that is cheap; None: ask `next`."""
         return None
+
+    def take_back(self) -> None:
+        """The last call was interrupted: what it was about to deliver has not been."""
 
     def position(self, left: int = 0) -> Any:
         """Where the last delivered element left the network, as JSON.
@@ -70,12 +75,38 @@ class InlineEngine(Engine):
         self._network: Machine = open_inline(self.context, self.options)
         if position is not None:
             self._network.load(position)
+        self._elements = self._errors = 0
+        self._note()
+
+    def _note(self) -> None:
+        """Keep a mark that an interrupted call can be taken back to."""
+        self._noted, self._since = self._network.mark(), 0
+        self._cut = False
 
     def next(self) -> Any:
+        if self._since >= _NOTE_EVERY:
+            self._note()
         item = self._network.next()
+        self._since += 1
         if type(item) is Failure:
+            self._errors += 1
             raise item.error
+        self._elements += 1
         return copy_element(item.value)
 
+    def take_back(self) -> None:
+        self._cut = True
+
     def position(self, left: int = 0) -> Any:
-        return self._network.dump(self._network.mark())
+        network = self._network
+        if not self._cut:
+            return network.dump(network.mark())
+        # Something may stand between two items: go again from the mark to the last delivered one.
+        again = open_inline(self.context, self.options)
+        again.load(network.dump(self._noted))
+        for _ in range(self._since):
+            again.next()
+        return again.dump(again.mark())
+
+    def stats(self) -> Stats:
+        return Stats(elements=self._elements, errors=self._errors)

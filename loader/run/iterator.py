@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import os
 import threading
@@ -15,6 +16,7 @@ from tundish.loader.plan.node import AUTOTUNE, check_count, global_seed, walk
 from tundish.loader.plan.options import Options, options_of
 from tundish.loader.run.context import Context, first_seed
 from tundish.loader.run.coordinator import Coordinator
+from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.engine import Engine, InlineEngine
 from tundish.loader.run.items import End, Failure
 from tundish.loader.run.planner import effective, open_inline
@@ -74,6 +76,7 @@ class Iterator:
         self._lock = threading.RLock()
         self._closed = self._ended = False
         self._doubt = False
+        self._resume: tuple[Any] | None = None
         self._owner = os.getpid()
         # Elements taken from the engine at once: an iterator of a list tells what is left of it.
         self._ready: Any = iter(())
@@ -94,7 +97,8 @@ class Iterator:
         else:
             engine = Coordinator(context, self._options, workers, self._executor)
         self._box[:] = [engine]
-        engine.open(position)
+        with uninterrupted() if workers else contextlib.nullcontext():
+            engine.open(position)
 
     # -- elements ------------------------------------------------------------------------------
 
@@ -127,6 +131,7 @@ class Iterator:
             except BaseException:
                 # An interrupt may have hit between two steps of a machine: the next call starts
                 # again from the last delivered element.
+                self._engine.take_back()
                 self._doubt = True
                 raise
 
@@ -144,14 +149,18 @@ class Iterator:
             raise OutOfRangeError("the dataset has no more elements") from None
 
     def _heal(self) -> None:
-        position = self._engine.position(self._left())
-        self._ready = iter(())
+        # Another interrupt may come in here: the position is kept until the engine stands.
+        if self._resume is None:
+            self._resume = (self._position(),)
+            self._ready = iter(())
         self._engine.close()
-        self._make_engine(position)
-        self._doubt = False
+        self._make_engine(self._resume[0])
+        self._resume, self._doubt = None, False
 
-    def _left(self) -> int:
-        return operator.length_hint(self._ready)
+    def _position(self) -> Any:
+        if self._resume is not None:
+            return self._resume[0]
+        return self._engine.position(operator.length_hint(self._ready))
 
     @property
     def element_spec(self) -> Any:
@@ -174,7 +183,7 @@ class Iterator:
                     "seed": self._base_seed,
                     "graph_seed": self._graph_seed,
                     "ended": self._ended,
-                    "position": self._engine.position(self._left()),
+                    "position": self._position(),
                 },
             )
 
@@ -189,7 +198,7 @@ class Iterator:
         check_state(self._root, state)
         with self._lock:
             self._engine.close()
-            self._ready = iter(())
+            self._ready, self._resume = iter(()), None
             self._iteration = state["iteration"]
             self._base_seed = state["seed"]
             self._ended = self._closed = self._doubt = False

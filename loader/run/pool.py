@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tundish.errors import WorkerDiedError
 from tundish.loader.run.context import Context
+from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.launcher import Exit, WorkerProcess, launcher
 from tundish.loader.run.messages import DONE, EXTRA, RECORD, TASK, Done, Kind, Task
 from tundish.loader.run.payload import loads_exception, pack
@@ -385,7 +386,8 @@ class Pool:
             # Readable without a message: the sentinel, unless the kernel was early.
             dead = bool(self._ended(peer))
         if dead:
-            self._dead(peer)
+            with uninterrupted():
+                self._dead(peer)
 
     def _ended(self, peer: Peer) -> bool:
         probe = Poller()

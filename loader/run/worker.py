@@ -14,6 +14,7 @@ import contextlib
 import faulthandler
 import os
 import pickle
+import signal
 import sys
 import threading
 import time
@@ -651,6 +652,7 @@ def _flat_writer(rows: Rows, tree: Any, keys: tuple[Any, ...], shift: int) -> An
 def main(fds: list[int], config: bytes) -> int:
     """Run a worker process: the entry that the launcher calls."""
     _PROCESS[0] = True
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see `uninterrupted`
     settings = pickle.loads(config)
     fds = list(fds)
     channel = Channel.adopt(fds.pop(0), settings["channel"])

@@ -91,7 +91,7 @@ def test_an_interrupt_leaves_the_iterator_usable() -> None:
     """What arrives while waiting is raised, and nothing is lost."""
 
     def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
 
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
