@@ -22,8 +22,7 @@ from tundish.loader.plan.options import OptionsMethods
 from tundish.loader.plan.order import OrderMethods
 from tundish.loader.plan.sources import SourceMethods
 from tundish.loader.plan.storing import StoringMethods
-from tundish.loader.run.context import first_seed
-from tundish.loader.run.iterator import Iterator, element_at, first_spec
+from tundish.loader.run.iterator import Iterator, draw_seed, element_at, first_spec
 
 
 class Dataset(
@@ -98,13 +97,10 @@ class Dataset(
         workers, executor : optional
             In place of what the options say.
         """
-        if global_seed() is not None:
-            seed = first_seed()
-        else:
-            with self._lock:
-                if self._seed is None:
-                    self._seed = first_seed()
-                seed = self._seed
+        with self._lock:
+            if self._seed is None or global_seed() is not None:
+                self._seed = draw_seed(self._node)
+            seed = self._seed
         return Iterator(
             self._node, iteration=iteration, workers=workers, executor=executor, base_seed=seed
         )

@@ -351,7 +351,7 @@ class Coordinator(Engine):
         ring = self._ring
         return self.budget - ring.used_bytes - self._reserved + ring.free_bytes >= nbytes
 
-    def busy(self, stage: AnyStage) -> bool:
+    def busy(self) -> bool:
         """Whether workers have something to do."""
         return self._pool is not None and (self._pool.in_flight > 0 or bool(self._queue))
 

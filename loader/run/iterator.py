@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tundish.errors import OutOfRangeError, SpecError
-from tundish.loader.plan.elementwise import Map
+from tundish.loader.plan.elementwise import FlatMap, Map
 from tundish.loader.plan.node import AUTOTUNE, check_count, global_seed, walk
 from tundish.loader.plan.options import Options, options_of
+from tundish.loader.plan.order import Shuffle
 from tundish.loader.run.context import Context, first_seed
 from tundish.loader.run.coordinator import Coordinator
 from tundish.loader.run.critical import uninterrupted
@@ -69,7 +70,7 @@ class Iterator:
         self._options = options_of(node)
         self._root = effective(node)
         self._iteration = iteration
-        self._base_seed = first_seed() if base_seed is None else base_seed
+        self._base_seed = draw_seed(node) if base_seed is None else base_seed
         self._graph_seed = global_seed()
         self._workers = workers
         self._executor = executor or self._options.executor or "process"
@@ -284,6 +285,14 @@ def how_many_workers(root: Node, options: Options, asked: int | None) -> int:
         calls = [n.parallel for n in walk(root) if isinstance(n, Map) and n.parallel is not None]
         count = AUTOTUNE if AUTOTUNE in calls else max(calls, default=0)
     return usable_cores() if count == AUTOTUNE else count
+
+
+def draw_seed(node: Node) -> int:
+    """What operators without a seed derive theirs from; 0 where a plan has none of them."""
+    needs = any(
+        isinstance(n, FlatMap) or (isinstance(n, Shuffle) and n.seed is None) for n in walk(node)
+    )
+    return first_seed() if needs else 0
 
 
 def first_spec(node: Node) -> Any:

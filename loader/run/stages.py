@@ -9,7 +9,7 @@ runs are gathered by a worker.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -24,9 +24,6 @@ from tundish.loader.run.machines import (
 )
 from tundish.loader.run.shared import Block, Row, Rows, as_ref
 
-if TYPE_CHECKING:
-    from tundish.loader.run.coordinator import Coordinator
-
 TASK_S = 0.004
 """How long a task should take: short enough to spread, long enough to be worth its message."""
 
@@ -34,6 +31,33 @@ _FIRST_ROWS = 1
 _FIRST_FIT = 16
 _MOST_ROWS = 4096
 _BLOCK_BYTES = 1 << 20
+
+
+class StageOwner(Protocol):
+    """Who hands out a stage's blocks: the coordinator."""
+
+    moved: bool
+    """Set when something was done that may let others go on."""
+
+    def may_issue(self, stage: Any) -> bool:
+        """Whether a stage may have one more block."""
+        ...
+
+    def issue(self, block: Block) -> None:
+        """Cut a block into tasks and hand them out."""
+        ...
+
+    def next_block(self) -> int:
+        """A number for a new block."""
+        ...
+
+    def busy(self) -> bool:
+        """Whether workers have something to do."""
+        ...
+
+    def retire(self, stage: Any) -> None:
+        """A stage has given everything."""
+        ...
 
 
 class Pace:
@@ -62,7 +86,7 @@ class ParallelStage:
 
     Parameters
     ----------
-    owner : Coordinator
+    owner : StageOwner
         Who hands out the tasks.
     number : int
         The stage's name towards workers.
@@ -75,7 +99,7 @@ class ParallelStage:
     """
 
     def __init__(
-        self, owner: Coordinator, number: int, up: Machine, *, chain: bool, ordered: bool
+        self, owner: StageOwner, number: int, up: Machine, *, chain: bool, ordered: bool
     ) -> None:
         self._owner, self.number, self._up = owner, number, up
         self._chain, self._group = chain, 1
@@ -170,7 +194,7 @@ class ParallelStage:
             self._ended = True
         except NotReady:
             # Wait for a full block, unless nobody has anything to do.
-            if items and not self._owner.busy(self):
+            if items and not self._owner.busy():
                 self._flush_partial()
                 return True
             raise

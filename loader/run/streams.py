@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from tundish.loader.run.inline import Counts
 from tundish.loader.run.items import End, Failure, NotReady, Ref, ref_of
 from tundish.loader.run.shared import Block, Row
-from tundish.loader.run.stages import TASK_S, Pace
+from tundish.loader.run.stages import TASK_S, Pace, StageOwner
 
 if TYPE_CHECKING:
-    from tundish.loader.run.coordinator import Coordinator
     from tundish.loader.run.machines import Machine, Mark
 
 _CHUNK_ROWS = 512
@@ -82,7 +81,7 @@ class StreamStage:
 
     Parameters
     ----------
-    owner : Coordinator
+    owner : StageOwner
         Who hands out the tasks.
     number : int
         The stage's name towards workers.
@@ -92,7 +91,7 @@ class StreamStage:
         How many inner datasets may be open.
     """
 
-    def __init__(self, owner: Coordinator, number: int, up: Machine, width: int) -> None:
+    def __init__(self, owner: StageOwner, number: int, up: Machine, width: int) -> None:
         self._owner, self.number, self._up, self._width = owner, number, up, width
         self._streams: deque[Stream] = deque()
         self._numbers = 0
