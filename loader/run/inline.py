@@ -237,10 +237,12 @@ class FlatMapped:
         pass_: int,
         *,
         open_inner: Callable[[Node, tuple[Any, ...], int], Machine],
-        where: str,
+        context: Context,
     ) -> None:
         self._up, self._dataset, self._identity = up, dataset, identity
-        self._pass, self._open, self._where = pass_, open_inner, where
+        self._pass, self._open = pass_, open_inner
+        self._where, self._events = context.where, context.events
+        self._counts = Counts()
         self._inner: Machine | None = None
         self._at = self._skip = 0
         self._before: Mark = up.mark()
@@ -265,6 +267,10 @@ class FlatMapped:
                         self._where,
                     )
                     return Failure((self._outer, -1), error)
+                finally:
+                    if self._skip:
+                        self._events.clear()  # it was opened before, and counted
+                    self._counts.add(self._events)
                 self._inner, self._at, self._skip = inner, self._skip, 0
             try:
                 found = self._inner.next()
@@ -278,16 +284,20 @@ class FlatMapped:
             return Made(ref, found.value)
 
     def mark(self) -> Mark:
+        counts = self._counts.by_event
         if self._skip:
-            return (self._skip, self._before)
+            return (counts, self._skip, self._before)
         if self._inner is None:
-            return (0, self._up.mark())
-        return (self._at, self._before)
+            return (counts, 0, self._up.mark())
+        return (counts, self._at, self._before)
 
     def dump(self, mark: Mark) -> Any:
-        return {"inner": mark[0], "up": self._up.dump(mark[1])}
+        counts, at, up = mark
+        body = {"inner": at, "up": self._up.dump(up)}
+        return {"counts": counts, **body} if counts else body
 
     def load(self, state: Any) -> None:
+        self._counts.by_event = dict(state.get("counts", {}))
         self._skip = state["inner"]
         self._up.load(state["up"])
         self._before = self._up.mark()

@@ -199,7 +199,7 @@ class InlinePlanner(Planner):
     def flat_mapped(self, node: FlatMap, up: Machine, base: Node, pass_: int) -> Machine:
         dataset, identity = compile_inner(node, self.context, self.open_inner)
         return FlatMapped(
-            up, dataset, identity, pass_, open_inner=self.open_inner, where=self.context.where
+            up, dataset, identity, pass_, open_inner=self.open_inner, context=self.context
         )
 
     def open_inner(self, plan: Node, origin: tuple[Any, ...], skip: int) -> Machine:

@@ -127,12 +127,20 @@ class _Maker:
         return self.at_hand(found) if computes(up) else found
 
     def at_hand(self, value: Value) -> Value:
-        """An evaluator that takes a computed item's value as it is."""
+        """An evaluator that takes a computed item's value as it is.
+
+        A ref there is made again, after a restore: its skips and retries have been counted.
+        """
+        events = self.context.events
 
         def get(item: Any, pass_: int) -> Any:
             kind = type(item)
             if kind is int or kind is tuple:
-                return value(item, pass_)
+                before = len(events)
+                try:
+                    return value(item, pass_)
+                finally:
+                    del events[before:]
             if kind is Failure:
                 raise item.error
             return item.value

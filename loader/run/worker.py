@@ -531,6 +531,13 @@ class Worker:
                     for other in parts:
                         other.pop(k, None)
 
+    def _note_events(self, rows: Rows, k: int, *, seen: bool) -> None:
+        """Tell what happened when an inner dataset was opened, with its first row; once."""
+        events = self._context.events
+        if events and not seen:
+            rows.events[k] = events.copy()
+        events.clear()
+
     # -- streams -------------------------------------------------------------------------------
 
     def _stream(self, stage: Stage, task: Task, tail: bytes | memoryview) -> tuple[Rows, bool]:
@@ -544,7 +551,9 @@ class Worker:
                 origin = stage.identity(ref_of(item), stage.pass_)
                 plan = stage.value(item, stage.pass_)
                 network = self._planner.open_inner(plan, origin, skip)
+                self._note_events(rows, task.first, seen=skip > 0)
             except Exception as error:  # noqa: BLE001 - the element's error
+                self._note_events(rows, task.first, seen=False)
                 rows.errors[task.first] = self._error(error, stage, item)
                 rows.drops = list(range(task.first + 1, task.first + task.rows))
                 rows.not_opened = True
