@@ -15,12 +15,12 @@ from tundish.testing import assert_caller_left_alone
 from tundish.testing.registry import CASES, Case
 
 
-@pytest.mark.parametrize("case", CASES[::3], ids=lambda c: c.name)
+@pytest.mark.parametrize("case", CASES[::4], ids=lambda c: c.name)
 def test_nothing_moves_in_process(case: Case) -> None:
     assert_caller_left_alone(case.build, workers=0, limit=case.limit)
 
 
-@pytest.mark.parametrize("case", CASES[::5], ids=lambda c: c.name)
+@pytest.mark.parametrize("case", CASES[2::7], ids=lambda c: c.name)
 def test_nothing_moves_with_workers(case: Case) -> None:
     assert_caller_left_alone(case.build, workers=2, limit=case.limit)
 

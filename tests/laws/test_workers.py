@@ -22,7 +22,7 @@ def test_no_number_of_workers_shows(case: Case) -> None:
     assert_workers_do_not_show(case.build, workers=(0, 1, 3, 5), limit=case.limit)
 
 
-@pytest.mark.parametrize("case", CASES[::4], ids=lambda c: c.name)
+@pytest.mark.parametrize("case", CASES[::6], ids=lambda c: c.name)
 def test_threads_do_not_show(case: Case) -> None:
     options = Options(executor="thread")
     assert_workers_do_not_show(lambda: case.build().with_options(options), (0, 2), limit=case.limit)
