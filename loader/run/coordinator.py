@@ -152,6 +152,7 @@ class Coordinator(Engine):
         item = self._awaited(self._network.next)
         element = self._deliver(item)
         self._mark = self._network.mark()
+        self.moved = False
         self.feed()
         self._pool.pump(0.0)  # type: ignore[union-attr]  # open
         if isinstance(element, BaseException) and type(item) is Failure:
@@ -200,9 +201,10 @@ class Coordinator(Engine):
     def _wait(self) -> None:
         pool = self._pool
         assert pool is not None
-        self.moved = False
-        if self.feed() or self.moved:
-            return
+        if self.moved:
+            self.moved = False
+            if self.feed() or self.moved:
+                return
         if not pool.in_flight and not pool.waits:
             if self._deferred:
                 # Nobody will give memory back: consumers hold it, or it is ready and waits.
@@ -212,6 +214,9 @@ class Coordinator(Engine):
                 return
             raise AssertionError("nothing is being computed and nothing is ready")
         pool.pump(None)
+        # Rows of a block that is not whole let nobody go on: no need to look.
+        while not self.moved and (pool.in_flight or pool.waits) and not self._deferred:
+            pool.pump(None)
 
     def several(self) -> list[Any] | None:
         network = self._network
@@ -322,18 +327,23 @@ class Coordinator(Engine):
 
     def _window(self, stage: AnyStage) -> int:
         """How many blocks of a stage may be on the way or ready."""
+        if stage.window:
+            return stage.window
         tasks = 1
         if isinstance(stage, ParallelStage) and stage.group > 1:
             tasks = max(1, -(-stage.group // self._rows_per_task(stage, stage.group)))
         ahead = -(-5 * self.workers // (2 * tasks))
-        return max(_LEAST_BLOCKS, 2 + ahead, self._prefetch)
+        stage.window = max(_LEAST_BLOCKS, 2 + ahead, self._prefetch)
+        return stage.window
 
     def _rows_per_task(self, stage: AnyStage, total: int) -> int:
         if isinstance(stage, StreamStage) or stage.ragged:
             return total
         if stage.pace.row_s is None:
             return max(1, total // (4 * self.workers))
-        count = max(1, round(total / stage.pace.rows_in(TASK_S)))
+        # What a row takes is wall time: on a busy machine it says too much.
+        rows = max(stage.pace.rows_in(TASK_S), stage.group // (4 * self.workers))
+        count = max(1, round(total / rows))
         return -(-total // count)
 
     def may_issue(self, stage: AnyStage) -> bool:
@@ -491,8 +501,8 @@ class Coordinator(Engine):
         if block.number not in self._blocks:
             self._abandon(block)
             return
-        self.moved = True
         stage.pace.saw(done.rows, done.micros * 1e-6)
+        stage.window = 0  # to be worked out again
         single = done.rows == block.total
         if layout is not None and block.layout is not None and layout != block.layout:
             block.mixed = True
@@ -567,6 +577,7 @@ class Coordinator(Engine):
 
     def _complete(self, block: Block) -> None:
         """All rows are made: lease the slot, or do it again where they have no common layout."""
+        self.moved = True
         del self._blocks[block.number]
         stage, ring = block.stage, self._ring
         self._unreserve(block)
@@ -607,6 +618,7 @@ class Coordinator(Engine):
         self._unreserve(block)
         each = -(-nbytes // block.total)
         stage.pace.row_nbytes = max(stage.pace.row_nbytes, each)
+        self.moved = True
         if alone:
             stage.ragged = True
             self._give_up(block, job)
@@ -619,6 +631,7 @@ class Coordinator(Engine):
         block.flying += 1
         stage.block_nbytes = max(stage.block_nbytes, nbytes)
         if nbytes <= self.budget:
+            self.moved = True
             self._deferred.append((job, nbytes))
             return
         error = SharedMemoryError(

@@ -117,7 +117,7 @@ class ParallelStage:
         self.pace = Pace()
         self.ragged = False
         """Whether elements differ in shape: then a block is one task."""
-        self.blocks = self.nbytes = self.waiting = self.block_nbytes = 0
+        self.blocks = self.nbytes = self.waiting = self.block_nbytes = self.window = 0
 
     # -- taking items --------------------------------------------------------------------------
 

@@ -103,7 +103,7 @@ class StreamStage:
         self._mark: tuple[int, Mark] = (0, self._reached)
         self._counts = Counts()
         self.pace = Pace()
-        self.blocks = self.nbytes = self.waiting = self.block_nbytes = 0
+        self.blocks = self.nbytes = self.waiting = self.block_nbytes = self.window = 0
         self.ragged = True
         self.group = 1
 
