@@ -21,18 +21,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.errors import SharedMemoryError, StalledError, WorkerDiedError
-from tundish.loader.plan.batching import Batch, Unbatch
-from tundish.loader.plan.elementwise import FlatMap, Map
-from tundish.loader.plan.node import Node, walk
+from tundish.loader.plan.elementwise import Map
 from tundish.loader.plan.order import Prefetch
 from tundish.loader.plan.sources import Generator
-from tundish.loader.plan.storing import Cache
-from tundish.loader.run.batches import Batches
-from tundish.loader.run.chains import chain_base, defers, drops
 from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.engine import Engine
 from tundish.loader.run.items import Failure, NotReady, ref_of
-from tundish.loader.run.machines import Machine, Repeated
 from tundish.loader.run.messages import (
     EXTRA,
     EXTRA_IN_SLOT,
@@ -48,9 +42,11 @@ from tundish.loader.run.messages import (
     share_offset,
 )
 from tundish.loader.run.origins import add_origin, describe_origin, generator_elements
+from tundish.loader.run.parallel import AheadRepeated, AnyStage, ParallelPlanner
 from tundish.loader.run.payload import loads_exception
-from tundish.loader.run.planner import Planner
-from tundish.loader.run.pool import Job, Pool
+from tundish.loader.run.peers import Job
+from tundish.loader.run.pool import Pool
+from tundish.loader.run.receiving import copy_rows
 from tundish.loader.run.shared import COPY_BELOW, Block, Row, Rows, as_ref, tell
 from tundish.loader.run.stages import TASK_S, ParallelStage
 from tundish.loader.run.stats import Stats
@@ -63,18 +59,17 @@ from tundish.shm.layout import Layout
 from tundish.spec import copy_element
 
 if TYPE_CHECKING:
+    from tundish.loader.plan.node import Node
     from tundish.loader.plan.options import Options
-    from tundish.loader.plan.order import Repeat
     from tundish.loader.run.context import Context
     from tundish.loader.run.launcher import Exit
+    from tundish.loader.run.machines import Machine
     from tundish.loader.run.messages import Done
 
 _TAIL_BYTES = 32768
 _LEAST_BLOCKS = 3
 _UNKNOWN = 16
 """A block whose size is not known yet may take such a part of the budget."""
-
-AnyStage = ParallelStage | StreamStage
 
 
 class Coordinator(Engine):
@@ -206,17 +201,24 @@ class Coordinator(Engine):
             if self.feed() or self.moved:
                 return
         if not pool.in_flight and not pool.waits:
+            if self.feed() or pool.in_flight:  # memory may have come back from a consumer
+                return
             if self._deferred:
                 # Nobody will give memory back: consumers hold it, or it is ready and waits.
                 self._evict()
                 job, nbytes = self._deferred.popleft()
                 self._grant(job, nbytes, force=True)
+                self.moved = True
                 return
             raise AssertionError("nothing is being computed and nothing is ready")
         pool.pump(None)
-        # Rows of a block that is not whole let nobody go on: no need to look.
-        while not self.moved and (pool.in_flight or pool.waits) and not self._deferred:
+        while self._nothing_moved and not self._deferred and (pool.in_flight or pool.waits):
             pool.pump(None)
+
+    @property
+    def _nothing_moved(self) -> bool:
+        """Rows of a block that is not whole let nobody go on: no need to look."""
+        return not self.moved
 
     def several(self) -> list[Any] | None:
         network = self._network
@@ -513,7 +515,7 @@ class Coordinator(Engine):
             own = Layout(layout.tree, layout.keys, done.rows)
             rows_size = sum(n for _, n in own.spans(0, done.rows))
             if not block.mixed:
-                self._copy_rows(block, own, done.first, tail[:rows_size])
+                copy_rows(block, own, done.first, tail[:rows_size])
         if done.nbytes and self._ring is not None:
             block.nbytes = max(block.nbytes, done.nbytes)
         if done.flags & EXTRA:
@@ -529,22 +531,6 @@ class Coordinator(Engine):
             stage.chunk_done(block, max(count, 0), ended=bool(done.flags & STREAM_END))
         if block.left == 0:
             self._complete(block)
-
-    def _copy_rows(self, block: Block, own: Layout, first: int, rows: memoryview) -> None:
-        """Rows that came in the message: into the block's private memory."""
-        assert block.layout is not None
-        if own.rows == block.total and own.rows == block.layout.rows:
-            block.root = np.frombuffer(_aligned(own, rows), np.uint8)
-            return
-        if block.root is None:
-            block.root = np.empty(block.layout.nbytes, np.uint8)
-        at = 0
-        for column, (_, nbytes) in zip(
-            [c for c in block.columns if c is not None], own.spans(0, own.rows), strict=True
-        ):
-            part = np.frombuffer(rows[at : at + nbytes], column.dtype)
-            column[first : first + own.rows] = part.reshape(own.rows, *column.shape[1:])
-            at += nbytes
 
     def _extra(
         self, block: Block, done: Done, tail: memoryview, *, single: bool, layout: Layout | None
@@ -771,116 +757,3 @@ class Coordinator(Engine):
 
 def _no_inner(*_: Any) -> Machine:
     raise AssertionError("identities open nothing")
-
-
-def _aligned(own: Layout, rows: memoryview) -> bytearray:
-    """Columns that came packed, each moved to its place."""
-    spans = own.spans(0, own.rows)
-    target = bytearray(own.nbytes)
-    at = 0
-    for offset, nbytes in spans:
-        target[offset : offset + nbytes] = rows[at : at + nbytes]
-        at += nbytes
-    return target
-
-
-class AheadRepeated(Repeated):
-    """A repeat whose next pass begins while the last elements of this one are being computed."""
-
-    _coordinator: Coordinator
-
-    def __init__(self, node: Repeat, build: Any, pass_: int, coordinator: Coordinator) -> None:
-        self._coordinator = coordinator
-        self._own: list[AnyStage] = []
-        self._early: Any = None
-        super().__init__(node, build, pass_)
-        coordinator.look_after(self)
-
-    def _make(self, p: int) -> tuple[Machine, list[AnyStage]]:
-        stages = self._coordinator.stages
-        before = len(stages)
-        up = self._build(self._node.up, self._pass * self._radix + p)
-        return up, stages[before:]
-
-    def _open(self) -> None:
-        early, self._early = self._early, None
-        if early is not None and early[0] == self._p:
-            _, up, own = early
-        else:
-            up, own = self._make(self._p)
-        self._own = own
-        self._set(up)
-
-    def look_ahead(self) -> bool:
-        """Open the next pass if all of this one has been handed out."""
-        count = self._node.count
-        if self._early is not None or (count is not None and self._p + 1 >= count):
-            return False
-        if not self._own or not all(stage.exhausted for stage in self._own):
-            return False
-        self._early = (self._p + 1, *self._make(self._p + 1))
-        for stage in reversed(self._early[2]):
-            stage.feed()
-        return True
-
-
-class ParallelPlanner(Planner):
-    """What computes does so in workers."""
-
-    def __init__(self, coordinator: Coordinator) -> None:
-        super().__init__(coordinator.context)
-        self._coordinator = coordinator
-
-    def cache_limit(self) -> int:
-        return self._coordinator.budget
-
-    def stage(self, node: Node, base: Node, up: Machine, pass_: int) -> Machine:
-        owner = self._coordinator
-        chain = chain_base(node)[1] or defers(node)
-        number = owner.define(node, base, pass_, is_stream=False)
-        stage = ParallelStage(
-            owner, number, up, chain=chain, ordered=owner.ordered or not is_static(base)
-        )
-        owner.stages.append(stage)
-        return stage
-
-    def batches(self, node: Batch, up: Machine, pass_: int) -> Machine:
-        if isinstance(up, ParallelStage):
-            up.regroup(node.size)
-        return Batches(node, up, self.context.label(node))
-
-    def flat_mapped(self, node: FlatMap, up: Machine, base: Node, pass_: int) -> Machine:
-        owner = self._coordinator
-        number = owner.define(node, base, pass_, is_stream=True)
-        stage = StreamStage(owner, number, up, owner.workers + 2)
-        owner.stages.append(stage)
-        return stage
-
-    def repeated(self, node: Repeat, pass_: int) -> Machine:
-        return AheadRepeated(node, self.build, pass_, self._coordinator)
-
-    def is_computed(self, node: Node) -> bool:
-        base, dropping = chain_base(node)
-        # A batch may lie in several blocks: a stage gathers it.
-        return super().is_computed(node) and (dropping or not _reaches_batch(base))
-
-
-def is_static(node: Node) -> bool:
-    """Whether the order of a node's stream is decided without a stage.
-
-    Only then may what is computed of it come out of turn: a state names ordinals of the input.
-    """
-    return not any(
-        drops(n)
-        or isinstance(n, (Unbatch, FlatMap, Cache))
-        or (isinstance(n, Batch) and not n.positional)
-        for n in walk(node)
-    )
-
-
-def _reaches_batch(node: Node) -> bool:
-    if node.label == "batch":
-        return True
-    if node.label in ("repeat", "shard", "shard_by_process", "skip", "take", "concatenate"):
-        return any(_reaches_batch(chain_base(up)[0]) for up in node.inputs)
-    return False

@@ -43,10 +43,10 @@ from tundish.loader.run.machines import (
     Positions,
     ProcessShare,
     Repeated,
-    WindowShuffle,
     Zipped,
 )
 from tundish.loader.run.values import compile_inner, compile_values
+from tundish.loader.run.windowing import WindowShuffle
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node

@@ -7,22 +7,19 @@ All of it happens in calls of the consumer's thread; a death is noticed by the w
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import threading
 import time
-from collections import deque
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tundish.errors import WorkerDiedError
 from tundish.loader.run.context import Context
 from tundish.loader.run.critical import uninterrupted
-from tundish.loader.run.launcher import Exit, WorkerProcess, launcher
-from tundish.loader.run.messages import DONE, EXTRA, RECORD, TASK, Done, Kind, Task
+from tundish.loader.run.launcher import Exit, launcher
+from tundish.loader.run.messages import DONE, EXTRA, RECORD, TASK, Done, Kind
 from tundish.loader.run.payload import loads_exception, pack
+from tundish.loader.run.peers import Job, Owner, Peer, Trace
 from tundish.loader.run.worker import IN_WORKER, Worker
 from tundish.shm.channel import Channel, ChannelClosed, default_kind
 from tundish.shm.layout import Layout
@@ -37,110 +34,9 @@ _START_DEATHS = 8
 _BACK_OFF_S = (0.0, 0.0, 0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
 _ENDING_S = 0.1
 _CONFIRM_S = 5.0
-_KILLED_S = 0.1
 _PACKET = 65536
 _LAUNCHER = object()
 _ANSWERS = (Kind.DONE, Kind.NEED)
-
-
-@dataclass(eq=False)
-class Job:
-    """A task that was given out, until it is done.
-
-    Parameters
-    ----------
-    task : Task
-        Its record; slot sizes are put in when it is sent.
-    tail : bytes
-        Its items.
-    block : object
-        Whose rows it makes.
-    deaths : int
-        Workers that died on it, while it was of one element.
-    cost : float
-        About how long it takes, in seconds.
-    prefer : object
-        A worker that has an open stream for it.
-    """
-
-    task: Task
-    tail: bytes
-    block: Any
-    deaths: int = 0
-    cost: float = 0.0
-    prefer: Any = None
-    held: list[Any] = field(default_factory=list)
-
-
-class Owner(Protocol):
-    """Who uses a pool."""
-
-    def done(self, job: Job, done: Done, layout: Layout | None, tail: memoryview) -> None:
-        """A task was done."""
-
-    def need(self, job: Job, nbytes: int, *, alone: bool) -> None:
-        """A task needs a larger slot, or one to itself."""
-
-    def lost(self, jobs: list[Job], begun: Job | None, how: Exit) -> None:
-        """A worker died and left these; it had begun one of them."""
-
-
-class Peer:
-    """A worker as the coordinator sees it."""
-
-    __slots__ = (
-        "channel",
-        "jobs",
-        "known",
-        "layouts",
-        "load",
-        "name",
-        "pid",
-        "process",
-        "ready",
-        "sentinel",
-        "thread",
-    )
-
-    def __init__(self, name: int, channel: Channel) -> None:
-        self.name, self.channel = name, channel
-        self.process: WorkerProcess | None = None
-        self.thread: threading.Thread | None = None
-        self.jobs: deque[Job] = deque()
-        self.known: set[int] = set()
-        self.layouts: dict[int, Layout] = {}
-        self.load = 0.0
-        self.ready = False
-        self.pid: int | None = None
-        self.sentinel: int | None = None
-
-    def is_gone(self, wait_s: float) -> bool:
-        """Whether it certainly writes no more; a killed process is waited for."""
-        if self.thread is not None:
-            self.thread.join(max(0.0, wait_s))
-            return not self.thread.is_alive()
-        assert self.process is not None
-        if self.process.wait_exit(max(_KILLED_S, wait_s)) is None:
-            return False
-        self.process.release()
-        return True
-
-
-class Trace:
-    """``TUNDISH_TRACE=file``: a line of JSON for every message."""
-
-    def __init__(self, path: str) -> None:
-        self._file = Path(path).open("a", buffering=1, encoding="utf-8")  # noqa: SIM115 - kept open
-        self._start = time.monotonic()
-
-    def __call__(self, direction: str, worker: int, kind: str, **fields: Any) -> None:
-        """Note a message."""
-        line = {"t": round(time.monotonic() - self._start, 6), "dir": direction, "worker": worker}
-        self._file.write(json.dumps({**line, "kind": kind, **fields}) + "\n")
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
 
 
 class Pool:

@@ -16,20 +16,21 @@ from tundish.testing.functions import Become, Draw, Emit, Fail, Inner, Keep, Tag
 from tundish.testing.registry import CASES, Case
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+@pytest.mark.parametrize("case", CASES[1::2], ids=lambda c: c.name)
 def test_every_step_resumes_in_process(case: Case) -> None:
     assert_resumes_anywhere(case.build, workers=(0,), limit=case.limit)
 
 
-@pytest.mark.parametrize("case", CASES[::3], ids=lambda c: c.name)
+@pytest.mark.parametrize("case", CASES[::4], ids=lambda c: c.name)
 def test_some_steps_resume_with_other_workers(case: Case) -> None:
     assert_resumes_anywhere(case.build, workers=(0, 2), steps=4, limit=case.limit)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-def test_more_steps_resume_with_other_workers(case: Case) -> None:
-    assert_resumes_anywhere(case.build, workers=(1, 0, 3), steps=9, limit=case.limit)
+def test_many_steps_resume_with_other_workers(case: Case) -> None:
+    assert_resumes_anywhere(case.build, workers=(0,), limit=case.limit)
+    assert_resumes_anywhere(case.build, workers=(1, 0, 3), steps=6, limit=case.limit)
 
 
 FRESH = {

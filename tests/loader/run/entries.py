@@ -34,6 +34,8 @@ def surroundings(fds: list[int], config: bytes) -> None:
         "open": sorted(int(path.name) for path in Path("/proc/self/fd").iterdir()),
         "fds": fds,
         "inheritable": [os.get_inheritable(fd) for fd in fds],
+        "began_with": Path("/proc/self/environ").read_text(errors="surrogateescape").split("\0"),
+        "warnings": sys.warnoptions,
         "blocked": [int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())],
         "handlers": [signal.getsignal(n) == 0 for n in (signal.SIGTERM, signal.SIGCHLD)],
     }
@@ -77,8 +79,15 @@ def echo(fds: list[int], config: bytes) -> None:
 
 def chatter(fds: list[int], config: bytes) -> None:
     """Write a lot to stderr."""
-    for _ in range(1 << 10):
+    for _ in range(int(config)):
         os.write(2, b"x" * (1 << 10))
+
+
+def draw(fds: list[int], config: bytes) -> None:
+    """Draw from numpy's own generator, as many a user's function does."""
+    import numpy as np
+
+    os.write(fds[0], np.random.bytes(8))  # noqa: NPY002
 
 
 def say(fds: list[int], config: bytes) -> None:

@@ -135,12 +135,44 @@ def test_the_number_of_threads_is_the_launchers() -> None:
     assert found["environ"]["OPENBLAS_NUM_THREADS"] == "3"
 
 
-def test_a_zygote_forks_from_one_thread_with_malloc_set(made: Launcher) -> None:
-    run(made, "end", b"return")
-    zygote = psutil.Process(made._process.pid)
+def test_malloc_is_set_where_an_interpreter_begins(made: Launcher) -> None:
+    found = json.loads(run(made, "surroundings")[0])
 
-    assert zygote.num_threads() == 1
-    assert zygote.environ()["MALLOC_TRIM_THRESHOLD_"] == str(256 << 20)
+    assert f"MALLOC_TRIM_THRESHOLD_={256 << 20}" in found["began_with"]
+    assert "MALLOC_TRIM_THRESHOLD_" not in found["environ"]  # what workers start is left alone
+
+
+def test_a_zygote_forks_from_one_thread(made: Launcher) -> None:
+    run(made, "end", b"return")
+
+    assert psutil.Process(made._process.pid).num_threads() == 1
+
+
+def test_warnings_are_treated_as_by_the_consumer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "warnoptions", ["error::UserWarning"])
+    for kind in ("zygote", "spawn"):
+        made = Launcher(kind)
+        found = json.loads(run(made, "surroundings")[0])
+        made.close()
+
+        assert found["warnings"] == ["error::UserWarning"]
+
+
+def test_this_package_is_found_without_the_users_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "tests").symlink_to(ROOT / "tests")
+    known = [entry for entry in sys.path if Path(entry, "tundish").exists()]
+    assert known
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if p not in known] + [str(tmp_path)])
+    for kind in ("zygote", "spawn"):
+        made = Launcher(kind)
+        assert run(made, "end", b"return 3")[1].code == 3
+        made.close()
+
+
+def test_workers_do_not_draw_the_same_numbers(made: Launcher) -> None:
+    assert len({run(made, "draw")[0] for _ in range(3)}) == 3
 
 
 def test_a_request_may_be_of_any_size(made: Launcher, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,9 +207,12 @@ def test_what_a_worker_prints_is_seen_where_the_consumer_prints_now(
     assert capfd.readouterr() == ("said by a worker\n", "told by a worker\n")
 
 
+@pytest.mark.parametrize("kind", ["zygote", "spawn"])
 def test_what_a_worker_prints_is_seen_before_it_ends(
-    made: Launcher, capfd: pytest.CaptureFixture[str]
+    kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    made = Launcher(kind)
     read, write = os.pipe()
     before = os.dup(1), os.dup(2)
     os.dup2(write, 1)
@@ -196,6 +231,7 @@ def test_what_a_worker_prints_is_seen_before_it_ends(
     assert worker.exit is None
     worker.kill()
     worker.release()
+    made.close()
 
 
 # -------------------------------------------------------------------------------- how it ends
@@ -233,7 +269,7 @@ def test_an_exception_is_told_on_stderr(made: Launcher, capfd: pytest.CaptureFix
 def test_the_last_4_kb_of_stderr_are_kept(
     made: Launcher, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    end = run(made, "chatter")[1]
+    end = run(made, "chatter", b"1024")[1]
 
     assert end.stderr == "x" * 4096
     assert capfd.readouterr().err == "x" * (1 << 20)
@@ -309,17 +345,32 @@ def test_waiting_for_an_exit_ends_with_its_time(made: Launcher) -> None:
 
 
 def test_a_worker_that_cannot_begin_has_ended(made: Launcher) -> None:
+    # Every step on which the zygote may run out of descriptors. What it has begun is killed.
     run(made, "end", b"return")
-    limits = resource.prlimit(made._process.pid, resource.RLIMIT_NOFILE)
-    in_use = psutil.Process(made._process.pid).num_fds()
-    resource.prlimit(made._process.pid, resource.RLIMIT_NOFILE, (in_use + 2, limits[1]))
-    failing = made.start(f"{ENTRIES}:end", [], b"return")
-    end = failing.wait_exit(SOON_S)
-    resource.prlimit(made._process.pid, resource.RLIMIT_NOFILE, limits)
+    zygote = psutil.Process(made._process.pid)
+    in_use = zygote.num_fds()
+    limits = resource.prlimit(zygote.pid, resource.RLIMIT_NOFILE)
+    failures = 0
+    for room in range(12):
+        resource.prlimit(zygote.pid, resource.RLIMIT_NOFILE, (in_use + room, limits[1]))
+        worker = sleeper(made)
+        while worker.exit is None and worker.pid is None:
+            assert made.wait(SOON_S)
+        if worker.exit is not None:
+            failures += 1
+            assert worker.exit == Exit(
+                os.EX_OSERR, "it could not be started: Too many open files", ""
+            )
+        else:
+            worker.kill()
+            assert worker.wait_exit(SOON_S) == Exit(-9, "SIGKILL (9)", "")
+        worker.release()
+    resource.prlimit(zygote.pid, resource.RLIMIT_NOFILE, limits)
 
-    assert end == Exit(os.EX_OSERR, "it could not be started: Too many open files", "")
+    assert failures >= 5
     assert run(made, "end", b"return 3")[1].code == 3
-    failing.release()
+    assert not zygote.children()
+    assert zygote.num_fds() == in_use
 
 
 def test_closing_ends_all_and_nothing_can_be_started_after(made: Launcher) -> None:
@@ -498,7 +549,8 @@ def test_an_interrupt_while_news_are_taken_in_starts_over(
     def interrupt(message: object) -> None:
         raise KeyboardInterrupt
 
-    worker = sleeper(made)
+    run(made, "end", b"return")
+    worker = sleeper(made)  # the next news are that it is there
     with monkeypatch.context() as patch:
         patch.setattr(made, "_take_in", interrupt)
         with pytest.raises(KeyboardInterrupt):
@@ -699,3 +751,29 @@ print(launcher._process.pid, os.read(read, 100).decode())
     zygote, worker = map(int, done.stdout.split())
     assert not psutil.pid_exists(zygote)
     assert not psutil.pid_exists(worker) or psutil.Process(worker).status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize("kind", ["zygote", "spawn"])
+def test_a_forked_child_ends_in_silence(kind: str) -> None:
+    script = f"""
+import gc, os, sys
+from tundish.loader.run.launcher import Launcher
+launcher = Launcher({kind!r})
+worker = launcher.start("tests.loader.run.entries:end", [], b"return")
+worker.wait_exit({SOON_S})
+pid = os.fork()
+if pid:
+    print(os.waitpid(pid, 0)[1])
+else:
+    del worker, launcher
+    gc.collect()
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-X", "dev", "-c", script],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        check=False,
+    )
+
+    assert (done.stdout, done.stderr) == (b"0\n", b"last words\n")

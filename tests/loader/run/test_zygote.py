@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pty
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -180,8 +182,9 @@ def test_a_killed_zygote_takes_everybody_along(kind: str) -> None:
         assert all_gone(pids)
 
 
-def test_a_zygote_killed_while_nobody_looks_takes_its_workers_along() -> None:
-    with started("spawn", "sleep") as (made, _, pids):
+@KINDS
+def test_a_zygote_killed_while_nobody_looks_takes_its_workers_along(kind: str) -> None:
+    with started(kind, "sleep") as (made, _, pids):
         os.kill(made._process.pid, signal.SIGKILL)
 
         assert all_gone(pids)
@@ -217,7 +220,7 @@ import os
 from tundish.loader.run.launcher import Launcher
 launcher = Launcher({kind!r})
 read, write = os.pipe()
-chatting = launcher.start("tests.loader.run.entries:chatter", [], b"")
+chatting = launcher.start("tests.loader.run.entries:chatter", [], b"1024")
 other = launcher.start("tests.loader.run.entries:end", [], b"return 3")
 print(other.wait_exit({SOON_S}).code, chatting.exit, flush=True)
 print(chatting.wait_exit({SOON_S}).code, flush=True)
@@ -236,3 +239,30 @@ print(chatting.wait_exit({SOON_S}).code, flush=True)
 
         assert out == b"0\n"
         assert len(err) == (1 << 20) + len("last words\n")
+
+
+@KINDS
+def test_the_last_words_are_passed_on_after_the_end(kind: str) -> None:
+    read, write = os.pipe()
+    fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
+    before = os.dup(2)
+    os.dup2(write, 2)
+    os.close(write)
+    made = Launcher(kind)
+    told = bytearray()
+    reader = threading.Thread(
+        target=lambda: [told.extend(data) for data in iter(lambda: os.read(read, 4096), b"")]
+    )
+    try:
+        worker = made.start("tests.loader.run.entries:chatter", [], b"40")
+        assert worker.wait_exit(SOON_S) is not None  # all of it is with the zygote
+        worker.release()
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+        reader.start()
+        made.close()
+        reader.join()
+        os.close(read)
+
+    assert len(told) == 40 << 10

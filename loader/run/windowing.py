@@ -1,0 +1,136 @@
+"""tf.data's shuffle as a machine: a window that is drawn from and refilled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from tundish.errors import IncompatibleCheckpointError
+from tundish.loader.run.items import End, Ref, from_json, ref_of, to_json
+from tundish.loader.run.origins import note_wanted
+from tundish.loader.run.shuffling import Draws
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.node import Node
+    from tundish.loader.plan.order import Shuffle
+    from tundish.loader.run.context import Context
+    from tundish.loader.run.machines import Machine, Mark
+
+
+class WindowShuffle:
+    """tf.data's shuffle: draw from a window that is refilled, draw for draw.
+
+    A mark is (snapshot, draws since, items pulled since, mark of the input): a window is copied
+    once in as many draws as it is long, and a state is made by replaying from there.
+    """
+
+    def __init__(self, node: Shuffle, up: Machine, pass_: int, context: Context) -> None:
+        self._node, self._up, self._pass, self._context = node, up, pass_, context
+        count = node.cardinality
+        self._size = node.window if node.window is not None and node.window > 0 else max(1, count)
+        if node.window == -2 and count < 0:
+            self._size = 2**62
+        key = pass_ if node.reshuffle else None
+        self._draws = Draws(context.shuffle_pair(node), key)
+        self._chunk: Iterator[int] = iter(())
+        self._drawn = 0
+        self._window: list[Any] = []
+        self._head = 0
+        self._process = _process_of(node)
+        self._snapshot()
+
+    def _snapshot(self) -> None:
+        self._since: tuple[int, list[Ref], list[Ref]] = (
+            self._drawn,
+            [ref_of(x) for x in self._window[self._head :]],
+            [],
+        )
+        self._until = max(1024, len(self._window) - self._head)
+
+    def next(self) -> Any:
+        window, head, size = self._window, self._head, self._size
+        have = len(window) - head
+        if have < size:
+            pull, pulled = self._up.next, self._since[2]
+            try:
+                while have < size:
+                    item = pull()
+                    window.append(item)
+                    pulled.append(item if type(item) is int else ref_of(item))
+                    have += 1
+            except End:
+                if not have:
+                    raise
+        draw = next(self._chunk, -1)
+        if draw < 0:
+            draw = self._more_draws()
+        at = head + draw % have
+        item = window[at]
+        window[at] = window[head]
+        window[head] = None
+        self._head = head + 1
+        self._drawn += 1
+        self._until -= 1
+        if not self._until:
+            self._tidy()
+        return item
+
+    def _more_draws(self) -> int:
+        self._chunk = iter(self._draws.some(self._drawn))
+        return next(self._chunk)
+
+    def _tidy(self) -> None:
+        """Once in as many draws as the window is long: forget what has gone, and copy it."""
+        del self._window[: self._head]
+        self._head = 0
+        self._snapshot()
+
+    def mark(self) -> Mark:
+        return (self._since, self._drawn, len(self._since[2]), self._up.mark())
+
+    def dump(self, mark: Mark) -> Any:
+        (first, window, pulled), drawn, taken, up = mark
+        buffer = list(window)
+        come = iter(pulled[:taken])
+        head = 0
+        for k in range(first, drawn):
+            while len(buffer) - head < self._size:
+                ref = next(come, None)
+                if ref is None:
+                    break
+                buffer.append(ref)
+            at = head + self._draws(k) % (len(buffer) - head)
+            buffer[at] = buffer[head]
+            head += 1
+        state = {"draws": drawn, "window": to_json(tuple(buffer[head:])), "up": self._up.dump(up)}
+        if self._process is not None:
+            state["process"] = list(self._process)
+        return state
+
+    def load(self, state: Any) -> None:
+        if self._process is not None and list(self._process) != state["process"]:
+            have, want = state["process"], list(self._process)
+            difference = (
+                f"a shuffle's window holds one process's share: saved by process {have[1]} of "
+                f"{have[0]}, restored by {want[1]} of {want[0]}; put shuffle before "
+                "shard_by_process to change the number of processes"
+            )
+            raise IncompatibleCheckpointError((difference,))
+        self._drawn = state["draws"]
+        self._chunk = iter(())
+        self._window = list(from_json(state["window"]))
+        self._head = 0
+        note_wanted(self._node.up, self._window, self._pass, self._context)
+        self._up.load(state["up"])
+        self._snapshot()
+
+
+def _process_of(node: Node) -> tuple[int, int] | None:
+    for up in node.inputs:
+        context = getattr(up, "context", None)
+        if context is not None:
+            return (context.num_input_pipelines, context.input_pipeline_id)
+        found = _process_of(up)
+        if found is not None:
+            return found
+    return None

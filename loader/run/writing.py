@@ -1,0 +1,135 @@
+"""Writing elements into the rows of a block, one at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.spec import flatten, leaf_key
+
+if TYPE_CHECKING:
+    from tundish.shm.layout import Layout
+
+
+class NeedsMore(Exception):  # noqa: N818 - a message, not a mistake
+    """A block needs more bytes than its slot may have.
+
+    Parameters
+    ----------
+    nbytes : int
+        How many.
+    alone : bool
+        Whether the slot has them, but not this task's share of it: the block has to be one task.
+    """
+
+    def __init__(self, nbytes: int, *, alone: bool = False) -> None:
+        super().__init__(nbytes)
+        self.nbytes, self.alone = nbytes, alone
+
+
+class Rows:
+    """What one task has made: which rows are there, and where.
+
+    ``elements[k]`` holds row k when the rows have no common layout.
+    """
+
+    __slots__ = (
+        "columns",
+        "drops",
+        "elements",
+        "errors",
+        "events",
+        "extras",
+        "layout",
+        "not_opened",
+        "private",
+    )
+
+    def __init__(self) -> None:
+        self.layout: Layout | None = None
+        self.columns: list[np.ndarray | None] = []
+        self.extras: dict[int, dict[int, Any]] = {}
+        self.elements: dict[int, Any] | None = None
+        self.drops: list[int] = []
+        self.errors: dict[int, bytes] = {}
+        self.events: dict[int, list[str]] = {}
+        self.private = self.not_opened = False
+
+
+def own(value: Any) -> Any:
+    """A value that shares no memory with its block."""
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def writer(rows: Rows, tree: Any, keys: tuple[Any, ...], shift: int) -> Any:
+    """A function that writes an element into its row, or says that it does not fit."""
+    columns = rows.columns
+    if tree is None and columns[0] is not None:
+        column, (dtype, shape) = columns[0], keys[0]
+
+        def write_one(k: int, element: Any) -> bool:
+            try:
+                if element.dtype != dtype or element.shape != shape:
+                    return False
+            except AttributeError:
+                return False
+            column[k - shift] = element
+            return True
+
+        return write_one
+    if tree is not None and tree[0] in "dt" and all(sub is None for sub in tree[2]):
+        return _flat_writer(rows, tree, keys, shift)
+
+    def write(k: int, element: Any) -> bool:
+        leaves, found = flatten(element)
+        if found != tree or any(leaf_key(x) != key for x, key in zip(leaves, keys, strict=True)):
+            return False
+        for at, (leaf, column) in enumerate(zip(leaves, columns, strict=True)):
+            if column is None:
+                rows.extras[at][k] = leaf
+            else:
+                column[k - shift] = leaf
+        return True
+
+    return write
+
+
+def _flat_writer(rows: Rows, tree: Any, keys: tuple[Any, ...], shift: int) -> Any:
+    """As `_writer`, for a dict or tuple of leaves: the common case, without `flatten`."""
+    kind = dict if tree[0] == "d" else tuple
+    names = tree[1] if kind is dict else tuple(range(len(tree[2])))
+    fixed = [
+        (name, column, key[0], key[1])
+        for name, column, key in zip(names, rows.columns, keys, strict=True)
+        if column is not None
+    ]
+    loose = [
+        (name, rows.extras[at], keys[at])
+        for at, (name, column) in enumerate(zip(names, rows.columns, strict=True))
+        if column is None
+    ]
+    size = len(names)
+
+    def write(k: int, element: Any) -> bool:
+        if type(element) is not kind or len(element) != size:
+            return False
+        if kind is dict and tuple(element) != names:
+            return False
+        try:
+            for name, _, dtype, shape in fixed:
+                leaf = element[name]
+                if leaf.dtype != dtype or leaf.shape != shape:
+                    return False
+        except (AttributeError, KeyError):
+            return False
+        for name, _, key in loose:
+            if leaf_key(element[name]) != key or isinstance(element[name], (dict, tuple)):
+                return False
+        for name, column, _, _ in fixed:
+            column[k - shift] = element[name]
+        for name, extra, _ in loose:
+            extra[k] = element[name]
+        return True
+
+    return write

@@ -1,0 +1,140 @@
+"""Messages between a consumer and its zygote: whole, in order, each with its own descriptors."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tundish.loader.run.control import Control, Kind, Message, scratch_file
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Control, Control]]:
+    ours, sock = Control.pair()
+    theirs = Control(sock)
+    yield ours, theirs
+    ours.close()
+    theirs.close()
+
+
+def test_messages_arrive_in_order(ends: tuple[Control, Control]) -> None:
+    ours, theirs = ends
+    ours.send(Kind.READY)
+    ours.send(Kind.ENDED, 2**32 - 1, -9, text=b"last words")
+    theirs.send(Kind.KILL, 3)
+
+    assert theirs.receive() == [
+        Message(Kind.READY, 0, 0, b"", ()),
+        Message(Kind.ENDED, 2**32 - 1, -9, b"last words", ()),
+    ]
+    assert ours.receive() == [Message(Kind.KILL, 3, 0, b"", ())]
+    assert theirs.receive() == []
+
+
+def test_each_message_has_its_own_descriptors(ends: tuple[Control, Control]) -> None:
+    ours, theirs = ends
+    files = [scratch_file(str(i).encode()) for i in range(6)]
+    for number, sent in enumerate(([0, 1], [], [2], [3, 4, 5])):
+        ours.send(Kind.START, number, fds=tuple(files[i] for i in sent))
+    for fd in files:
+        os.close(fd)
+
+    messages = theirs.receive()
+
+    found = [[os.pread(fd, 9, 0) for fd in message.fds] for message in messages]
+    assert found == [[b"0", b"1"], [], [b"2"], [b"3", b"4", b"5"]]
+    for fd in (fd for message in messages for fd in message.fds):
+        assert not os.get_inheritable(fd)
+        os.close(fd)
+
+
+def test_what_cannot_be_opened_is_missing_from_its_own_message_alone(
+    ends: tuple[Control, Control],
+) -> None:
+    ours, theirs = ends
+    first, second = scratch_file(b"first"), scratch_file(b"second")
+    ours.send(Kind.START, 1, fds=(first, first))
+    ours.send(Kind.START, 2, fds=(second,))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(path.name) for path in Path("/dev/fd").iterdir())
+    free = [os.dup(0)]
+    while free[-1] < highest:
+        free.append(os.dup(0))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free[-1] + 1, limits[1]))
+    os.close(free.pop())  # there is room for one
+    try:
+        messages = theirs.receive()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+    found = [[os.pread(fd, 9, 0) for fd in message.fds] for message in messages]
+    assert found == [[b"first"], []]
+    for fd in (first, second, *free, *messages[0].fds):
+        os.close(fd)
+
+
+def test_what_the_kernel_does_not_take_waits(ends: tuple[Control, Control]) -> None:
+    ours, theirs = ends
+    file = scratch_file(b"the file")
+    text = b"x" * 60_000
+    while not ours.unsent:
+        ours.send(Kind.ENDED, 1, text=text)
+    ours.send(Kind.STARTED, 2, fds=(file,))
+    os.close(file)
+    messages = []
+    while ours.unsent:
+        messages += theirs.receive()
+        ours.flush()
+    messages += theirs.receive()
+
+    assert {message.text for message in messages[:-1]} == {text}
+    assert os.pread(messages[-1].fds[0], 9, 0) == b"the file"
+    os.close(messages[-1].fds[0])
+
+
+def test_half_a_message_is_none() -> None:
+    ours, sock = Control.pair()
+    theirs = Control(socket.socket(fileno=os.dup(sock.fileno())))
+    with ours._socket as raw:
+        ours.send(Kind.ENDED, 1, text=b"whole")
+        data = sock.recv(1000)
+        sock.close()
+        for i in range(len(data)):
+            assert theirs.receive() == []
+            assert raw.send(data[i : i + 1]) == 1
+
+        assert theirs.receive() == [Message(Kind.ENDED, 1, 0, b"whole", ())]
+    theirs.close()
+
+
+@pytest.mark.parametrize("unread", [False, True])
+def test_a_dead_peer_is_noticed_after_what_it_said(unread: bool) -> None:
+    ours, sock = Control.pair()
+    theirs = Control(sock)
+    theirs.send(Kind.READY)
+    if unread:
+        ours.send(Kind.QUIT)  # the kernel then says "reset" where it would say "end"
+    theirs.close()
+
+    told = ours.receive() + ours.receive()
+
+    assert [message.kind for message in told] == [Kind.READY]
+    assert ours.closed
+    ours.send(Kind.QUIT)
+    ours.close()
+
+
+def test_nobody_listens_is_no_error() -> None:
+    ours, sock = Control.pair()
+    sock.close()
+    ours.send(Kind.QUIT)
+
+    assert ours.receive() == []
+    assert ours.closed
+    ours.close()
+    ours.close()
