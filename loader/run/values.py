@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tundish.loader.run.context import Context
 
 NODE_MARK = "_tundish_node"
+_STOPPED = "the function raised StopIteration"
 
 Value = Callable[[Any, int], Any]
 """``value(item, pass)``: the element, or `DROPPED`; raises what the user's function raises."""
@@ -86,7 +87,10 @@ def compile_sweep(top: Node, base: Node) -> Callable[[range], Iterator[Any]] | N
     def sweep(refs: range) -> Iterator[Any]:
         first, last = start + refs.start * step, start + refs.stop * step
         for number in list(np.arange(first, last, refs.step * step)):
-            result = function(number)
+            try:
+                result = function(number)
+            except StopIteration as stop:  # within a generator it would get another message
+                raise RuntimeError(_STOPPED) from stop
             yield result if type(result) is int64 else checked(result)
 
     return sweep
@@ -460,7 +464,7 @@ def raise_from(error: Exception, label: str) -> NoReturn:
     A StopIteration becomes a RuntimeError, as PEP 479 has it: nothing ends silently.
     """
     if isinstance(error, StopIteration):
-        cause, error = error, RuntimeError("the function raised StopIteration")
+        cause, error = error, RuntimeError(_STOPPED)
         error.__cause__ = cause
     if not hasattr(error, NODE_MARK):
         with contextlib.suppress(AttributeError):  # a type without a __dict__

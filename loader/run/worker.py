@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tundish.errors import SharedMemoryError
 from tundish.loader.plan.elementwise import FlatMap
 from tundish.loader.run.collate import is_fixed
 from tundish.loader.run.context import Context
@@ -222,6 +223,13 @@ class Worker:
             self._answer(task, rows, began, STREAM_END if ended else 0)
         except NeedsMore as need:
             self._need(task, need)
+        except SharedMemoryError as error:
+            # The system has less than the budget allows: every row of the task says so.
+            rows = Rows()
+            rows.errors = dict.fromkeys(
+                range(task.first, task.first + task.rows), dumps_exception(error)
+            )
+            self._answer(task, rows, began, STREAM_END if stage.is_stream else 0)
         finally:
             if self._deadline is not None:
                 faulthandler.cancel_dump_traceback_later()

@@ -34,6 +34,7 @@ from tundish.errors import SharedMemoryError, SpecError, TransformError, WorkerT
 from tundish.loader.run import payload as module
 from tundish.loader.run.launcher import Launcher
 from tundish.loader.run.payload import dumps_exception, loads_exception, pack, unpack
+from tundish.shm.backend import portable
 
 ROOT = Path(__file__).parents[3]
 LARGE = 1 << 17
@@ -171,6 +172,17 @@ print((after - before) >> 10)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
 
     assert int(done.stdout) < 32
+
+
+@pytest.mark.skipif(portable(), reason="an ordinary file has no seals")
+def test_nobody_can_change_a_payload() -> None:
+    payload = pack([("source", np.arange(LARGE))])
+
+    with pytest.raises(PermissionError):
+        os.pwrite(payload.fd, b"x", 0)
+    with pytest.raises(PermissionError):
+        os.ftruncate(payload.fd, 0)
+    payload.close()
 
 
 def test_no_memory_is_an_error_with_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
