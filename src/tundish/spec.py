@@ -308,10 +308,14 @@ def _kept(dtype: np.dtype) -> Any:
 def copy_element(value: Any) -> Any:
     """Copy what the caller must not share: read-only arrays become private, writable ones."""
     kind = type(value)
+    if kind in _KEEP:
+        return value
     if kind is np.ndarray:
         return value if value.flags.writeable else value.copy()
     if kind is dict or isinstance(value, tuple):
-        return map_leaves(copy_element, value)
+        for leaf in value.values() if kind is dict else value:
+            if type(leaf) not in _KEEP:
+                return map_leaves(copy_element, value)
     return value
 
 
