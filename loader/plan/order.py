@@ -179,7 +179,8 @@ class OrderMethods:
             `buffer_size` that have not come yet (-2: from all). None is a true permutation of the
             whole dataset in O(1) memory, with random access below it.
         seed : int, optional
-            Without one, each iterator draws its own (and keeps it in its state).
+            Without one, it is derived from a number that the dataset object draws for its first
+            iterator, and that is in each iterator's state.
         reshuffle_each_iteration : bool, optional
             Default True: another order in each iteration and each pass of a `repeat`.
         name : str, optional

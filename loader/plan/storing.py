@@ -33,9 +33,11 @@ class StoringMethods:
 
         Notes
         -----
-        The memory counts against the budget. When it is used up the rest is computed anew in
-        each pass, with one warning. A failed element is an element: it fails in each pass (in
-        tf.data it is missing from later ones). A restored iterator starts with nothing kept.
+        At most as many bytes as the memory budget are kept (16 GiB without workers), in the
+        consumer's process and beside what the budget counts. Past them nothing is kept, and each
+        pass is computed anew, with one warning. A failed element is an element: it fails in each
+        pass (in tf.data it is missing from later ones). An iterator restored in another process
+        reads its pass again from the start.
 
         Examples
         --------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import operator
 import os
+import sys
 import threading
 import weakref
 from pathlib import Path
@@ -93,6 +94,8 @@ class Iterator:
     def _make_engine(self, position: Any) -> None:
         context = Context(self._root, self._iteration, self._base_seed, self._graph_seed)
         workers = how_many_workers(self._root, self._options, self._workers)
+        if workers and sys.platform == "win32":
+            raise RuntimeError("workers need Linux or macOS: use workers=0 here, or WSL2")
         if workers == 0:
             engine: Engine = InlineEngine(context, self._options)
         else:

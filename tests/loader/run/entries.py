@@ -95,6 +95,7 @@ def say(fds: list[int], config: bytes) -> None:
     print("told by a worker", file=sys.stderr)  # noqa: T201
     if config:
         time.sleep(1000)
+    sys.stdout.write("without an end of line")
 
 
 def apply(fds: list[int], config: bytes) -> object:

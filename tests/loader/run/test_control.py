@@ -7,6 +7,7 @@ import resource
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,11 @@ def ends() -> Iterator[tuple[Control, Control]]:
     yield ours, theirs
     ours.close()
     theirs.close()
+
+
+def _waits(control: Control) -> bool:
+    """Whether messages wait to be sent; asked anew each time."""
+    return bool(control.unsent)
 
 
 def test_messages_arrive_in_order(ends: tuple[Control, Control]) -> None:
@@ -78,16 +84,43 @@ def test_what_cannot_be_opened_is_missing_from_its_own_message_alone(
         os.close(fd)
 
 
+def test_descriptors_that_are_missing_are_not_made_up_with_the_next_messages(
+    ends: tuple[Control, Control], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As when another thread closes some in between.
+    ours, theirs = ends
+    first, second = scratch_file(b"first"), scratch_file(b"second")
+    ours.send(Kind.START, 1, fds=(first,))
+    ours.send(Kind.START, 2, fds=(second,))
+    receive = theirs._receive
+    cut = iter([socket.MSG_CTRUNC, 0])
+
+    def cut_short() -> Any:
+        data, ancillary, flags, address = receive()
+        two = data[:1] + b"\2" + data[2:]  # the message's head says how many it had
+        flag = next(cut)
+        return (two if flag else data), ancillary, flags | flag, address
+
+    monkeypatch.setattr(theirs, "_receive", cut_short)
+
+    messages = theirs.receive()
+
+    found = [[os.pread(fd, 9, 0) for fd in message.fds] for message in messages]
+    assert found == [[b"first"], [b"second"]]
+    for fd in (first, second, *(fd for message in messages for fd in message.fds)):
+        os.close(fd)
+
+
 def test_what_the_kernel_does_not_take_waits(ends: tuple[Control, Control]) -> None:
     ours, theirs = ends
     file = scratch_file(b"the file")
     text = b"x" * 60_000
-    while not ours.unsent:
+    while not _waits(ours):
         ours.send(Kind.ENDED, 1, text=text)
     ours.send(Kind.STARTED, 2, fds=(file,))
     os.close(file)
     messages = []
-    while ours.unsent:
+    while _waits(ours):
         messages += theirs.receive()
         ours.flush()
     messages += theirs.receive()

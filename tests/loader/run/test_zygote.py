@@ -250,9 +250,12 @@ def test_the_last_words_are_passed_on_after_the_end(kind: str) -> None:
     os.close(write)
     made = Launcher(kind)
     told = bytearray()
-    reader = threading.Thread(
-        target=lambda: [told.extend(data) for data in iter(lambda: os.read(read, 4096), b"")]
-    )
+
+    def listen() -> None:
+        while data := os.read(read, 4096):
+            told.extend(data)
+
+    reader = threading.Thread(target=listen)
     try:
         worker = made.start("tests.loader.run.entries:chatter", [], b"40")
         assert worker.wait_exit(SOON_S) is not None  # all of it is with the zygote
