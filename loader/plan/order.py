@@ -200,7 +200,7 @@ class OrderMethods:
         --------
         >>> import tundish as td
         >>> [int(x) for x in td.Dataset.range(6).shuffle(3, seed=1)]
-        [0, 3, 1, 4, 2, 5]
+        [1, 3, 0, 5, 2, 4]
         >>> sorted(int(x) for x in td.Dataset.range(6).shuffle(None, seed=1))
         [0, 1, 2, 3, 4, 5]
         """

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.errors import SharedMemoryError, StalledError, WorkerDiedError
-from tundish.loader.plan.elementwise import Map
+from tundish.loader.plan.elementwise import Filter, Map
 from tundish.loader.plan.order import Prefetch
 from tundish.loader.plan.sources import Generator
+from tundish.loader.run.chains import run_of
 from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.engine import Engine
 from tundish.loader.run.items import Failure, NotReady, ref_of
@@ -714,7 +715,9 @@ class Coordinator(Engine):
         else:
             _, identity = compile_values(node, self.context, _no_inner)
             origin = describe_origin(*identity(ref_of(as_ref(block.refs[row])), pass_))
-        element = f"{origin} in {self.context.label(node)}"
+        called = [n for n in reversed(run_of(node)) if isinstance(n, (Map, Filter))]
+        labels = [self.context.label(n) for n in called] or [self.context.label(node)]
+        element = f"{origin} in {', '.join(labels)}"
         if late:
             assert self.options.deadline is not None
             error: BaseException = StalledError(element, self.options.deadline, how.stderr)

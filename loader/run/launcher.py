@@ -460,4 +460,5 @@ def _abandon_all() -> None:
 
 
 atexit.register(_close_all)
-os.register_at_fork(after_in_child=_abandon_all)
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_abandon_all)

@@ -13,6 +13,7 @@ subclass's: `InlinePlanner` in this process, `tundish.loader.run.coordinator` in
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -53,11 +54,22 @@ if TYPE_CHECKING:
     from tundish.loader.run.context import Context
 
 
+_EFFECTIVE: weakref.WeakKeyDictionary[Node, dict[str, Node]] = weakref.WeakKeyDictionary()
+
+
 def effective(node: Node, policy: str | None = None) -> Node:
     """The plan with ``Options.on_error`` given to every operator that says nothing itself."""
     policy = policy or options_of(node).on_error
     if policy is None:
         return node
+    known = _EFFECTIVE.setdefault(node, {})
+    if policy not in known:
+        # Once for all iterators: a cache is shared by those of one plan.
+        known[policy] = _with_policy(node, policy)
+    return known[policy]
+
+
+def _with_policy(node: Node, policy: str) -> Node:
     done: dict[int, Node] = {}
 
     def rebuild(old: Node) -> Node:

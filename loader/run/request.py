@@ -13,7 +13,7 @@ import threading
 import traceback
 import types
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import NoReturn
 
 from tundish.loader.run.control import scratch_file
@@ -50,7 +50,7 @@ class Request:
 
     def write(self) -> int:
         """Return a file without a name that holds the request: it may be of any size."""
-        fields = asdict(self)
+        fields = dict(vars(self))
         config = fields.pop("config")
         head = json.dumps(fields).encode()
         return scratch_file(_LENGTH.pack(len(head)) + head + config)
@@ -67,8 +67,11 @@ class Request:
         """Be the worker: take on the surroundings, call the function, end the process."""
         code: object = 1
         try:
-            os.environ.clear()
-            os.environ.update(self.environ)
+            for name in os.environ.keys() - self.environ.keys():
+                del os.environ[name]
+            for name, value in self.environ.items():
+                if os.environ.get(name) != value:  # a zygote's are the same, or nearly so
+                    os.environ[name] = value
             sys.path[:] = self.path
             sys.argv[:] = self.argv
             if self.cwd is not None:

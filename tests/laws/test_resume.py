@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.laws.functions import pure
@@ -192,3 +193,24 @@ def test_a_window_over_a_stream_of_objects_keeps_positions_not_data() -> None:
 
 def test_a_generator_is_run_again_up_to_where_it_was() -> None:
     assert_resumes_anywhere(Dataset.from_generator(Emit(30)).shuffle(8, seed=1).batch(2).repeat(2))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_one_state_for_every_number_of_workers(case: Case) -> None:
+    ds = case.build()
+    states = []
+    for workers in (0, 2):
+        with ds.iterator(workers=workers) as it:
+            states.append([it.state_dict()["position"] for _ in range(12) if stepped(it)])
+    assert states[0] == states[1]
+
+
+def stepped(it: Any) -> bool:
+    """Take an element; whether there was one, or its error."""
+    try:
+        next(it)
+    except StopIteration:
+        return False
+    except Exception:  # noqa: BLE001 - the element's own
+        return True
+    return True

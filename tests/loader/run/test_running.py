@@ -1,0 +1,252 @@
+"""How a plan is run: out of turn, with deadlines, by threads, set up by the user, traced."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tundish import Dataset, Options
+from tundish.errors import SharedMemoryError, StalledError, WorkerDiedError
+from tundish.loader.run.iterator import Iterator, how_many_workers
+
+
+def uneven(x: Any) -> Any:
+    """Every tenth element takes much longer than the others."""
+    if x % 10 == 0:
+        time.sleep(0.01)
+    return x * 2
+
+
+def odd(x: Any) -> bool:
+    return bool(x % 2)
+
+
+def no_third(x: Any) -> bool:
+    return bool(x % 3)
+
+
+UNORDERED = {
+    "map": lambda: Dataset.range(120).map(uneven, deterministic=False),
+    "filter": lambda: Dataset.range(200).filter(odd).map(uneven, deterministic=False).repeat(2),
+    "two stages": lambda: (
+        Dataset.range(120)
+        .map(uneven)
+        .filter(no_third)
+        .shuffle(5, seed=1)
+        .map(uneven)
+        .with_options(Options(deterministic=False))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNORDERED)
+@pytest.mark.parametrize("step", [0, 7, 31])
+def test_out_of_turn_every_element_comes_once_also_after_a_restore(name: str, step: int) -> None:
+    ds = UNORDERED[name]()
+    want = sorted(int(x) for x in ds.iterator(workers=0))
+    with ds.iterator(workers=2) as it:
+        first = [int(next(it)) for _ in range(step)]
+        state = json.loads(json.dumps(it.state_dict()))
+    for workers in (0, 3):
+        with ds.iterator(workers=workers) as it:
+            it.load_state_dict(state)
+            assert sorted(first + [int(x) for x in it]) == want
+
+
+def test_out_of_turn_is_out_of_turn() -> None:
+    # The first element waits until three others have been delivered.
+    gate = threading.Event()
+
+    def wait_at_the_first(x: Any) -> Any:
+        if x == 0:
+            assert gate.wait(20)
+        return x
+
+    ds = Dataset.range(12).map(wait_at_the_first, deterministic=False)
+    with ds.iterator(workers=2, executor="thread") as it:
+        found = []
+        for x in it:
+            found.append(int(x))
+            if len(found) == 3:
+                gate.set()
+    assert found.index(0) >= 3
+    assert sorted(found) == list(range(12))
+
+
+def sleeps_for_ever(x: Any) -> Any:
+    if x == 5:
+        time.sleep(1000)
+    return x
+
+
+def test_a_deadline_ends_an_element_and_shows_where_it_stood() -> None:
+    ds = Dataset.range(8).map(sleeps_for_ever).with_options(Options(deadline=0.3, workers=1))
+    found: list[Any] = []
+    with iter(ds) as it:
+        while len(found) < 8:
+            try:
+                found.append(int(next(it)))
+            except StalledError as error:
+                found.append(error)
+    late = found.pop(5)
+    assert found == [0, 1, 2, 3, 4, 6, 7]
+    assert "sleeps_for_ever" in late.detail
+    assert late.what == "element 5 in map#1"
+    assert late.seconds == 0.3
+
+
+def dies_at_three(x: Any) -> Any:
+    if x == 3:
+        os._exit(7)
+    return x
+
+
+def test_as_many_deaths_as_the_user_allows() -> None:
+    ds = Dataset.range(6).map(dies_at_three).with_options(Options(max_deaths=1, workers=2))
+    found: list[Any] = []
+    with iter(ds) as it:
+        while len(found) < 6:
+            try:
+                found.append(int(next(it)))
+            except WorkerDiedError as error:
+                found.append((error.deaths, error.how))
+    assert found == [0, 1, 2, (1, "exit status 7"), 4, 5]
+
+
+def what_was_set(_: Any) -> Any:
+    return os.environ.get("SET_BY_INIT", "nothing")
+
+
+def set_something() -> None:
+    os.environ["SET_BY_INIT"] = "something"
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_worker_init_runs_before_the_first_task(
+    workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SET_BY_INIT", raising=False)
+    ds = Dataset.range(3).map(what_was_set).with_options(Options(worker_init=set_something))
+    with ds.iterator(workers=workers) as it:
+        assert list(it) == ["something"] * 3
+    monkeypatch.delenv("SET_BY_INIT", raising=False)
+
+
+def fails_to_start() -> None:
+    raise LookupError("no such device", 3)
+
+
+def test_an_error_of_worker_init_reaches_the_consumer() -> None:
+    ds = Dataset.range(3).map(uneven).with_options(Options(worker_init=fails_to_start, workers=1))
+    with iter(ds) as it, pytest.raises(LookupError) as caught:
+        next(it)
+    assert caught.value.args == ("no such device", 3)
+
+
+def how_many_inside(x: Any) -> Any:
+    inner = Dataset.range(2).map(uneven, num_parallel_calls=2)
+    with iter(inner) as it:
+        return it.stats.workers * 10 + len(list(it)) + x * 0
+
+
+def test_no_workers_of_workers() -> None:
+    ds = Dataset.range(2).map(how_many_inside, num_parallel_calls=1)
+    with iter(ds) as it:
+        assert [int(x) for x in it] == [2, 2]
+
+
+def test_who_says_how_many_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TUNDISH_WORKERS", raising=False)
+    plan = Dataset.range(9).map(uneven, num_parallel_calls=3).map(uneven, num_parallel_calls=5)
+    root = plan._node
+    assert how_many_workers(root, Options(), None) == 5
+    assert how_many_workers(root, Options(workers=2), None) == 2
+    assert how_many_workers(root, Options(workers=2), 1) == 1
+    assert how_many_workers(Dataset.range(9).map(uneven)._node, Options(), None) == 0
+    monkeypatch.setenv("TUNDISH_WORKERS", "4")
+    assert how_many_workers(root, Options(workers=2), 1) == 4
+
+
+def megabyte(x: Any) -> Any:
+    return np.full(1 << 18, x, np.float32)
+
+
+def test_a_batch_beyond_the_budget_is_an_error_with_numbers() -> None:
+    ds = Dataset.range(8).map(megabyte).batch(4).with_options(Options(memory_budget="3MB"))
+    with ds.iterator(workers=2) as it, pytest.raises(SharedMemoryError) as caught:
+        next(it)
+    assert caught.value.needed == 4 << 20
+    assert caught.value.available == 3_000_000
+
+
+WITHOUT = """
+import numpy as np
+from tundish import Dataset
+
+def big(x):
+    return np.full(300_000, x, np.float32)
+
+with Dataset.range(10).map(big).batch(3).iterator(workers=2) as it:
+    print([int(b[-1, 0]) for b in it], it.stats.used_bytes)
+"""
+
+
+def test_without_shared_memory_batches_travel_in_messages(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(WITHOUT)
+    path = os.pathsep.join(filter(None, sys.path))
+    ran = subprocess.run(
+        [sys.executable, script],
+        env={**os.environ, "TUNDISH_MEMORY": "none", "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert ran.stdout == "[2, 5, 8, 9] 0\n"
+
+
+def test_every_message_is_traced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = tmp_path / "trace.jsonl"
+    monkeypatch.setenv("TUNDISH_TRACE", str(trace))
+    with Dataset.range(30).map(uneven).batch(5).iterator(workers=2) as it:
+        assert len(list(it)) == 6
+        tasks = it.stats.tasks
+    lines = [json.loads(line) for line in trace.read_text().splitlines()]
+    kinds = [line["kind"] for line in lines]
+    assert kinds.count("TASK") >= tasks
+    assert kinds.count("DONE") == tasks
+    assert kinds.count("HELLO") >= 1
+
+
+def test_an_iterator_of_another_process_says_so() -> None:
+    with Dataset.range(30).map(uneven).iterator(workers=1) as it:
+        assert int(next(it)) == 0
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            told = _told(it)
+            os.write(write, told.encode())
+            os._exit(0)
+        os.close(write)
+        os.waitpid(pid, 0)
+        assert "was made in process" in os.read(read, 1000).decode()
+        os.close(read)
+        assert len(list(it)) == 29
+
+
+def _told(it: Iterator) -> str:
+    try:
+        while True:
+            next(it)
+    except RuntimeError as error:
+        return str(error)
