@@ -13,7 +13,7 @@ from tundish.testing.registry import CASES
 
 FILES = {
     "test_workers.py": "two_workers and (map or batch or filter or shuffle-filtered or zip)",
-    "test_resume.py": "other_workers and (map-augment or shuffle-filtered or batch-errors)",
+    "test_resume.py": "other_workers and (map or batch or shuffle)",
     "test_errors.py": "",
     "test_death.py": "not random_steps",
     "test_closing.py": "",

@@ -13,8 +13,10 @@ import math
 import os
 import random
 import signal
+import sys
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -29,7 +31,7 @@ from tundish.testing.compare import LIMIT, Outcome, collect, difference
 from tundish.testing.elsewhere import collect_elsewhere
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
     from tundish.loader.plan.dataset import Dataset
     from tundish.loader.run.iterator import Iterator
@@ -235,12 +237,13 @@ def assert_caller_left_alone(dataset: Made, workers: int = 2, *, limit: int = LI
     >>> assert_caller_left_alone(td.Dataset.range(10).shuffle(None, seed=1).map(abs))
     """
     dataset = _built(dataset)
-    before = _surroundings(dataset)
-    with dataset.iterator(workers=workers) as iterator:
-        collect(iterator, limit=1)
-        during = threading.active_count()
-        collect(iterator, limit=limit)
-    after = _surroundings(dataset)
+    with _other_random_states():
+        before = _surroundings(dataset)
+        with dataset.iterator(workers=workers) as iterator:
+            collect(iterator, limit=1)
+            during = threading.active_count()
+            collect(iterator, limit=limit)
+        after = _surroundings(dataset)
     changed = [name for name, value in before.items() if value != after[name]]
     assert not changed, f"a run changed the caller's {', '.join(changed)}"
     assert during <= before["threads"], "a run started a thread in the caller's process"
@@ -447,10 +450,24 @@ def _surroundings(dataset: Dataset) -> dict[str, Any]:
         "environment": dict(os.environ),
         "working directory": Path.cwd(),
         "signal handlers": handlers,
+        "import path": list(sys.path),
         "umask": _umask(),
         "threads": threading.active_count(),
         "dataset": repr(dataset),
     }
+
+
+@contextmanager
+def _other_random_states() -> Generator[None]:
+    """New global random states, so that one that is set to what it was before is noticed."""
+    states = random.getstate(), np.random.get_state()  # noqa: NPY002 - it is about these
+    random.seed()
+    np.random.seed()  # noqa: NPY002 - as above
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])  # noqa: NPY002 - as above
 
 
 def _umask() -> int:
