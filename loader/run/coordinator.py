@@ -226,7 +226,7 @@ class Coordinator(Engine):
         if not isinstance(network, ParallelStage) or os.getpid() != self._owner:
             return None
         self._before = self._mark
-        got: tuple[Block | None, int, list[Any]] = self._awaited(network.scalars)
+        got: tuple[Block | None, int, list[Any]] = self._awaited(network.several)
         block, stop, elements = got
         if block is None:
             return None

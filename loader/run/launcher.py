@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import itertools
+import math
 import os
 import select
 import signal
@@ -44,6 +45,7 @@ __all__ = ["Exit", "Launcher", "WorkerProcess", "launcher", "prestart", "start_m
 _PRELOAD = ("numpy", "numpy.random", "cloudpickle", "tundish.loader.run.worker")
 _SHOWN = 4096  # characters of a failed zygote's stderr
 _MOST_KILLED = 3  # zygotes in a row, before they are ready, until that is an error
+_PIECE_S = 0.02
 _QUIT_S = 0.2  # for a zygote to end that was told to; then it and its workers are killed
 
 
@@ -98,10 +100,12 @@ class WorkerProcess:
 
     def wait_exit(self, timeout_s: float | None = None) -> Exit | None:
         """Wait until it has ended and return how; None when the time is over."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while self.exit is None:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if not self._launcher.wait(left):
+        deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        while self.exit is None and self._launcher.alive:
+            left = deadline - time.monotonic()
+            # In short pieces: another thread may take in the news while this one waits for it.
+            self._launcher.wait(max(0.0, min(left, _PIECE_S)))
+            if left <= 0:
                 break
         return self.exit
 

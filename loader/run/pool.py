@@ -116,6 +116,9 @@ class Pool:
             peer.thread.start()
         else:
             if not self._launcher.alive:
+                if self._launcher_fd is not None:  # before the old one may be collected
+                    self._poller.unregister(self._launcher_fd)
+                    self._launcher_fd = None
                 self._launcher = launcher(self._options.max_intra_op_parallelism or 1)
                 self._watch_launcher()
             arena, context = self._arena, self._context
@@ -249,12 +252,13 @@ class Pool:
             if due and self._orphans:
                 orphans, self._orphans = self._orphans, []
                 self.submit(orphans)
+        for peer in self._peers:
+            if peer.sentinel is None:  # another pool may have taken in the news of it
+                self._watch_sentinel(peer)
         for source, readable, writable in self._poller.poll(timeout_s):
             if source is _LAUNCHER:
                 self._launcher.pump()
                 self._watch_launcher()
-                for peer in self._peers:
-                    self._watch_sentinel(peer)
                 continue
             if source not in self._peers:
                 continue  # it has died meanwhile

@@ -54,15 +54,15 @@ class _Origin(ISpawnableSeedSequence):
 
     def __init__(self, key: np.ndarray) -> None:
         self.key = key
-        self.at: tuple[int, ...] = ()
-        self.children = 0
+        self.low = self.high = self.children = 0
+        self.pass_ = 0
 
     def generate_state(self, n_words: int, dtype: Any = np.uint32) -> np.ndarray:
         return self.key.copy()
 
     def spawn(self, n_children: int) -> list[SeedSequence]:  # type: ignore[override]
         first, self.children = self.children, self.children + n_children
-        words = [int(self.key[0]), int(self.key[1]), *self.at]
+        words = [int(self.key[0]), int(self.key[1]), self.pass_ >> 32, self.low, self.high]
         return [SeedSequence([*words, child]) for child in range(first, first + n_children)]
 
 
@@ -89,6 +89,8 @@ class ElementRng:
         self._state: Any = self._bits.state
         self._counter = self._state["state"]["counter"]
         self._words = self._state["state"]["key"]
+        self._counter[:] = 0
+        self._pass = -1
 
     def __call__(self, pass_: int, path: Path) -> Generator:
         """The generator for an element, as new; valid until the next call unless kept."""
@@ -100,11 +102,13 @@ class ElementRng:
             low, high = path, 0
         else:
             low, high = path_bits(path)
-        self._words[1] = self._number | (pass_ & _M32)
-        self._counter[:] = (0, pass_ >> 32, low, high)
+        counter, origin = self._counter, self._origin
+        if pass_ != self._pass:
+            self._pass = origin.pass_ = pass_
+            origin.key[1] = self._words[1] = self._number | (pass_ & _M32)
+            counter[1] = pass_ >> 32
+        counter[2] = low
+        counter[3] = high
         self._bits.state = self._state
-        origin = self._origin
-        origin.at = (pass_ >> 32, low, high)
-        origin.children = 0
-        origin.key[1] = self._words[1]
+        origin.low, origin.high, origin.children = low, high, 0
         return self._generator

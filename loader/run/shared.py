@@ -21,6 +21,8 @@ from tundish.spec import LEAF, Tree, normalise, unflatten
 if TYPE_CHECKING:
     from tundish.shm.memory import Arena
 
+_SMALL_ROW = 16384
+
 COPY_BELOW = 65536
 """Leaves of at most so many bytes are delivered as private copies: they pin no slot."""
 
@@ -156,17 +158,21 @@ class Block:
         extra = self.extras[at]
         return stack_loose(self.layout.keys[at], [extra[k] for k in range(first, stop)])
 
-    def scalars(self, first: int, stop: int) -> list[Any] | None:
-        """The elements as a list where each is one numpy scalar, else None."""
-        if self.layout is None or self.layout.tree is not LEAF or self.elements:
+    def elements_of(self, first: int, stop: int) -> list[Any] | None:
+        """The elements as a list of private values; None where that would be dear."""
+        layout = self.layout
+        if layout is None or self.elements or layout.row_nbytes > _SMALL_ROW:
             return None
+        if layout.tree is not LEAF:
+            return [self.element(row, copy=True) for row in range(first, stop)]
         column = self.columns[0]
         if column is None:
             extra = self.extras[0]
             return [extra[k] for k in range(first, stop)]
-        if column.ndim != 1 or column.dtype.kind == "V":
-            return None
-        return list(column[first:stop])
+        rows = column[first:stop]
+        if column.ndim == 1 and column.dtype.kind != "V":
+            return list(rows)
+        return [row.copy() for row in rows]
 
     def evict(self) -> bool:
         """Move the rows to private memory, so that the slot comes back; False if consumers hold it."""

@@ -318,8 +318,8 @@ class ParallelStage:
         self._last = (head, stop - 1)
         return (head, first, stop, None)
 
-    def scalars(self) -> tuple[Block | None, int, list[Any]]:
-        """The rest of the head block as a list, where its elements are scalars.
+    def several(self) -> tuple[Block | None, int, list[Any]]:
+        """The rest of the head block as a list, where its elements are small.
 
         Returns
         -------
@@ -329,7 +329,7 @@ class ParallelStage:
         """
         head = self._head()
         if type(head) is Block and head.clean and self._ordered:
-            elements = head.scalars(self._at, head.total)
+            elements = head.elements_of(self._at, head.total)
             if elements is not None:
                 self.run(head.total)
                 return head, head.total, elements

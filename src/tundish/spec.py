@@ -48,6 +48,7 @@ _KEEP = frozenset(
         bytes,
     }
 )
+_PLAIN = "biufcmMVO"  # the kinds of arrays that stay as they are
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -140,8 +141,10 @@ def normalise(value: Any) -> Any:
         return value if value.ndim and value.dtype.kind not in "US" else _odd_array(value)
     if kind is dict:
         for x in value.values():
-            if type(x) not in _KEEP:
-                return {k: normalise(x) for k, x in value.items()}
+            inner = type(x)
+            if inner in _KEEP or (inner is np.ndarray and x.ndim and x.dtype.kind in _PLAIN):
+                continue
+            return {k: normalise(v) for k, v in value.items()}
         return value
     if kind is tuple:
         return tuple([normalise(x) for x in value])

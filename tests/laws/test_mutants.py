@@ -150,6 +150,13 @@ class IsNoJson(Right):
         return {**self.iterator.state_dict(), "extra": (1, 2)}
 
 
+class NamesWorkers(Right):
+    """The state says how many workers there were."""
+
+    def state_dict(self) -> Any:
+        return {**self.iterator.state_dict(), "workers": self.workers}
+
+
 class ReadsOneOff(Right):
     """A state is read one element off."""
 
@@ -197,6 +204,7 @@ class LeavesAThread(Right):
 PLAN = Dataset.range(40).map(pure).map(Draw(1), seed=1).batch(3)
 LAW_1 = partial(assert_workers_do_not_show, workers=(0, 2))
 LAW_2 = partial(assert_resumes_anywhere, workers=(0,))
+LAW_2_OTHERS = partial(assert_resumes_anywhere, workers=(0, 1), steps=3)
 LAW_4 = partial(assert_survives_kills, kills=2)
 LAW_9 = partial(assert_caller_left_alone, workers=0)
 
@@ -210,6 +218,7 @@ LAW_9 = partial(assert_caller_left_alone, workers=0)
         (Moves, LAW_2, "changes it"),
         (KeepsData, LAW_2, "bytes"),
         (IsNoJson, LAW_2, "JSON"),
+        (NamesWorkers, LAW_2_OTHERS, "shows that it is 1 workers"),
         (ReadsOneOff, LAW_2, "reads back otherwise"),
         (LosesCounts, LAW_2, "has counted"),
     ],

@@ -97,9 +97,9 @@ def assert_resumes_anywhere(
 ) -> None:
     """Check that a pipeline can be stopped after any element and continued elsewhere.
 
-    After every step the state is taken: it must be JSON and small, and taking it must change
-    nothing. A new iterator with another number of workers that is given the state must deliver
-    exactly the rest, and end with the same counts of skipped elements.
+    After every step the state is taken: it must be JSON and small, the same with any number of
+    workers, and taking it must change nothing. A new iterator that is given the state must
+    deliver exactly the rest, and end with the same counts of skipped elements.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def assert_resumes_anywhere(
         The pipeline, or a function that makes it anew for each run, so that what one run kept
         (`cache`) does not serve another.
     workers : sequence of int
-        Numbers of workers. A state is taken with one and continued with the next.
+        Numbers of workers: the state is taken with each, and continued with each in turn.
     steps : int, optional
         Continue from so many steps, drawn at random, the first and the last among them. None:
         from every step, which takes time quadratic in the number of elements.
@@ -122,8 +122,8 @@ def assert_resumes_anywhere(
     Raises
     ------
     AssertionError
-        A state is not JSON, too large, or changed by a round trip; taking it changed what came
-        after; or a continued run differs.
+        A state is not JSON, too large, changed by a round trip, or differs by workers; taking it
+        changed what came after; or a continued run differs.
 
     Examples
     --------
@@ -140,10 +140,12 @@ def assert_resumes_anywhere(
         with _started(dataset, start, count) as iterator:
             states[count], found = _walk(iterator, allowed, limit)
         _check(expected, found, ("without taking states", f"taking states, {_named(count)}"))
+        for step, (one, other) in enumerate(zip(states[workers[0]], states[count], strict=True)):
+            told = _changes(one, other)
+            assert one == other, f"step {step}: the state shows that it is {_named(count)}:{told}"
     rng = random.Random(seed)  # noqa: S311 - a test's choice
     for turn, step in enumerate(_steps(len(expected), steps, rng)):
-        before, count = (workers[(turn + i) % len(workers)] for i in (0, 1))
-        state = states[before][step]
+        count, state = workers[turn % len(workers)], states[workers[0]][step]
         if fresh_process:
             rest, last = collect_elsewhere(_built(dataset), state, count, limit - step)
         else:
@@ -153,9 +155,9 @@ def assert_resumes_anywhere(
                 assert again == state, f"step {step}: a loaded state reads back otherwise:{told}"
                 rest = collect(iterator, limit=limit - step)
                 last = _json(iterator.state_dict())
-        where = f"continued after step {step} ({_named(before)}), {_named(count)}"
+        where = f"continued after step {step}, {_named(count)}"
         _check(expected[step:], rest, (f"the rest after step {step}", where))
-        totals = [dict(_counts(end)) for end in (states[before][-1], last)]
+        totals = [dict(_counts(end)) for end in (states[workers[0]][-1], last)]
         assert totals[0] == totals[1], f"{where}, it has counted {totals[1]}, not {totals[0]}"
 
 

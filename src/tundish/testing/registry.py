@@ -192,6 +192,15 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
         Case("flat_map", lambda d: d.range(8).flat_map(Inner(d, 1))),
         Case("flat_map-errors", lambda d: failing(d, 12).flat_map(Inner(d, 2)).batch(3)),
         Case(
+            "flat_map-retried",
+            lambda d: (
+                d.range(40)
+                .map(Fail(2, 30), on_error="retry", retries=1)
+                .flat_map(Inner(d, 3))
+                .map(Tag(1))
+            ),
+        ),
+        Case(
             "flat_map-nested",
             lambda d: d.range(5).flat_map(Inner(d, 1)).flat_map(Inner(d, 2)).repeat(2),
         ),

@@ -396,6 +396,7 @@ def test_closing_ends_all_and_nothing_can_be_started_after(made: Launcher) -> No
 # -------------------------------------------------------------------------------- how many
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_fifty_workers(made: Launcher) -> None:
     run(made, "end", b"return")
     gc.collect()
@@ -412,6 +413,7 @@ def test_nothing_is_left_of_fifty_workers(made: Launcher) -> None:
     assert not zygote.children()
 
 
+@pytest.mark.slow
 def test_hundreds_may_be_asked_for_before_the_first_is_there(made: Launcher) -> None:
     # More than the socket holds: the rest waits here.
     count = 400 if made.kind == "zygote" else 40
@@ -493,6 +495,21 @@ def test_threads_share_one() -> None:
 
     assert len(set(map(id, found))) == 1
     assert codes == [3] * 20
+
+
+def test_news_taken_in_by_another_thread_end_a_wait(made: Launcher) -> None:
+    run(made, "end", b"return")
+    for _ in range(5):
+        worker = sleeper(made)
+        waiter = threading.Thread(target=worker.wait_exit, args=(SOON_S,))
+        waiter.start()
+        worker.kill()
+        while worker.exit is None:
+            made.pump()
+        waiter.join(SOON_S / 2)
+
+        assert not waiter.is_alive()
+        worker.release()
 
 
 @pytest.mark.usefixtures("fresh")
