@@ -294,10 +294,11 @@ class FlatMapped:
     def dump(self, mark: Mark) -> Any:
         counts, at, up = mark
         body = {"inner": at, "up": self._up.dump(up)}
-        return {"counts": counts, **body} if counts else body
+        # Not at the top: a stage above tells its own counts from a state without any there.
+        return {**body, "opened": {"counts": counts}} if counts else body
 
     def load(self, state: Any) -> None:
-        self._counts.by_event = dict(state.get("counts", {}))
+        self._counts.by_event = dict(state.get("opened", {}).get("counts", {}))
         self._skip = state["inner"]
         self._up.load(state["up"])
         self._before = self._up.mark()
