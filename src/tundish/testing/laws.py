@@ -7,21 +7,11 @@ they lean on (module state set at run time, BLAS threads) is what these function
 
 from __future__ import annotations
 
-import gc
 import json
 import math
-import os
 import random
-import signal
-import sys
 import threading
-import time
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
-
-import numpy as np
-import psutil
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tundish.loader.plan.batching import Batch
 from tundish.loader.plan.node import walk
@@ -29,9 +19,11 @@ from tundish.loader.plan.options import Options
 from tundish.loader.plan.order import Shuffle
 from tundish.testing.compare import LIMIT, Outcome, collect, difference
 from tundish.testing.elsewhere import collect_elsewhere
+from tundish.testing.killing import Hunted, positions
+from tundish.testing.surroundings import Resources, other_random_states, surroundings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from tundish.loader.plan.dataset import Dataset
     from tundish.loader.run.iterator import Iterator
@@ -199,10 +191,10 @@ def assert_survives_kills(
         expected = collect(iterator, limit=limit)
     with _started(dataset, start, workers) as iterator:
         collect(iterator, limit=1)  # what a process starts once and keeps is started now
-    before = _Resources()
+    before = Resources()
     rng = random.Random(seed)  # noqa: S311 - a test's choice
     with _started(dataset, start, workers) as iterator:
-        hunted = _Hunted(iterator, _positions(len(expected), kills, rng), rng)
+        hunted = Hunted(iterator, positions(len(expected), kills, rng), rng)
         found = collect(hunted, limit=limit)
         hunted.rest()
     assert hunted.killed or not kills, "the run was over before any worker could be killed"
@@ -239,13 +231,13 @@ def assert_caller_left_alone(dataset: Made, workers: int = 2, *, limit: int = LI
     >>> assert_caller_left_alone(td.Dataset.range(10).shuffle(None, seed=1).map(abs))
     """
     dataset = _built(dataset)
-    with _other_random_states():
-        before = _surroundings(dataset)
+    with other_random_states():
+        before = surroundings(dataset)
         with dataset.iterator(workers=workers) as iterator:
             collect(iterator, limit=1)
             during = threading.active_count()
             collect(iterator, limit=limit)
-        after = _surroundings(dataset)
+        after = surroundings(dataset)
     changed = [name for name, value in before.items() if value != after[name]]
     assert not changed, f"a run changed the caller's {', '.join(changed)}"
     assert during <= before["threads"], "a run started a thread in the caller's process"
@@ -340,142 +332,6 @@ def _steps(count: int, steps: int | None, rng: random.Random) -> list[int]:
     if steps is None or steps > count:
         return list(range(count + 1))
     return sorted({0, count, *rng.sample(range(count + 1), max(0, steps - 2))})
-
-
-# -- killing
-
-
-def _positions(count: int, kills: int, rng: random.Random) -> list[int]:
-    """Where to kill, last one first; not in the last tenth, where little is left to do."""
-    reach = max(1, count - count // 10)
-    return sorted((rng.randrange(reach) for _ in range(kills)), reverse=True)
-
-
-class _Hunted:
-    """An iterator whose workers are killed when certain positions are reached."""
-
-    def __init__(self, iterator: Iterator, positions: list[int], rng: random.Random) -> None:
-        self.iterator = iterator
-        self.positions = positions
-        self.rng = rng
-        self.position = 0
-        self.killed = 0
-        self.timers: list[threading.Timer] = []
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Any:
-        while self.positions and self.positions[-1] <= self.position:
-            pids = self.iterator.worker_pids()
-            if not pids:
-                break  # not yet started: at the next step
-            self.positions.pop()
-            self.strike(self.rng.choice(pids), self.rng.choice((0, 0, 0.002, 0.02)))
-        self.position += 1
-        return next(self.iterator)
-
-    def strike(self, pid: int, delay: float) -> None:
-        try:
-            kill = _killer(pid)
-        except ProcessLookupError:
-            return
-        self.killed += 1
-        if not delay:
-            kill()
-            return
-        self.timers.append(threading.Timer(delay, kill))
-        self.timers[-1].start()
-
-    def rest(self) -> None:
-        for timer in self.timers:
-            timer.join()
-
-
-def _killer(pid: int) -> Callable[[], None]:
-    """A function that kills a process, and never another that got its number since."""
-    if not hasattr(os, "pidfd_open"):
-        return lambda: os.kill(pid, signal.SIGKILL)
-    handle = os.pidfd_open(pid)
-
-    def kill() -> None:
-        try:
-            signal.pidfd_send_signal(handle, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        finally:
-            os.close(handle)
-
-    return kill
-
-
-# -- what must be left as it was
-
-
-class _Resources:
-    """What this process holds of the system's."""
-
-    def __init__(self) -> None:
-        gc.collect()
-        self.held = self.now()
-
-    @staticmethod
-    def now() -> dict[str, set[Any]]:
-        me = psutil.Process()
-        shared = Path("/dev/shm")  # noqa: S108 - only looked at
-        return {
-            "processes": {child.pid for child in me.children(recursive=True)},
-            "threads": {thread.name for thread in threading.enumerate()},
-            "file descriptors": set(range(me.num_fds())),
-            "names in /dev/shm": {path.name for path in shared.glob("*tundish*")},
-        }
-
-    def assert_back(self, within: float = 2.0) -> None:
-        deadline = time.monotonic() + within
-        while True:
-            gc.collect()
-            now = self.now()
-            leaked = {kind: now[kind] - held for kind, held in self.held.items()}
-            if not any(leaked.values()):
-                return
-            if time.monotonic() > deadline:
-                counts = {kind: sorted(extra) for kind, extra in leaked.items() if extra}
-                raise AssertionError(f"left over {within:g} s after closing: {counts}")
-            time.sleep(0.01)
-
-
-def _surroundings(dataset: Dataset) -> dict[str, Any]:
-    handlers = {s: signal.getsignal(s) for s in signal.valid_signals()}
-    return {
-        "random.getstate()": random.getstate(),
-        "numpy.random.get_state()": repr(np.random.get_state()),  # noqa: NPY002 - what must not move
-        "environment": dict(os.environ),
-        "working directory": Path.cwd(),
-        "signal handlers": handlers,
-        "import path": list(sys.path),
-        "umask": _umask(),
-        "threads": threading.active_count(),
-        "dataset": repr(dataset),
-    }
-
-
-@contextmanager
-def _other_random_states() -> Generator[None]:
-    """New global random states, so that one that is set to what it was before is noticed."""
-    states = random.getstate(), np.random.get_state()  # noqa: NPY002 - it is about these
-    random.seed()
-    np.random.seed()  # noqa: NPY002 - as above
-    try:
-        yield
-    finally:
-        random.setstate(states[0])
-        np.random.set_state(states[1])  # noqa: NPY002 - as above
-
-
-def _umask() -> int:
-    mask = os.umask(0o77)
-    os.umask(mask)
-    return mask
 
 
 def _named(workers: int) -> str:

@@ -22,6 +22,7 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.loader.run.shuffling import permute
 from tundish.testing.compare import Outcome, collect
+from tundish.testing.nests import misfit, normal, stacked, taken_apart
 from tundish.testing.orders import window_shuffle, window_words
 
 if TYPE_CHECKING:
@@ -131,8 +132,8 @@ class Model:
 
     @classmethod
     def from_tensor_slices(cls, tensors: Any) -> Model:
-        leaves, build = _taken_apart(tensors)
-        arrays = [_normal(list(leaf) if isinstance(leaf, tuple) else leaf) for leaf in leaves]
+        leaves, build = taken_apart(tensors)
+        arrays = [normal(list(leaf) if isinstance(leaf, tuple) else leaf) for leaf in leaves]
         return cls._listed([build([array[i] for array in arrays]) for i in range(len(arrays[0]))])
 
     @classmethod
@@ -172,7 +173,7 @@ class Model:
 
     @classmethod
     def zip(cls, *args: Any) -> Model:
-        inputs, build = _taken_apart(args if len(args) != 1 else args[0])
+        inputs, build = taken_apart(args if len(args) != 1 else args[0])
 
         def items(this: Pass) -> Iterator[Item]:
             streams = [model.items(this) for model in inputs]
@@ -188,7 +189,7 @@ class Model:
 
     @classmethod
     def _listed(cls, values: list[Any]) -> Model:
-        return cls(lambda this: (this.at(i, _normal(value)) for i, value in enumerate(values)))
+        return cls(lambda this: (this.at(i, normal(value)) for i, value in enumerate(values)))
 
     # -- one element at a time
 
@@ -332,17 +333,17 @@ class Model:
             rows: list[Any] = []
             ordinal = itertools.count()
             for item in self.items(this):
-                misfit = item.error or (_misfit(rows[0], item.value) if rows else None)
-                if misfit:
+                error = item.error or (misfit(rows[0], item.value) if rows else None)
+                if error:
                     rows = []  # what was gathered is given up
-                    yield this.at(0, error=misfit)
+                    yield this.at(0, error=error)
                     continue
                 rows.append(item.value)
                 if len(rows) == batch_size:
-                    yield this.at(next(ordinal), _stacked(rows))
+                    yield this.at(next(ordinal), stacked(rows))
                     rows = []
             if rows and not drop_remainder:
-                yield this.at(next(ordinal), _stacked(rows))
+                yield this.at(next(ordinal), stacked(rows))
 
         return Model(items, self)
 
@@ -352,14 +353,12 @@ class Model:
                 if item.error:
                     yield item
                     continue
-                leaves, build = _taken_apart(item.value)
+                leaves, build = taken_apart(item.value)
                 if any(np.ndim(leaf) == 0 for leaf in leaves) or len({*map(len, leaves)}) != 1:
                     yield item._replace(error=SpecError("no common first dimension"))
                     continue
                 for i in range(len(leaves[0])):
-                    yield item.inside(i)._replace(
-                        value=_normal(build([leaf[i] for leaf in leaves]))
-                    )
+                    yield item.inside(i)._replace(value=normal(build([leaf[i] for leaf in leaves])))
 
         return Model(items, self)
 
@@ -409,98 +408,6 @@ def _called(item: Item, function: Callable[..., Any], *args: Any, **kwargs: Any)
     if value is None:
         return item._replace(error=SpecError("None is no element"))
     try:
-        return item._replace(value=_normal(value))
+        return item._replace(value=normal(value))
     except SpecError as error:
         return item._replace(error=error)
-
-
-def _normal(value: Any) -> Any:
-    """The numpy form of a value."""
-    match value:
-        case dict():
-            return {key: _normal(part) for key, part in value.items()}
-        case tuple() if hasattr(value, "_fields"):
-            return type(value)(*map(_normal, value))
-        case tuple():
-            return tuple(map(_normal, value))
-        case np.str_() | np.bytes_():
-            return value.item()
-        case bool():
-            return np.bool_(value)
-        case int():
-            if not -(2**63) <= value < 2**63:
-                raise SpecError("an int of more than 64 bits")
-            return np.int64(value)
-        case float() if not isinstance(value, np.generic):
-            return np.float64(value)
-        case complex() if not isinstance(value, np.generic):
-            return np.complex128(value)
-        case list():
-            try:
-                return _normal(np.asarray(value))
-            except ValueError as error:
-                raise SpecError("a ragged list") from error
-        case np.ndarray() if value.dtype.kind in "US":
-            return _normal(value.astype(object))
-        case np.ndarray() if value.ndim == 0:
-            return _normal(value[()])
-    return value
-
-
-def _taken_apart(nest: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
-    """The leaves of a nest, and how to build it of others."""
-    rebuild: Callable[[Any], Any]
-    if isinstance(nest, dict):
-        parts, rebuild = list(nest.values()), lambda values: dict(zip(nest, values, strict=True))
-    elif isinstance(nest, tuple):
-        parts = list(nest)
-        rebuild = getattr(type(nest), "_make", tuple)
-    else:
-        return [nest], lambda leaves: leaves[0]
-    inner = [_taken_apart(part) for part in parts]
-
-    def build(leaves: list[Any]) -> Any:
-        rest = iter(leaves)
-        return rebuild([make(list(itertools.islice(rest, len(own)))) for own, make in inner])
-
-    return [leaf for own, _ in inner for leaf in own], build
-
-
-def _misfit(first: Any, row: Any) -> SpecError | None:
-    """Why a row does not fit the batch that another one began."""
-    match first, row:
-        case dict(), dict():
-            pairs = (
-                [(first[key], row[key]) for key in first] if first.keys() == row.keys() else None
-            )
-        case tuple(), tuple() if type(first) is type(row):
-            pairs = list(zip(first, row, strict=True)) if len(first) == len(row) else None
-        case (dict() | tuple(), _) | (_, dict() | tuple()):
-            pairs = None
-        case _:
-            return SpecError("other rows") if _form(first) != _form(row) else None
-    if pairs is None:
-        return SpecError("another structure")
-    return next(filter(None, itertools.starmap(_misfit, pairs)), None)
-
-
-def _form(leaf: Any) -> Any:
-    if isinstance(leaf, np.ndarray | np.generic):
-        return leaf.dtype, leaf.shape
-    return type(leaf) if isinstance(leaf, str | bytes) else object
-
-
-def _stacked(rows: list[Any]) -> Any:
-    first = rows[0]
-    if isinstance(first, dict):
-        return {key: _stacked([row[key] for row in rows]) for key in first}
-    if isinstance(first, tuple):
-        columns = [_stacked(list(column)) for column in zip(*rows, strict=True)]
-        return getattr(type(first), "_make", tuple)(columns)
-    numeric = isinstance(first, np.ndarray | np.generic)
-    column = np.empty(
-        (len(rows), *(first.shape if numeric else ())), first.dtype if numeric else object
-    )
-    for i, row in enumerate(rows):
-        column[i] = row
-    return column
