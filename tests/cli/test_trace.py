@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import time
@@ -17,8 +18,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def wait(index: Any) -> Any:
+def die_twice(folder: str, index: Any) -> Any:
+    """One element kills its worker twice: the second time it is a task of its own."""
     time.sleep(0.002)
+    if index == 100:
+        for death in ("first", "second"):
+            try:
+                os.close(os.open(os.path.join(folder, death), os.O_CREAT | os.O_EXCL))  # noqa: PTH118
+            except FileExistsError:
+                continue
+            os.kill(os.getpid(), signal.SIGKILL)
     return index
 
 
@@ -27,10 +36,9 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run in which a worker was killed."""
     path = tmp_path / "trace"
     monkeypatch.setenv("TUNDISH_TRACE", str(path))
-    with td.Dataset.range(256).map(wait).batch(16).iterator(workers=2) as batches:
-        next(batches)
-        os.kill(batches.worker_pids()[0], signal.SIGKILL)
-        list(batches)
+    function = functools.partial(die_twice, str(tmp_path))
+    with td.Dataset.range(256).map(function).batch(16).iterator(workers=2) as batches:
+        assert len(list(batches)) == 16
     return path
 
 
