@@ -48,7 +48,15 @@ from tundish.loader.run.payload import loads_exception
 from tundish.loader.run.peers import Job
 from tundish.loader.run.pool import Pool
 from tundish.loader.run.receiving import copy_rows
-from tundish.loader.run.shared import COPY_BELOW, Block, Row, Rows, as_ref, tell
+from tundish.loader.run.shared import (
+    COPY_BELOW,
+    Block,
+    Row,
+    Rows,
+    as_ref,
+    roots_of,
+    tell,
+)
 from tundish.loader.run.stages import TASK_S, ParallelStage
 from tundish.loader.run.stats import Stats
 from tundish.loader.run.store import bury, shared_ring, visit_graves
@@ -289,7 +297,7 @@ class Coordinator(Engine):
             for job in [*pool.jobs(), *self._queue, *(j for j, _ in self._deferred)]
             for slot in job.held
         ]
-        unfinished = (block for block in self._blocks.values() if block.root is None)
+        unfinished = (block for block in self._blocks.values() if not block.leased)
         slots += [block.slot for block in unfinished if block.slot is not None]
         if self._ring is not None and slots:
             if there:
@@ -421,16 +429,19 @@ class Coordinator(Engine):
         stage, refs = block.stage, block.refs
         kind, start, step, tail = Items.ENCODED, 0, 0, b""
         held: list[int] = []
+        items: list[Any] = []
         if isinstance(stage, StreamStage):
             stream = block.inputs
             kind, start, step = Items.STREAM, stream.number, refs.first
-            tail, held = self._encoded(stage, [stream.item])
+            items = [stream.item]
+            tail, held = self._encoded(stage, items)
         elif isinstance(refs, range):
             kind, start, step = Items.RANGE, refs[first], refs.step
         elif isinstance(refs, np.ndarray) and not self._generators:
             kind, tail = Items.INDICES, refs[first : first + rows].astype(np.int64).tobytes()
         else:
-            tail, held = self._encoded(stage, [as_ref(x) for x in refs[first : first + rows]])
+            items = [as_ref(x) for x in refs[first : first + rows]]
+            tail, held = self._encoded(stage, items)
         slot = NO_SLOT if block.slot is None else block.slot
         ring = self._ring
         have = ring.allocated(slot) if ring is not None and block.slot is not None else 0
@@ -451,7 +462,7 @@ class Coordinator(Engine):
             len(tail),
         )
         block.flying += 1
-        job = Job(task, tail, block, held=held)
+        job = Job(task, tail, block, held=held, roots=[r for x in items for r in roots_of(x)])
         job.cost = rows * (stage.pace.row_s or TASK_S)
         if isinstance(stage, StreamStage):
             job.prefer = block.inputs.peer
@@ -517,7 +528,7 @@ class Coordinator(Engine):
             rows_size = sum(n for _, n in own.spans(0, done.rows))
             if not block.mixed:
                 copy_rows(block, own, done.first, tail[:rows_size])
-        if done.nbytes and self._ring is not None:
+        if done.nbytes and not done.flags & ROWS_INLINE:
             block.nbytes = max(block.nbytes, done.nbytes)
         if done.flags & EXTRA:
             self._extra(block, done, tail[rows_size:], single=single, layout=layout)
@@ -541,15 +552,20 @@ class Coordinator(Engine):
             assert self._ring is not None
             assert block.slot is not None
             if single:
-                # In the slot for good: the lease covers it.
                 offset = align(layout.nbytes if layout is not None else 0)
                 self._ring.grew(block.slot, done.nbytes)
-                block.root = self._ring.lease(block.slot, done.nbytes)
-                piece: Any = block.root[offset : offset + done.encoded]
             else:
                 offset = share_offset(self._arena.stride, done.first, block.total)
-                start = block.slot * self._arena.stride + offset
-                piece = np.frombuffer(self._arena.map, np.uint8, done.encoded, start).copy()
+            start = block.slot * self._arena.stride + offset
+            piece: Any = np.frombuffer(self._arena.map, np.uint8, done.encoded, start)
+            if single and not done.flags & ROWS_INLINE:
+                # In the slot for good: one lease covers it and the rows.
+                block.root = self._ring.lease(block.slot, done.nbytes)
+                block.leased = True
+                piece = block.root[offset : offset + done.encoded]
+            else:
+                piece = piece.copy()  # the block's memory, if any, is not this slot
+            if not single:
                 self._arena.discard(block.slot, offset, done.encoded)
         else:
             piece = bytearray(tail)
@@ -577,8 +593,9 @@ class Coordinator(Engine):
             in_slot = block.nbytes > 0
             if in_slot:
                 ring.grew(block.slot, block.nbytes)
-                if block.root is None:
+                if not block.leased:
                     block.root = ring.lease(block.slot, block.nbytes)
+                    block.leased = True
             else:
                 ring.release(block.slot)
                 block.slot = None
@@ -590,8 +607,9 @@ class Coordinator(Engine):
             block.drops or block.errors or block.events or block.elements
         )
         self._ready.add(block)
-        if isinstance(stage, ParallelStage):
-            block.inputs = None
+        if isinstance(block.refs, list):
+            # What the items were made of is not needed any more, and may hold slots.
+            block.refs = [ref_of(as_ref(item)) for item in block.refs]
 
     def need(self, job: Job, nbytes: int, *, alone: bool) -> None:
         """A block needs more than its slot may have, or has to be one task."""
@@ -728,7 +746,7 @@ class Coordinator(Engine):
     def _abandon(self, block: Block) -> None:
         """Give back an abandoned block's slot when the last worker that may write it has answered."""
         if block.flying == 0 and block.slot is not None:
-            if block.root is None:
+            if not block.leased:
                 assert self._ring is not None
                 if block.reserved:
                     self._ring.empty(block.slot)  # it may have grown, and nobody counted

@@ -37,6 +37,10 @@ class Job:
         About how long it takes, in seconds.
     prefer : object
         A worker that has an open stream for it.
+    held : list of int
+        Slots that its items were written to.
+    roots : list of numpy.ndarray
+        Memory that its items lie in: it may not be granted again before the worker has answered.
     """
 
     task: Task
@@ -46,6 +50,7 @@ class Job:
     cost: float = 0.0
     prefer: Any = None
     held: list[Any] = field(default_factory=list)
+    roots: list[Any] = field(default_factory=list)
 
 
 class Owner(Protocol):

@@ -16,7 +16,7 @@ import numpy as np
 from tundish.loader.run.collate import collate, stack_loose
 from tundish.loader.run.items import Made, Ref, ref_of
 from tundish.shm.layout import Layout
-from tundish.spec import LEAF, Tree, normalise, unflatten
+from tundish.spec import LEAF, Tree, map_leaves, normalise, unflatten
 
 if TYPE_CHECKING:
     from tundish.shm.memory import Arena
@@ -61,6 +61,7 @@ class Block:
         "gone",
         "inputs",
         "layout",
+        "leased",
         "left",
         "marks",
         "mixed",
@@ -91,7 +92,7 @@ class Block:
         self.inputs: Any = None
         self.marks: Any = None
         self.origin: Any = None
-        self.mixed = self.gone = self.clean = False
+        self.mixed = self.gone = self.clean = self.leased = False
         self.nbytes = 0
         self.flying = self.reserved = 0
         self._columns: list[np.ndarray | None] | None = None
@@ -127,7 +128,7 @@ class Block:
     def element(self, row: int, *, copy: bool = False) -> Any:
         """One element; large arrays are views of the block's memory, unless copied."""
         if row in self.elements:
-            return self.elements[row]
+            return map_leaves(lambda leaf: _private(leaf, copy=copy), self.elements[row])
         layout = self.layout
         assert layout is not None
         if layout.tree is LEAF:
@@ -176,7 +177,7 @@ class Block:
 
     def evict(self) -> bool:
         """Move the rows to private memory, so that the slot comes back; False if consumers hold it."""
-        if self.root is None or self.private is not None:
+        if self.root is None or not self.leased or self.private is not None:
             return False
         self.private = self.root.copy()
         self.root, self._columns = self.private, None
@@ -184,7 +185,10 @@ class Block:
 
 
 def _one(column: np.ndarray, row: int, copy: bool) -> Any:
-    value = column[row]
+    return _private(column[row], copy=copy)
+
+
+def _private(value: Any, *, copy: bool) -> Any:
     if isinstance(value, (np.ndarray, np.void)):
         return value.copy() if copy or value.nbytes <= COPY_BELOW else value
     return value
@@ -366,6 +370,17 @@ class Gather:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Gather, (self.ref, self.rows)
+
+
+def roots_of(item: Any) -> list[np.ndarray]:
+    """The memory that a worker reads when it is told of an item."""
+    kind = type(item)
+    if kind is tuple:
+        return [root for x in item for root in roots_of(x)]
+    blocks = [item.block] if kind is Row else []
+    if kind is Rows:
+        blocks = [run[0] for run in item.runs]
+    return [block.root for block in blocks if block.root is not None]
 
 
 def tell(item: Any) -> Any:

@@ -16,7 +16,10 @@ import pytest
 
 from tundish import Dataset, Options
 from tundish.errors import SharedMemoryError, StalledError, WorkerDiedError
+from tundish.loader.run.coordinator import Coordinator
 from tundish.loader.run.iterator import Iterator, how_many_workers
+from tundish.loader.run.store import shared_ring
+from tundish.testing import digest
 
 
 def uneven(x: Any) -> Any:
@@ -250,3 +253,58 @@ def _told(it: Iterator) -> str:
             next(it)
     except RuntimeError as error:
         return str(error)
+
+
+def small_and_long(x: Any) -> Any:
+    return {"n": x, "row": np.full(3, x), "text": chr(65 + int(x) % 26) * 5000}
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_small_rows_beside_long_strings(batched: bool) -> None:
+    # The rows travel in the message, and what has no fixed size in the slot.
+    ds = Dataset.range(200).map(small_and_long)
+    ds = ds.batch(50) if batched else ds
+    with ds.iterator(workers=2) as it:
+        assert_all_equal(list(it), list(ds.iterator(workers=0)))
+
+
+def large(x: Any) -> Any:
+    return np.full(100_000, x, np.float32)
+
+
+def doubled(batch: Any) -> Any:
+    return batch * 2
+
+
+def test_moving_rows_to_private_memory_disturbs_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What a worker has been told of stays where it is until it has answered.
+    feed = Coordinator.feed
+
+    def feed_and_evict(self: Coordinator) -> bool:
+        moved = feed(self)
+        self._evict()
+        return moved
+
+    monkeypatch.setattr(Coordinator, "feed", feed_and_evict)
+    ds = Dataset.range(90).filter(no_third).map(large).batch(4).map(doubled)
+    with ds.iterator(workers=2) as it:
+        assert_all_equal(list(it), list(ds.iterator(workers=0)))
+
+
+def assert_all_equal(found: list[Any], want: list[Any]) -> None:
+    assert [digest(x) for x in found] == [digest(x) for x in want]
+
+
+def test_a_block_half_made_gives_its_slot_back() -> None:
+    ring = shared_ring(1 << 30)
+    assert ring is not None
+    before = ring.statistics().granted
+    for _ in range(5):
+        with Dataset.range(4000).map(small_and_late).batch(64).iterator(workers=2) as it:
+            next(it)
+    assert ring.statistics().granted == before
+
+
+def small_and_late(x: Any) -> Any:
+    time.sleep(0.001)
+    return np.full(4, x)
