@@ -1,24 +1,27 @@
 # Every target sets up what it needs: a private .venv with the versions pinned in constraints.txt.
 #
 #   make demo    real photographs through worker processes, and the promises shown
-#   make test    formatter, linter, type checker and every test (what CI runs)
+#   make test    formatter, linter, type checker and every test that needs no framework
 #   make fast    the same without the slow tests: for every save
+#   make test-torch     the tests against real PyTorch (its CPU build, where pip finds one), in .venv-torch
+#   make test-bridges   the tests of the bridges to JAX, Orbax and TensorFlow, in .venv-jax and .venv-tensorflow
 #   make bench   the benchmarks, each with its bounds measured in the same run
-#   make clean   remove the .venv and all caches
+#   make clean   remove the virtual environments and all caches
 #
 # Another interpreter: make test PYTHON=python3.13
 
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
-BENCHMARKS := transport_large transport_small jpeg startup inprocess robustness
+BENCHMARKS := transport_large transport_small jpeg startup inprocess robustness loading
+FRAMEWORKS := tests/torch tests/bridges
 
 # The stamp names the checkout and the interpreter, so that a copied checkout or another PYTHON=
 # never runs with a .venv made for something else.
 STAMP := $(VENV)/installed-$(shell echo "$$(pwd -P) $(PYTHON)" | cksum | cut -d' ' -f1)
 IDENTITY := import sys; print(sys.version, sys.base_prefix)
 
-.PHONY: venv demo test fast check bench clean
+.PHONY: venv demo test fast test-torch test-bridges check bench clean
 .DEFAULT_GOAL := test
 
 venv: $(STAMP)
@@ -39,10 +42,25 @@ demo: venv
 	$(VENV)/bin/tundish demo
 
 test: check
-	$(PY) -m pytest
+	$(PY) -m pytest $(FRAMEWORKS:%=--ignore=%)
 
 fast: check
-	$(PY) -m pytest -m "not slow"
+	$(PY) -m pytest -m "not slow" $(FRAMEWORKS:%=--ignore=%)
+
+test-torch: .venv-torch/installed
+	.venv-torch/bin/python -m pytest tests/torch src/tundish/torch
+
+test-bridges: .venv-jax/installed .venv-tensorflow/installed
+	.venv-jax/bin/python -m pytest tests/bridges/test_jax.py tests/bridges/test_orbax.py
+	.venv-tensorflow/bin/python -m pytest tests/bridges/test_tensorflow.py
+
+# Frameworks do not all agree on the versions of what they share, so each has a place of its own.
+.venv-%/installed: pyproject.toml constraints.txt constraints-frameworks.txt
+	$(PYTHON) -m venv --clear .venv-$*
+	.venv-$*/bin/python -m pip install --quiet --constraint constraints.txt pip hatchling editables
+	.venv-$*/bin/python -m pip install --quiet --constraint constraints-frameworks.txt \
+	  --no-build-isolation --group test --group test-$* --editable '.[demo]'
+	@touch $@
 
 check: venv
 	$(PY) -m ruff format --check --quiet .
@@ -53,5 +71,5 @@ bench: venv
 	@for name in $(BENCHMARKS); do $(PY) benchmarks/$$name.py || exit 1; done
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

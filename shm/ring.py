@@ -4,6 +4,7 @@
 
             acquire             lease                last view dies
     FREE ------------> GRANTED -------> LEASED ------------------------> FREE
+                        |    |            +--> DRAINING: a device still copies --> FREE
                         |    |  release
                         |    +-----------------------------------------> FREE
                         |  quarantine                 clear
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tundish.shm.memory import Arena
+    from tundish.shm.pinned import Mark, PinnedSlots
 
     Root = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -44,6 +46,7 @@ class SlotState(IntEnum):
     GRANTED = 1  # workers write it, or it waits to be delivered
     LEASED = 2  # delivered: somebody holds a view of it
     QUARANTINED = 3  # given up, but a writer may still be alive
+    DRAINING = 4  # nobody's, but a device may still read it
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,9 @@ class Ring:
         self._returned: deque[weakref.ref[Root]] = deque()
         # Re-entrant, because a finalizer may release a slot while this thread is in here.
         self._lock = threading.RLock()
+        self.pinned: PinnedSlots | None = None
+        """Which slots a device's driver has registered, if any."""
+        self._draining: list[tuple[int, list[Mark]]] = []
 
     def acquire(self) -> int | None:
         """Take a free slot, the warmest there is; None when none is free."""
@@ -121,9 +127,14 @@ class Ring:
             return
         with self._lock:
             self._expect(slot, SlotState.GRANTED)
-            if self._arena.discard(slot, 0, self._arena.stride):
+            if self._discard(slot):
                 self._used -= self._allocated[slot]
                 self._allocated[slot] = 0
+
+    def _discard(self, slot: int) -> bool:
+        if self.pinned is not None:
+            self.pinned.forget(slot)
+        return self._arena.discard(slot, 0, self._arena.stride)
 
     def quarantine(self, slot: int) -> None:
         """Give up a granted slot whose writer may still be alive: nobody gets it until `clear`."""
@@ -195,7 +206,7 @@ class Ring:
                     break
                 if not (everything or self._allocated[slot]):
                     continue
-                if self._arena.discard(slot, 0, self._arena.stride):
+                if self._discard(slot):
                     self._used -= self._allocated[slot]
                     self._free_bytes -= self._allocated[slot]
                     self._allocated[slot] = 0
@@ -258,7 +269,24 @@ class Ring:
             lease = self._returned.popleft()
             assert isinstance(lease, _Lease)  # nothing else has this callback
             self._leases[lease.slot] = None
-            self._set_free(lease.slot)
+            marks = self.pinned.mark(lease.slot) if self.pinned is not None else []
+            if marks:
+                self._states[lease.slot] = SlotState.DRAINING
+                self._draining.append((lease.slot, marks))
+            else:
+                self._set_free(lease.slot)
+        if self._draining:
+            self._drain()
+
+    def _drain(self) -> None:
+        """Free the slots that no device reads any more; the lock is held."""
+        waiting, self._draining = self._draining, []
+        for slot, marks in waiting:
+            left = [mark for mark in marks if not mark.passed()]
+            if left:
+                self._draining.append((slot, left))
+            else:
+                self._set_free(slot)
 
     def _finish(self, slot: int, expected: SlotState) -> None:
         if os.getpid() != self._owner:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").rglob("*.md"))]
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", "JAX_PLATFORMS": "cpu"}
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FRAMEWORK = re.compile(
+    r"^(?:from|import) (?:tundish\.)?(accelerate|jax|orbax|tensorflow|torch)\b", re.MULTILINE
+)
 BLOCKS = [
     pytest.param(block[1], id=f"{page.relative_to(ROOT)}-{number}")
     for page in PAGES
@@ -21,11 +27,15 @@ BLOCKS = [
 
 @pytest.mark.parametrize("code", BLOCKS)
 def test_block_runs(code: str, tmp_path: Path) -> None:
+    missing = {name for name in FRAMEWORK.findall(code) if find_spec(name) is None}
+    if missing:
+        pytest.skip(f"needs {', '.join(sorted(missing))}")
     script = tmp_path / "block.py"
     script.write_text(code, encoding="utf-8")
     done = subprocess.run(
         [sys.executable, script],
         cwd=tmp_path,
+        env={**os.environ, **QUIET},
         capture_output=True,
         text=True,
         timeout=60,

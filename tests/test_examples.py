@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.py"))
+OPTIONAL = re.compile(r"^(?:from|import) (sklearn|torch)\b", re.MULTILINE)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_example_runs(example: Path, tmp_path: Path) -> None:
+    needed = set(OPTIONAL.findall(example.read_text(encoding="utf-8")))
+    missing = {name for name in needed if find_spec(name) is None}
+    if missing:
+        pytest.skip(f"needs {', '.join(sorted(missing))}")
+
     for _ in range(2):
         done = subprocess.run(
             [sys.executable, example],

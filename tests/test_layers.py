@@ -15,7 +15,17 @@ PACKAGE = ROOT / "src" / "tundish"
 PARTS = ("shm", "formats", "snapshot", "loader")
 
 # A layer may import itself and the layers named here; a face may import everything.
-FACES = {"testing", "cli"}
+FACES = {
+    "testing",
+    "cli",
+    "torch",
+    "jax",
+    "tensorflow",
+    "orbax",
+    "nests",
+    "preemption",
+    "prefetching",
+}
 BASE = {"errors", "spec", "source"}
 MAY_IMPORT = {
     **dict.fromkeys(BASE, BASE),
@@ -25,6 +35,7 @@ MAY_IMPORT = {
     "loader": set(),  # only describes its folder
     "loader.plan": BASE | {"formats", "snapshot"},
     "loader.run": BASE | {"shm", "formats", "snapshot", "loader.plan"},
+    "loader.dataloader": BASE | {"shm", "loader.plan", "loader.run"},
 }
 # A `Dataset` makes iterators: the one place where a plan meets its execution.
 ITERATING = ("tundish.loader.plan.dataset", "tundish.loader.run.iterator")

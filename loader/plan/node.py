@@ -21,6 +21,7 @@ __all__ = [
     "check_seed",
     "code_digest",
     "global_seed",
+    "seedings",
     "set_seed",
     "walk",
 ]
@@ -30,6 +31,7 @@ INFINITE_CARDINALITY = -1
 UNKNOWN_CARDINALITY = -2
 
 _GLOBAL_SEED: list[int | None] = [None]
+_SEEDINGS = [0]
 
 
 def set_seed(seed: int | None) -> None:
@@ -41,11 +43,17 @@ def set_seed(seed: int | None) -> None:
         Used by iterators made from now on; None draws from the system again.
     """
     _GLOBAL_SEED[0] = check_seed(seed)
+    _SEEDINGS[0] += 1
 
 
 def global_seed() -> int | None:
     """What `set_seed` was last given."""
     return _GLOBAL_SEED[0]
+
+
+def seedings() -> int:
+    """How often `set_seed` was called: a stream that starts anew with each call compares it."""
+    return _SEEDINGS[0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -263,7 +263,8 @@ class SourceMethods:
         Parameters
         ----------
         source : object with ``__len__`` and ``__getitem__``
-            Its length is taken now. It is never changed here.
+            Its length is taken now. It is never changed here. If it has ``__getitems__(indices)``,
+            as Hugging Face datasets have, a worker reads the records of a task in one call.
 
         Examples
         --------

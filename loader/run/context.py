@@ -48,6 +48,8 @@ class Context:
     """Skips and retries since somebody looked: what evaluators tell beside their value."""
     wanted: dict[tuple[int, int], set[int]] = field(default_factory=dict)
     captured: dict[tuple[int, int, int], Any] = field(default_factory=dict)
+    records: dict[int, dict[int, Any]] = field(default_factory=dict)
+    """What was read of a source ahead of its items, by node and index (`reading`)."""
 
     def __post_init__(self) -> None:
         self._numbers: dict[int, int] = {}

@@ -41,6 +41,7 @@ class Kind(IntEnum):
     START = 1
     KILL = 2
     QUIT = 3
+    PRELOAD = 8
     # From the zygote: it has imported everything; a worker runs; one has ended; one did not begin.
     READY = 4
     STARTED = 5

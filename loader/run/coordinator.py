@@ -25,6 +25,7 @@ from tundish.loader.plan.elementwise import Filter, Map
 from tundish.loader.plan.order import Prefetch
 from tundish.loader.plan.sources import Generator
 from tundish.loader.run.chains import run_of
+from tundish.loader.run.crew import crew_of
 from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.engine import Engine
 from tundish.loader.run.items import Failure, NotReady, ref_of
@@ -48,6 +49,7 @@ from tundish.loader.run.payload import loads_exception
 from tundish.loader.run.peers import Job
 from tundish.loader.run.pool import Pool
 from tundish.loader.run.receiving import copy_rows
+from tundish.loader.run.reserve import Reserve
 from tundish.loader.run.shared import (
     COPY_BELOW,
     Block,
@@ -113,7 +115,7 @@ class Coordinator(Engine):
         self._next_block = self._next_stage = 0
         self._queue: list[Job] = []
         self._deferred: deque[tuple[Job, int]] = deque()
-        self._reserved = 0
+        self._reserve = Reserve(self._ring, self.budget)
         self.moved = False
         self._elements = self._errors = self._copies = 0
         self._stream_deaths: dict[tuple[int, int, int], int] = {}
@@ -132,14 +134,8 @@ class Coordinator(Engine):
         visit_graves()
         if self._ring is not None and self._ring.used_bytes > self.budget:
             self._ring.trim(self.budget)
-        self._pool = Pool(
-            self.workers,
-            self._arena,
-            self.context,
-            self.options,
-            owner=self,
-            executor=self._executor,
-        )
+        crew = crew_of(self.context, self.options, self._executor)
+        self._pool = Pool(self.workers, self._arena, crew, owner=self)
         planner = ParallelPlanner(self)
         self._network = planner.computed(self.context.root, self.context.iteration)
         if position is not None:
@@ -193,7 +189,7 @@ class Coordinator(Engine):
             return False
         need = sum((self._window(stage) + 1) * self._quota(stage) for stage in self.stages)
         need = max(need, 3 * block.nbytes)
-        used = ring.used_bytes + self._reserved
+        used = ring.used_bytes + self._reserve.nbytes
         if used + need <= self.budget and ring.free > 2 * self.workers + 8:
             return False
         room = self.budget - used + ring.free_bytes
@@ -315,7 +311,7 @@ class Coordinator(Engine):
         ring = self._ring
         assert ring is not None
         for slot in slots:
-            if self._reserved:
+            if self._reserve.nbytes:
                 ring.empty(slot)
             ring.release(slot)
 
@@ -370,7 +366,7 @@ class Coordinator(Engine):
         if self._deferred or (stage.blocks + 1) * nbytes > share:
             return False
         ring = self._ring
-        return self.budget - ring.used_bytes - self._reserved + ring.free_bytes >= nbytes
+        return self.budget - ring.used_bytes - self._reserve.nbytes + ring.free_bytes >= nbytes
 
     def busy(self) -> bool:
         """Whether workers have something to do."""
@@ -392,7 +388,7 @@ class Coordinator(Engine):
                 block.slot = ring.acquire()
         stage = block.stage
         quota = self._quota(stage)
-        room = self._reserve(block, quota)
+        room = self._reserve.take(block, quota)
         rows = self._rows_per_task(stage, block.total)
         for first in range(0, block.total, rows):
             job = self._job(block, first, min(rows, block.total - first), quota)
@@ -400,24 +396,6 @@ class Coordinator(Engine):
                 self._queue.append(job)
             else:
                 self._deferred.append((job, quota))
-
-    def _reserve(self, block: Block, nbytes: int) -> bool:
-        """Promise a block's slot so many bytes; False where the budget has not got them now."""
-        ring = self._ring
-        if ring is None or block.slot is None:
-            return True
-        more = max(0, nbytes - ring.allocated(block.slot)) - block.reserved
-        if more > 0 and ring.used_bytes + self._reserved + more > self.budget:
-            ring.trim(max(1, self.budget - self._reserved - more))
-            if ring.used_bytes + self._reserved + more > self.budget:
-                return False
-        self._reserved += more
-        block.reserved += more
-        return True
-
-    def _unreserve(self, block: Block) -> None:
-        self._reserved -= block.reserved
-        block.reserved = 0
 
     def _evict(self) -> None:
         """Every slot is taken: move what is ready but not delivered to private memory."""
@@ -583,7 +561,7 @@ class Coordinator(Engine):
         self.moved = True
         del self._blocks[block.number]
         stage, ring = block.stage, self._ring
-        self._unreserve(block)
+        self._reserve.give_back(block)
         if block.mixed:
             stage.ragged = True
             block.reset()
@@ -620,7 +598,7 @@ class Coordinator(Engine):
             self._abandon(block)
             return
         stage = block.stage
-        self._unreserve(block)
+        self._reserve.give_back(block)
         each = -(-nbytes // block.total)
         stage.pace.row_nbytes = max(stage.pace.row_nbytes, each)
         self.moved = True
@@ -651,7 +629,7 @@ class Coordinator(Engine):
         """Hand out a task again that needs a larger slot, if there is memory for it."""
         block = job.block
         if block.number in self._blocks:
-            if not self._reserve(block, nbytes) and not force:
+            if not self._reserve.take(block, nbytes) and not force:
                 return False
             assert self._ring is not None
             have = self._ring.allocated(job.task.slot)
@@ -751,7 +729,7 @@ class Coordinator(Engine):
                 if block.reserved:
                     self._ring.empty(block.slot)  # it may have grown, and nobody counted
                 self._ring.release(block.slot)
-            self._unreserve(block)
+            self._reserve.give_back(block)
             block.slot = None
 
     def retire(self, stage: AnyStage) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import itertools
+import json
 import math
 import os
 import select
@@ -23,7 +24,7 @@ import threading
 import time
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tundish.loader.run.control import Control, Kind, Message, scratch_file
 from tundish.loader.run.request import Request
@@ -61,11 +62,14 @@ class Exit:
         The same in words.
     stderr : str
         The last 4 KB it wrote to stderr.
+    pid : int or None
+        Which process it was, if it began.
     """
 
     code: int
     how: str
     stderr: str
+    pid: int | None = field(default=None, compare=False)
 
 
 class WorkerProcess:
@@ -149,6 +153,7 @@ class Launcher:
         self._environ = worker_environ(threads)
         self._failure: str | None = None
         self._quitting = False
+        self._preloaded: set[str] = set()
         python = interpreter()
         preload = _PRELOAD if kind == "zygote" else ()
         self._stderr: int | None = scratch_file()  # the zygote's, until it is ready
@@ -173,6 +178,19 @@ class Launcher:
         # Not when it ends: others may be waiting for its descriptor.
         weakref.finalize(self, self._control.close).atexit = False
         _all.add(self)
+
+    def preload(self, modules: Sequence[str]) -> None:
+        """Have modules imported once for all workers that are started afterwards.
+
+        Nothing is waited for. Where workers do not share what the zygote has imported, and with
+        modules that do not import, each worker does so itself.
+        """
+        new = [name for name in modules if name not in self._preloaded]
+        if new and self.kind == "zygote" and os.getpid() == self._owner:
+            self._preloaded.update(new)
+            text = json.dumps({"modules": new, "path": import_path()})
+            with self._lock:
+                self._control.send(Kind.PRELOAD, text=text.encode())
 
     def start(self, entry: str, fds: Sequence[int], config: bytes) -> WorkerProcess:
         """Ask for a worker, without waiting for it.
@@ -340,7 +358,7 @@ class Launcher:
                     worker.exit = _not_started("no descriptor is left to watch it (ulimit -n)")
         elif message.kind is Kind.ENDED and worker.exit is None:
             stderr = message.text.decode(errors="replace")
-            worker.exit = Exit(message.value, describe_exit(message.value), stderr)
+            worker.exit = Exit(message.value, describe_exit(message.value), stderr, worker.pid)
         elif message.kind is Kind.FAILED:
             worker.exit = _not_started(message.text.decode(errors="replace"))
 
@@ -383,7 +401,7 @@ class Launcher:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(worker.pid, signal.SIGKILL)
         code = -signal.SIGKILL
-        worker.exit = Exit(code, f"{describe_exit(code)}, together with its zygote", "")
+        worker.exit = Exit(code, f"{describe_exit(code)}, together with its zygote", "", worker.pid)
 
 
 def _not_started(reason: str) -> Exit:

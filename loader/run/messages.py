@@ -2,7 +2,8 @@
 
 A message is one or more records. To a worker: STAGE (what to compute), TASK (which rows, into which
 slot). From it: HELLO (ready), LAYOUT (the columns of the blocks to come), DONE (rows are made),
-NEED (the slot may not grow that far), FATAL (the worker could not start). See
+NEED (the slot may not grow that far), PROGRESS (which element is being made, where that is asked
+for), FATAL (the worker could not start). See
 `docs/design/001-transport.md`.
 """
 
@@ -25,6 +26,7 @@ class Kind(IntEnum):
     DONE = 5
     NEED = 6
     FATAL = 7
+    PROGRESS = 8
 
 
 class Items(IntEnum):
@@ -37,7 +39,7 @@ class Items(IntEnum):
 
 
 RECORD = struct.Struct("<BBHII")
-"""kind, flag, stage, number, length of the tail: STAGE, HELLO, LAYOUT, FATAL."""
+"""kind, flag, stage, number, length of the tail: STAGE, HELLO, LAYOUT, PROGRESS, FATAL."""
 
 TASK = struct.Struct("<BBHIIIIIQQqqI")
 """kind, items, stage, block, slot, first row, rows, rows of the block, bytes the slot has, bytes

@@ -7,7 +7,7 @@ One file without a name, written once and mapped read-only by all workers::
 - Functions travel by cloudpickle. So do the classes of modules that a worker cannot import, the
   user's ``__main__`` above all; a worker keeps them in a module of that name, where pickle finds
   them. Instances go both ways by reference from there: ``type(x) is Thing`` holds in the consumer.
-- Arrays from 64 KiB on, and Arrow's buffers, are not in the pickles. In a worker they are read-only
+- Arrays and torch tensors from 64 KiB on, and Arrow's buffers, are not in the pickles. In a worker they are read-only
   views of the file: they exist once, however many workers there are. (A ``bytes`` is copied by each
   worker; Python has no other kind.) An array over a mapped file opens that file again instead.
 """
@@ -37,7 +37,9 @@ from tundish.loader.run.byvalue import ByValue, install, look_up
 from tundish.loader.run.control import scratch_file
 from tundish.loader.run.culprit import find_culprit
 from tundish.loader.run.failure import dumps_exception, loads_exception
+from tundish.loader.run.inherited import reduce_shared, starting
 from tundish.loader.run.mapped import mapped_file, open_mapped
+from tundish.loader.run.tensors import reduce_tensor
 from tundish.shm.budget import default_budget
 
 if sys.platform != "win32":
@@ -48,6 +50,7 @@ __all__ = ["Payload", "dumps_exception", "loads_exception", "pack", "unpack"]
 _LARGE = 64 << 10  # bytes from which on a buffer is shared
 _ALIGNMENT = 128
 _CHECKED = 64 << 20  # bytes from which on we look whether there is memory for them
+_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform.startswith("linux") else 0)
 _HEAD = struct.Struct("<QQQ")  # where the pickles end, where the index is, how long it is
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -96,7 +99,7 @@ def pack(objects: Sequence[tuple[str, object]]) -> Payload:
     """
     fd = scratch_file()
     try:
-        with open(fd, "wb", closefd=False) as file, ByValue() as modules:
+        with open(fd, "wb", closefd=False) as file, ByValue() as modules, starting():
             _write(file, objects, _Pickler(file, modules))
         _seal(fd)
     except BaseException:
@@ -139,13 +142,18 @@ def _write(
         raise _no_room(end, status.f_bavail * status.f_frsize) from error
 
 
-def unpack(fd: int) -> list[Any]:
+def unpack(fd: int, *, writable: bool = False) -> list[Any]:
     """Map a payload and return its objects; the descriptor may be closed afterwards.
 
-    Large arrays are read-only views of the mapping. Whatever is raised while an object is made
-    again has a note that names the object.
+    Large arrays are views of the mapping: read-only, or `writable`, when a page that is written
+    becomes this process's own. Whatever is raised while an object is made again has a note that
+    names the object.
     """
-    view = memoryview(mmap.mmap(fd, 0, prot=mmap.PROT_READ))
+    # Private and writable in any case: a tensor knows no read-only memory.
+    protection = mmap.PROT_READ | mmap.PROT_WRITE
+    view = memoryview(mmap.mmap(fd, 0, flags=mmap.MAP_PRIVATE | _NORESERVE, prot=protection))
+    if not writable:
+        view = view.toreadonly()
     pickles_end, start, length = _HEAD.unpack_from(view)
     labels, places, order = pickle.loads(view[start : start + length])
     buffers = [view[begin:end] for begin, end in places]
@@ -210,6 +218,10 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, np.ndarray):
             return self._reduce_array(value)
+        if (torch := sys.modules.get("torch")) is not None and type(value) is torch.Tensor:
+            return reduce_tensor(value)
+        if (shared := reduce_shared(value)) is not NotImplemented:
+            return shared
         if isinstance(value, _FILES) and value not in (sys.stdin, sys.stdout, sys.stderr):
             raise pickle.PicklingError("an open file has a position that processes cannot share")
         if isinstance(value, type) and self.modules.take(value.__module__):

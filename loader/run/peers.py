@@ -11,12 +11,45 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tundish.loader.run.launcher import Exit, WorkerProcess
     from tundish.loader.run.messages import Done, Task
+    from tundish.loader.run.payload import Payload
     from tundish.shm.channel import Channel
     from tundish.shm.layout import Layout
+    from tundish.shm.memory import Arena
 
 _KILLED_S = 0.1
+
+
+@dataclass(frozen=True)
+class Crew:
+    """What the workers of a pool are.
+
+    Parameters
+    ----------
+    entry : str
+        ``module:function`` that a process calls with its descriptors (channel, arena if there is
+        one, payload) and its config.
+    config : dict
+        What `entry` is told, beside how to open its channel and arena, and its ``seat``.
+    payload : Payload or None
+        What all of them need, once.
+    threads : int
+        How many threads a library may use within one.
+    preload : tuple of str
+        Modules that are imported once for all of them.
+    thread : callable or None
+        Workers are threads of this process, which run this with their channel and the arena.
+    """
+
+    entry: str = ""
+    config: dict[str, Any] = field(default_factory=dict)
+    payload: Payload | None = None
+    threads: int = 1
+    preload: tuple[str, ...] = ()
+    thread: Callable[[Channel, Arena | None], None] | None = None
 
 
 @dataclass(eq=False)
@@ -37,6 +70,10 @@ class Job:
         About how long it takes, in seconds.
     prefer : object
         A worker that has an open stream for it.
+    seat : int or None
+        The seat of the only worker that may do it.
+    progress : int or None
+        Which of its elements was begun last, where the worker was asked to say so.
     held : list of int
         Slots that its items were written to.
     roots : list of numpy.ndarray
@@ -49,6 +86,8 @@ class Job:
     deaths: int = 0
     cost: float = 0.0
     prefer: Any = None
+    seat: int | None = None
+    progress: int | None = None
     held: list[Any] = field(default_factory=list)
     roots: list[Any] = field(default_factory=list)
 
@@ -67,7 +106,10 @@ class Owner(Protocol):
 
 
 class Peer:
-    """A worker as the coordinator sees it."""
+    """A worker as the coordinator sees it.
+
+    Its name is its own; its seat, below the pool's size, goes to whoever replaces it.
+    """
 
     __slots__ = (
         "channel",
@@ -79,12 +121,13 @@ class Peer:
         "pid",
         "process",
         "ready",
+        "seat",
         "sentinel",
         "thread",
     )
 
-    def __init__(self, name: int, channel: Channel) -> None:
-        self.name, self.channel = name, channel
+    def __init__(self, name: int, channel: Channel, seat: int) -> None:
+        self.name, self.channel, self.seat = name, channel, seat
         self.process: WorkerProcess | None = None
         self.thread: threading.Thread | None = None
         self.jobs: deque[Job] = deque()

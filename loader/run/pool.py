@@ -14,20 +14,16 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import WorkerDiedError
-from tundish.loader.run.context import Context
 from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.launcher import Exit, launcher
 from tundish.loader.run.messages import DONE, EXTRA, RECORD, TASK, Done, Kind
-from tundish.loader.run.payload import loads_exception, pack
-from tundish.loader.run.peers import Job, Owner, Peer, Trace
-from tundish.loader.run.worker import IN_WORKER, Worker
+from tundish.loader.run.payload import loads_exception
+from tundish.loader.run.peers import Crew, Job, Owner, Peer, Trace
 from tundish.shm.channel import Channel, ChannelClosed, default_kind
 from tundish.shm.layout import Layout
 from tundish.shm.liveness import Poller
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
-    from tundish.loader.plan.options import Options
     from tundish.shm.memory import Arena
 
 _START_DEATHS = 8
@@ -48,26 +44,14 @@ class Pool:
         How many.
     arena : Arena or None
         The shared memory.
-    context, options
-        Of the iterator.
+    crew : Crew
+        What a worker is.
     owner : Owner
         Who is told.
-    executor : {"process", "thread"}
-        What a worker is.
     """
 
-    def __init__(
-        self,
-        size: int,
-        arena: Arena | None,
-        context: Context,
-        options: Options,
-        *,
-        owner: Owner,
-        executor: str,
-    ) -> None:
-        self.size, self._arena, self._context = size, arena, context
-        self._options, self._owner, self._executor = options, owner, executor
+    def __init__(self, size: int, arena: Arena | None, crew: Crew, *, owner: Owner) -> None:
+        self.size, self._arena, self._crew, self._owner = size, arena, crew, owner
         self._kind = default_kind() if arena is not None else "stream"
         self._stages: dict[int, bytes] = {}
         self._peers: list[Peer] = []
@@ -86,10 +70,8 @@ class Pool:
         self._trace = Trace(path) if path else None
         self._launcher: Any = None
         self._launcher_fd: int | None = None
-        self._payload = None
-        if executor == "process":
-            self._launcher = launcher(options.max_intra_op_parallelism or 1)
-            self._payload = pack_plan(context.root, options, context)
+        if crew.thread is None:
+            self._launcher = launcher(crew.threads)
             self._watch_launcher()
         for _ in range(size):
             self._start()
@@ -108,10 +90,15 @@ class Pool:
     def _start(self) -> None:
         ours, theirs = Channel.pair(self._kind)
         self._names += 1
-        peer = Peer(self._names, ours)
-        if self._executor == "thread":
+        seat = min(set(range(self.size)) - {peer.seat for peer in self._peers})
+        peer = Peer(self._names, ours, seat)
+        crew, arena = self._crew, self._arena
+        if crew.thread is not None:
             peer.thread = threading.Thread(
-                target=self._thread, args=(theirs,), name=f"tundish-worker-{peer.name}", daemon=True
+                target=crew.thread,
+                args=(theirs, arena),
+                name=f"tundish-worker-{peer.name}",
+                daemon=True,
             )
             peer.thread.start()
         else:
@@ -119,39 +106,26 @@ class Pool:
                 if self._launcher_fd is not None:  # before the old one may be collected
                     self._poller.unregister(self._launcher_fd)
                     self._launcher_fd = None
-                self._launcher = launcher(self._options.max_intra_op_parallelism or 1)
+                self._launcher = launcher(crew.threads)
                 self._watch_launcher()
-            arena, context = self._arena, self._context
             config = pickle.dumps(
                 {
+                    **crew.config,
                     "channel": self._kind,
                     "stride": arena.stride if arena else 0,
                     "slots": arena.slots if arena else 0,
-                    "context": (context.iteration, context.base_seed, context.graph_seed),
+                    "seat": seat,
                 }
             )
-            assert self._payload is not None
-            fds = [theirs.fileno(), *([arena.fd] if arena else []), self._payload.fd]
-            peer.process = self._launcher.start("tundish.loader.run.worker:main", fds, config)
+            assert crew.payload is not None
+            fds = [theirs.fileno(), *([arena.fd] if arena else []), crew.payload.fd]
+            self._launcher.preload(crew.preload)
+            peer.process = self._launcher.start(crew.entry, fds, config)
             theirs.close()
             self._watch_sentinel(peer)
         ours.set_nonblocking()
         self._poller.register(ours.fileno(), peer)
         self._peers.append(peer)
-
-    def _thread(self, channel: Channel) -> None:
-        IN_WORKER.yes = True
-        try:
-            if self._options.worker_init is not None:
-                self._options.worker_init()
-            own = self._context
-            context = Context(own.root, own.iteration, own.base_seed, own.graph_seed)
-            context.where = f"in thread {threading.current_thread().name}"
-            Worker(channel, self._arena, context, self._options, forks=False).run()
-        except SystemExit:
-            pass  # as a process would: the worker is gone, its task is another's
-        finally:
-            channel.close()
 
     def _watch_sentinel(self, peer: Peer) -> None:
         process = peer.process
@@ -181,10 +155,14 @@ class Pool:
 
     # -- tasks ---------------------------------------------------------------------------------
 
-    def define(self, number: int, is_stream: bool, where: tuple[int, int, int]) -> None:
-        """Say what a stage computes: (node, base, pass); workers are told when they need it."""
+    def define(self, number: int, is_stream: bool, where: Any) -> None:
+        """Say what a stage computes, as its workers understand it: they are told when they need it."""
         tail = pickle.dumps(where)
         self._stages[number] = RECORD.pack(Kind.STAGE, is_stream, 0, number, len(tail)) + tail
+
+    def by_load(self) -> list[Peer]:
+        """The workers, the least loaded first."""
+        return sorted(self._peers, key=_load)
 
     def submit(self, jobs: list[Job]) -> None:
         """Hand out tasks, each to the least loaded worker, one message a worker."""
@@ -192,7 +170,10 @@ class Pool:
         sizes: dict[Peer, int] = {}
         peers = self._peers
         for job in jobs:
-            peer = job.prefer if job.prefer in peers else min(peers, key=_load, default=None)
+            if job.seat is not None:
+                peer = next((p for p in peers if p.seat == job.seat), None)
+            else:
+                peer = job.prefer if job.prefer in peers else min(peers, key=_load, default=None)
             if peer is None:
                 self._orphans.append(job)
                 continue
@@ -318,6 +299,8 @@ class Pool:
             elif kind == Kind.HELLO:
                 peer.ready, peer.pid = True, number
                 self._start_deaths = 0
+            elif kind == Kind.PROGRESS:
+                peer.jobs[0].progress = number
             elif kind == Kind.FATAL:
                 raise loads_exception(bytes(tail))
             if self._trace is not None:
@@ -411,8 +394,8 @@ class Pool:
         deadline = time.monotonic() + wait_s
         there = [p for p in peers if not p.is_gone(0.0 if p.jobs else deadline - time.monotonic())]
         self._poller.close()
-        if self._payload is not None:
-            self._payload.close()
+        if self._crew.payload is not None:
+            self._crew.payload.close()
         if self._trace is not None:
             self._trace.close()
         return there
@@ -420,16 +403,3 @@ class Pool:
 
 def _load(peer: Peer) -> float:
     return peer.load
-
-
-def pack_plan(root: Node, options: Options, context: Context) -> Any:
-    """The plan and the options in shared memory; an error names the node and the object."""
-    try:
-        return pack([("the plan", root), ("the options", options)])
-    except TypeError:
-        for node in context.nodes:
-            for name in ("function", "predicate", "source"):
-                part = getattr(node, name, None)
-                if part is not None:
-                    pack([(context.label(node), part)]).close()
-        raise

@@ -175,10 +175,12 @@ class _Maker:
 
     def source(self, node: FromSource) -> Value:
         source, label = node.source, self.context.label(node)
+        records = self.context.records.setdefault(id(node), {})
 
         def value(item: Any, _: int) -> Any:
             try:
-                return normalise(source[item])
+                # A function may change what it is given: each record is given once.
+                return normalise(records.pop(item) if item in records else source[item])
             except Exception as error:  # noqa: BLE001 - the user's, marked and raised again
                 raise_from(error, label)
 

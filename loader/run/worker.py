@@ -49,8 +49,10 @@ from tundish.loader.run.messages import (
     share_offset,
 )
 from tundish.loader.run.origins import add_origin, describe_origin
+from tundish.loader.run.outbox import Outbox
 from tundish.loader.run.payload import dumps_exception, unpack
 from tundish.loader.run.planner import InlinePlanner
+from tundish.loader.run.reading import compile_read
 from tundish.loader.run.shared import open_item
 from tundish.loader.run.values import compile_inner, compile_sweep, compile_values, raise_from
 from tundish.loader.run.writing import NeedsMore, Rows, own, writer
@@ -66,8 +68,6 @@ if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
     from tundish.loader.run.values import Identity, Value
 
-_FLUSH_S = 150e-6
-_FLUSH_BYTES = 32768
 _OPEN_STREAMS = 64
 
 IN_WORKER = threading.local()
@@ -80,6 +80,11 @@ def in_worker() -> bool:
 
 
 _PROCESS = [False]
+
+
+def note_process() -> None:
+    """Note that this process is a worker."""
+    _PROCESS[0] = True
 
 
 class Stage:
@@ -97,7 +102,7 @@ class Stage:
         Whether it reads inner datasets.
     """
 
-    __slots__ = ("identity", "is_stream", "label", "number", "pass_", "sweep", "value")
+    __slots__ = ("identity", "is_stream", "label", "number", "pass_", "read", "sweep", "value")
 
     def __init__(
         self, number: int, pass_: int, value: Value, identity: Identity, *, is_stream: bool
@@ -105,6 +110,7 @@ class Stage:
         self.number, self.pass_, self.is_stream = number, pass_, is_stream
         self.value, self.identity = value, identity
         self.sweep: Any = None
+        self.read: Any = None
         self.label = ""
 
 
@@ -141,9 +147,7 @@ class Worker:
         self._stages: dict[int, Stage] = {}
         self._layouts: dict[tuple[Any, ...], tuple[int, Layout]] = {}
         self._streams: OrderedDict[tuple[int, int], tuple[Any, int]] = OrderedDict()
-        self._out: list[bytes] = []
-        self._out_bytes = 0
-        self._flushed = time.perf_counter()
+        self._outbox = Outbox(channel)
         self._process = os.getpid() if forks else None
         self._deadline = options.deadline if forks else None
 
@@ -152,13 +156,13 @@ class Worker:
     def run(self) -> None:
         """Serve until the coordinator closes the channel."""
         with contextlib.suppress(ChannelClosed):
-            self._say(RECORD.pack(Kind.HELLO, 0, 0, os.getpid(), 0))
-            self._flush()
+            self._outbox.say(RECORD.pack(Kind.HELLO, 0, 0, os.getpid(), 0))
+            self._outbox.flush()
             while True:
                 message = self._channel.recv()
                 assert message is not None  # a worker's end waits
                 self._serve(message)
-                self._flush()
+                self._outbox.flush()
 
     def _serve(self, message: bytes | memoryview) -> None:
         at, end = 0, len(message)
@@ -173,25 +177,7 @@ class Worker:
             self._task(task, message[at - task.tail : at])
             if self._process is not None and os.getpid() != self._process:
                 os._exit(0)  # the user's function forked, and this is the child
-            if self._out_bytes > _FLUSH_BYTES or time.perf_counter() - self._flushed > _FLUSH_S:
-                self._flush()
-
-    def _say(self, record: bytes, tail: bytes = b"") -> None:
-        limit = self._channel.max_message
-        size = len(record) + len(tail)
-        if limit is not None and self._out_bytes + size > limit:
-            self._flush()
-        self._out.append(record)
-        if tail:
-            self._out.append(tail)
-        self._out_bytes += size
-
-    def _flush(self) -> None:
-        if self._out:
-            self._channel.send(b"".join(self._out))
-            self._out.clear()
-            self._out_bytes = 0
-        self._flushed = time.perf_counter()
+            self._outbox.flush_if_due()
 
     def _open_stage(self, number: int, is_stream: int, where: tuple[int, int, int]) -> None:
         node, base, pass_ = where
@@ -206,6 +192,7 @@ class Worker:
         stage = Stage(number, pass_, value, identity, is_stream=bool(is_stream))
         if not is_stream and self._deadline is None:
             stage.sweep = compile_sweep(nodes[node], nodes[base])
+            stage.read = compile_read(nodes[node], context, identity)
             stage.label = context.label(nodes[node])
         self._stages[number] = stage
 
@@ -243,7 +230,7 @@ class Worker:
             task.first,
             task.rows,
         )
-        self._say(DONE.pack(*fields, NO_LAYOUT, 0, 0, need.nbytes, 0))
+        self._outbox.say(DONE.pack(*fields, NO_LAYOUT, 0, 0, need.nbytes, 0))
 
     def _items(self, task: Task, tail: bytes | memoryview) -> Sequence[Any]:
         if task.items == Items.RANGE:
@@ -270,6 +257,8 @@ class Worker:
         deadline = self._deadline
         write: Any = None
         done = 0
+        if stage.read is not None:
+            stage.read(items, pass_)
         if stage.sweep is not None and type(items) is range:
             done, write = self._sweep(stage, task, items, rows)
         for k, item in zip(
@@ -357,7 +346,7 @@ class Worker:
             number = len(self._layouts)
             self._layouts[tree, keys, task.total] = known = (number, layout)
             tail = pickle.dumps((tree, keys, task.total), protocol=5)
-            self._say(RECORD.pack(Kind.LAYOUT, 0, 0, number, len(tail)), tail)
+            self._outbox.say(RECORD.pack(Kind.LAYOUT, 0, 0, number, len(tail)), tail)
         layout = known[1]
         rows.layout = layout
         rows.private = self._arena is None or task.slot == NO_SLOT or layout.nbytes <= INLINE_BLOCK
@@ -432,7 +421,7 @@ class Worker:
                 flags |= EXTRA_IN_SLOT
                 nbytes = max(nbytes, self._write_share(task, layout, piece))
         micros = min(int((time.perf_counter() - began) * 1e6), 2**32 - 1)
-        self._say(
+        self._outbox.say(
             DONE.pack(
                 Kind.DONE,
                 flags,
@@ -547,7 +536,7 @@ class Worker:
 
 def main(fds: list[int], config: bytes) -> int:
     """Run a worker process: the entry that the launcher calls."""
-    _PROCESS[0] = True
+    note_process()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see `uninterrupted`
     settings = pickle.loads(config)
     fds = list(fds)

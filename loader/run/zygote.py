@@ -27,6 +27,7 @@ import ctypes
 import errno
 import gc
 import importlib
+import json
 import os
 import select
 import signal
@@ -197,8 +198,22 @@ class _Zygote:
         elif message.kind is Kind.KILL:
             if message.worker in self.workers:
                 self.workers[message.worker].kill()
+        elif message.kind is Kind.PRELOAD:
+            self.preload(message.text)
         elif message.kind is Kind.QUIT:
             self.end()
+
+    def preload(self, text: bytes) -> None:
+        """Import modules for all workers to come; who needs one that fails will say why."""
+        wanted = json.loads(text)
+        before = list(sys.path)
+        sys.path[:] = wanted["path"]
+        for name in wanted["modules"]:
+            with contextlib.suppress(Exception), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                importlib.import_module(name)
+        sys.path[:] = before
+        gc.freeze()
 
     def start(self, message: Message) -> None:
         if len(message.fds) < message.value:

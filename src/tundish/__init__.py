@@ -15,6 +15,7 @@ Where things live:
 - `formats`: files of records;
 - `snapshot`: what outlives a run;
 - `loader`: the pipeline; `loader.plan` says what is computed, `loader.run` how;
+- `torch`, `jax`, `tensorflow`, `orbax`: bridges to frameworks, each imported by name;
 - `testing`, `cli`: the laws as functions for your own tests, and the command line.
 
 Names are imported on first use: a worker process pays only for what it needs, and
@@ -27,6 +28,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tundish import errors, testing
+    from tundish.loader.dataloader.collate import default_collate, default_convert
+    from tundish.loader.dataloader.dataloader import DataLoader
+    from tundish.loader.dataloader.info import WorkerInfo, get_worker_info
+    from tundish.loader.dataloader.samplers import (
+        BatchSampler,
+        DistributedSampler,
+        RandomSampler,
+        Sampler,
+        SequentialSampler,
+        SubsetRandomSampler,
+        WeightedRandomSampler,
+    )
+    from tundish.loader.dataloader.torchrandom import TorchGenerator
     from tundish.loader.plan.dataset import Dataset
     from tundish.loader.plan.node import (
         AUTOTUNE,
@@ -36,6 +50,7 @@ if TYPE_CHECKING:
     )
     from tundish.loader.plan.options import InputContext, Options
     from tundish.loader.run.iterator import Iterator
+    from tundish.preemption import save_on_signal
     from tundish.spec import ArraySpec
 
 __version__ = "0.1.0"
@@ -45,11 +60,25 @@ __all__ = [
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
     "ArraySpec",
+    "BatchSampler",
+    "DataLoader",
     "Dataset",
+    "DistributedSampler",
     "InputContext",
     "Iterator",
     "Options",
+    "RandomSampler",
+    "Sampler",
+    "SequentialSampler",
+    "SubsetRandomSampler",
+    "TorchGenerator",
+    "WeightedRandomSampler",
+    "WorkerInfo",
+    "default_collate",
+    "default_convert",
     "errors",
+    "get_worker_info",
+    "save_on_signal",
     "set_seed",
     "testing",
 ]
@@ -59,10 +88,24 @@ _HOME = {
     "INFINITE_CARDINALITY": "tundish.loader.plan.node",
     "UNKNOWN_CARDINALITY": "tundish.loader.plan.node",
     "ArraySpec": "tundish.spec",
+    "BatchSampler": "tundish.loader.dataloader.samplers",
+    "DataLoader": "tundish.loader.dataloader.dataloader",
     "Dataset": "tundish.loader.plan.dataset",
+    "DistributedSampler": "tundish.loader.dataloader.samplers",
     "InputContext": "tundish.loader.plan.options",
     "Iterator": "tundish.loader.run.iterator",
     "Options": "tundish.loader.plan.options",
+    "RandomSampler": "tundish.loader.dataloader.samplers",
+    "Sampler": "tundish.loader.dataloader.samplers",
+    "SequentialSampler": "tundish.loader.dataloader.samplers",
+    "SubsetRandomSampler": "tundish.loader.dataloader.samplers",
+    "TorchGenerator": "tundish.loader.dataloader.torchrandom",
+    "WeightedRandomSampler": "tundish.loader.dataloader.samplers",
+    "WorkerInfo": "tundish.loader.dataloader.info",
+    "default_collate": "tundish.loader.dataloader.collate",
+    "default_convert": "tundish.loader.dataloader.collate",
+    "get_worker_info": "tundish.loader.dataloader.info",
+    "save_on_signal": "tundish.preemption",
     "set_seed": "tundish.loader.plan.node",
 }
 _SUBMODULES = frozenset({"errors", "testing"})

@@ -121,7 +121,7 @@ class WorkerDiedError(TundishError, RuntimeError):
         The last lines the worker wrote.
     """
 
-    def __init__(self, element: str, how: str, deaths: int, stderr: str = "") -> None:
+    def __init__(self, element: str, how: str = "", deaths: int = 0, stderr: str = "") -> None:
         super().__init__(element, how, deaths, stderr)
         self.element = element
         self.how = how
@@ -129,6 +129,8 @@ class WorkerDiedError(TundishError, RuntimeError):
         self.stderr = stderr
 
     def __str__(self) -> str:
+        if not self.how:  # made anew of a text, as torch's launchers do
+            return self.element
         text = f"{self.deaths} worker(s) died on {self.element}; the last: {self.how}"
         if "SIGKILL" in self.how:
             text += " (often the kernel's out-of-memory killer)"
@@ -150,7 +152,7 @@ class StalledError(TundishError, TimeoutError):
         Who held what: the worker's stack, or the state of the ring.
     """
 
-    def __init__(self, what: str, seconds: float, detail: str = "") -> None:
+    def __init__(self, what: str, seconds: float = 0.0, detail: str = "") -> None:
         super().__init__(errno.ETIMEDOUT, what)
         self.what = what
         self.seconds = seconds
@@ -160,6 +162,8 @@ class StalledError(TundishError, TimeoutError):
         return StalledError, (self.what, self.seconds, self.detail), vars(self)  # notes are there
 
     def __str__(self) -> str:
+        if not self.seconds:  # made anew of a text, as torch's launchers do
+            return self.what
         text = f"{self.what} did not finish within {self.seconds:g} s"
         return f"{text}; its stack was:\n{self.detail.rstrip()}" if self.detail.strip() else text
 

@@ -14,6 +14,10 @@ class Source(Protocol):
     ``source[i]`` is called in workers, in any order, for ``0 <= i < len(source)``; it must depend
     on nothing but ``i``. The object is sent to the workers once, by pickle; large arrays that it
     holds are put into shared memory once.
+
+    A source may also have ``__getitems__(indices)``, as Hugging Face datasets have: workers then
+    read the records of a task in one call. It returns what ``source[i]`` gives for each index; if
+    it raises, the records are read one by one.
     """
 
     def __len__(self) -> int:

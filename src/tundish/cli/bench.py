@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
-_HELPERS = ("common", "peers")
+_HELPERS = ("common", "firsts", "peers")
 _QUICK = ("--rounds", "3", "--seconds", "0.3")
 
 

@@ -1,0 +1,1 @@
+"""torch's data loader on numpy alone: its samplers, its orders, its collate rules."""

@@ -1,0 +1,123 @@
+"""What a `DataLoader` can be given: torch's checks, on numpy alone."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import multiprocessing.context
+import sys
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+from tundish.shm.budget import usable_cores
+
+__all__ = [
+    "check_context",
+    "check_counts",
+    "check_order",
+    "is_iterable",
+    "length_of",
+    "warn_of_workers",
+]
+
+
+def is_iterable(dataset: Any) -> bool:
+    """Whether a dataset is iterable, and not map-style.
+
+    Parameters
+    ----------
+    dataset : object
+        Torch's `IterableDataset` says so itself; another is when it has no ``__getitem__``.
+    """
+    torch: Any = sys.modules.get("torch.utils.data")
+    if torch is not None and isinstance(dataset, torch.Dataset):
+        return isinstance(dataset, torch.IterableDataset)
+    return hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__")
+
+
+def check_counts(
+    num_workers: int, timeout: float, prefetch_factor: int | None, *, persistent_workers: bool
+) -> int | None:
+    """Check what is counted; gives the prefetch factor, 2 by default where there are workers."""
+    if num_workers < 0:
+        raise ValueError(f"num_workers must not be negative: {num_workers}; 0 makes batches here")
+    if timeout < 0:
+        raise ValueError(f"timeout must not be negative: {timeout}")
+    if num_workers == 0 and prefetch_factor is not None:
+        raise ValueError("prefetch_factor needs num_workers > 0: nothing is fetched ahead here")
+    if num_workers > 0 and prefetch_factor is None:
+        prefetch_factor = 2
+    elif prefetch_factor is not None and prefetch_factor < 0:
+        raise ValueError(f"prefetch_factor must not be negative: {prefetch_factor}")
+    if persistent_workers and num_workers == 0:
+        raise ValueError("persistent_workers needs num_workers > 0")
+    return prefetch_factor
+
+
+def check_order(
+    *,
+    iterable: bool,
+    batch_size: int | None,
+    shuffle: bool | None,
+    sampler: Iterable[Any] | None,
+    batch_sampler: Iterable[Any] | None,
+    drop_last: bool,
+) -> None:
+    """Check that one thing, and one thing only, says in which order samples come."""
+    if iterable:
+        if shuffle not in {False, None}:
+            raise ValueError(
+                f"an iterable dataset has its own order: shuffle={shuffle} is not for it"
+            )
+        for name, value in (("sampler", sampler), ("batch_sampler", batch_sampler)):
+            if value is not None:
+                raise ValueError(f"an iterable dataset has its own order: it takes no {name}")
+    if sampler is not None and shuffle:
+        raise ValueError("sampler and shuffle exclude each other: a sampler is an order")
+    if batch_sampler is not None:
+        if batch_size != 1 or shuffle or sampler is not None or drop_last:
+            raise ValueError(
+                "batch_sampler excludes batch_size, shuffle, sampler and drop_last: it says all that"
+            )
+    elif batch_size is None and drop_last:
+        raise ValueError("drop_last is about batches, and batch_size=None makes none")
+
+
+def check_context(context: Any, num_workers: int) -> Any:
+    """Check a multiprocessing context; how workers start is ours, whatever it says."""
+    if context is None:
+        return None
+    if num_workers == 0:
+        raise ValueError(
+            f"multiprocessing_context needs num_workers > 0, and this is num_workers={num_workers}"
+        )
+    if isinstance(context, str):
+        methods = multiprocessing.get_all_start_methods()
+        if context not in methods:
+            raise ValueError(f"multiprocessing_context must be one of {methods}, not {context!r}")
+        return multiprocessing.get_context(context)
+    if not isinstance(context, multiprocessing.context.BaseContext):
+        raise TypeError(
+            f"multiprocessing_context must be a context or the name of one, not {context!r}"
+        )
+    return context
+
+
+def warn_of_workers(num_workers: int) -> None:
+    """Warn of more workers than cores, as torch does."""
+    cores = usable_cores()
+    if num_workers > cores:
+        warnings.warn(
+            f"This DataLoader will create {num_workers} worker processes in total, and this "
+            f"process may use {cores} cores: more workers than cores often make it slower.",
+            stacklevel=4,
+        )
+
+
+def length_of(dataset: Any, batch_size: int | None, *, drop_last: bool) -> int:
+    """How many batches an iterable dataset says it has."""
+    length = len(dataset)
+    if batch_size is None:
+        return length
+    return length // batch_size if drop_last else math.ceil(length / batch_size)

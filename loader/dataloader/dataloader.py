@@ -1,0 +1,318 @@
+"""`DataLoader`: torch's loader on numpy alone, on workers that do not show."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from tundish.loader.dataloader.arguments import (
+    check_context,
+    check_counts,
+    check_order,
+    is_iterable,
+    length_of,
+    warn_of_workers,
+)
+from tundish.loader.dataloader.collate import default_collate, default_convert
+from tundish.loader.dataloader.elements import Elements
+from tundish.loader.dataloader.flavour import NUMPY, Finish, Flavour
+from tundish.loader.dataloader.iterator import InProcess, LoaderIterator
+from tundish.loader.dataloader.parallel import Parallel
+from tundish.loader.dataloader.progress import Progress
+from tundish.loader.dataloader.samplers import BatchSampler, RandomSampler, SequentialSampler
+from tundish.loader.plan.dataset import Dataset
+from tundish.loader.run.worker import in_worker
+
+__all__ = ["DataLoader", "Loading"]
+
+
+class Loading:
+    """What both faces of the loader do with torch's attributes: iterate, save, restore."""
+
+    flavour: Flavour = NUMPY
+    _progress: Progress | None = None
+    _resume: Progress | None = None
+    _iterator: Any = None
+    _said_length: int | None = None
+
+    def __iter__(self) -> LoaderIterator | Elements:
+        this: Any = self
+        progress = self._next_progress()
+        self._progress = progress
+        if self._elements is not None:
+            return Elements(this, self._elements, progress)
+        workers = how_many(this.num_workers)
+        if this.persistent_workers and workers:
+            if isinstance(self._iterator, Parallel):
+                self._iterator.reset(progress)
+            else:
+                self._iterator = Parallel(this, progress, workers)
+            iterator: LoaderIterator = self._iterator
+        elif workers:
+            iterator = Parallel(this, progress, workers)
+        else:
+            if this.timeout and not this.num_workers:
+                raise AssertionError("timeout needs num_workers > 0: nobody is waited for")
+            iterator = InProcess(this, progress)
+        if this._is_iterable:  # noqa: SLF001 - this is self
+            iterator.expect(self._said_length)
+        return iterator
+
+    def _next_progress(self) -> Progress:
+        resumed, self._resume = self._resume, None
+        if resumed is not None:
+            return resumed if not resumed.ended else resumed.following()
+        last = self._progress
+        if last is None:
+            return Progress()
+        begun = last.batches or last.ahead or last.ended
+        return Progress(epoch=last.epoch + bool(begun))
+
+    @property
+    def _elements(self) -> Dataset | None:
+        """The dataset, if it is one of ours."""
+        dataset: Any = getattr(self, "dataset", None)
+        return dataset if isinstance(dataset, Dataset) else None
+
+    # -- state -----------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the last batch that was delivered left the loader.
+
+        Returns
+        -------
+        dict
+            JSON, unless a sampler or an iterable dataset has a state that is none. It names no
+            worker and no rank (an iterable dataset's replicas aside, one a worker).
+        """
+        return self._state()
+
+    def _state(self, behind: int = 0, *, ended: bool = False) -> dict[str, Any]:
+        """The state `behind` batches ago (0 or 1); `ended` where the caller knows that it was the last."""
+        progress = self._resume or self._progress
+        if progress is None:
+            progress = Progress(epoch=-1, ended=True)
+        elif behind:
+            assert behind == 1
+            progress = progress.before()
+        if ended and progress.batches and not progress.ended:
+            progress = replace(progress)
+            progress.end()
+        return progress.to_state()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Let the next iteration go on from a state.
+
+        Parameters
+        ----------
+        state : dict
+            What `state_dict` gave; an empty one changes nothing. One that was taken behind the last
+            batch begins the next epoch.
+
+        Raises
+        ------
+        CheckpointError
+            It is none of ours. One that does not fit the sampler or the dataset is refused when
+            iteration begins.
+        """
+        if state:
+            self._resume = Progress.from_state(state)
+
+
+class DataLoader(Loading):
+    """torch's ``DataLoader`` without torch: samples in, batches of numpy arrays out.
+
+    Worker processes make whole batches; each sample is written into its row of shared memory as
+    soon as it is made, and what is delivered are views of it. The same samples, order, batches
+    and random numbers come out with any number of workers, and after a restart.
+
+    Parameters
+    ----------
+    dataset : object
+        Map-style: ``dataset[key]``, and ``len(dataset)`` where a sampler needs it;
+        ``__getitems__(keys)`` is preferred. Or iterable. Or a `Dataset`, whose elements are
+        batched; its own workers make them.
+    batch_size : int or None, default 1
+        Samples a batch; None delivers them one by one.
+    shuffle : bool, optional
+        Whether to draw a new order every epoch.
+    sampler : iterable, optional
+        Of keys.
+    batch_sampler : iterable, optional
+        Of lists of keys.
+    num_workers : int, default 0
+        Processes; 0 makes batches in the caller's.
+    collate_fn : callable, optional
+        Makes a batch of a list of samples, in the worker; by default torch's rules.
+    pin_memory : bool, default False
+        For torch's signature: numpy arrays are not pinned.
+    drop_last : bool, default False
+        Whether a last batch that is short is left out; of an iterable dataset, each worker's.
+    timeout : float, default 0
+        Seconds to wait for a batch, then a ``RuntimeError``; 0 waits for ever.
+    worker_init_fn : callable, optional
+        Called in each worker with its id.
+    multiprocessing_context : optional
+        For torch's signature: workers are started in the one way we have.
+    generator : TorchGenerator or torch.Generator, optional
+        What orders and the base seed are drawn from.
+    prefetch_factor : int, optional
+        Batches a worker that are asked for ahead; 2 by default.
+    persistent_workers : bool, default False
+        Whether workers, and their copies of the dataset, outlive an epoch.
+    pin_memory_device : str
+        For torch's signature.
+    in_order : bool, default True
+        False delivers batches as they come.
+    rng_compat : {"batch", "torch"}
+        How Python's, numpy's and torch's global generators are seeded: anew for each batch, from
+        the base seed, the epoch and the batch's number, so that a run depends on no worker; or once
+        a worker, with batches dealt to workers in turn, as torch does it.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As torch's, when the loader is made.
+
+    Notes
+    -----
+    torch's rules throughout; what is ours: a dataset whose ``__getitem__`` takes ``rng`` gets a
+    generator keyed by the sample's place in the epoch; workers that die are replaced and their
+    batches made again; errors keep their type and tell sample and worker; a `StopIteration` out of
+    user code is a ``RuntimeError``; states go over to other numbers of workers and ranks. A batch
+    you keep is yours and never written to.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> loader = td.DataLoader([1.0, 2.0, 3.0], batch_size=2)
+    >>> [batch.tolist() for batch in loader]
+    [[1.0, 2.0], [3.0]]
+
+    A state goes on behind the last batch, anywhere:
+
+    >>> it = iter(loader)
+    >>> _ = next(it)
+    >>> state = loader.state_dict()
+    >>> loader = td.DataLoader([1.0, 2.0, 3.0], batch_size=2)
+    >>> loader.load_state_dict(state)
+    >>> [batch.tolist() for batch in loader]
+    [[3.0]]
+    """
+
+    _initialised = False
+
+    def __init__(  # noqa: PLR0917 - torch's signature
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Iterable[Any] | None = None,
+        batch_sampler: Iterable[Any] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[Any], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], Any] | None = None,
+        multiprocessing_context: Any = None,
+        generator: Any = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        rng_compat: str = "batch",
+    ) -> None:
+        self.prefetch_factor = check_counts(
+            num_workers, timeout, prefetch_factor, persistent_workers=persistent_workers
+        )
+        self.rng_compat = check_rng_compat(rng_compat)
+        self.dataset, self.num_workers, self.timeout = dataset, num_workers, timeout
+        self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
+        self.worker_init_fn, self.in_order, self.generator = worker_init_fn, in_order, generator
+        self.multiprocessing_context = check_context(multiprocessing_context, num_workers)
+        self.persistent_workers = persistent_workers
+        self._is_iterable = isinstance(dataset, Dataset) or is_iterable(dataset)
+        check_order(
+            iterable=self._is_iterable,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            sampler=sampler,
+            batch_sampler=batch_sampler,
+            drop_last=drop_last,
+        )
+        if batch_sampler is not None:
+            batch_size, drop_last = None, False
+        if sampler is None:
+            if self._is_iterable:
+                sampler = _Endless()
+            elif shuffle:
+                sampler = RandomSampler(dataset, generator=generator)
+            else:
+                sampler = SequentialSampler(dataset)
+        if batch_size is not None and batch_sampler is None:
+            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        self.batch_size, self.drop_last = batch_size, drop_last
+        self.sampler, self.batch_sampler = sampler, batch_sampler
+        self.finish: Finish | None = None
+        if collate_fn is None:
+            collate_fn = default_collate if self._auto_collation else default_convert
+        self.collate_fn = collate_fn
+        self._initialised = True
+        warn_of_workers(num_workers)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._initialised and name in _FIXED:
+            raise ValueError(f"{name} cannot be set after a DataLoader has been made")
+        super().__setattr__(name, value)
+
+    @property
+    def _auto_collation(self) -> bool:
+        return self.batch_sampler is not None
+
+    @property
+    def _index_sampler(self) -> Any:
+        return self.batch_sampler if self._auto_collation else self.sampler
+
+    def __len__(self) -> int:
+        if self._is_iterable:
+            length = length_of(self.dataset, self.batch_size, drop_last=self.drop_last)
+            self._said_length = length
+            return length
+        return len(self._index_sampler)
+
+
+_FIXED = {
+    "batch_size",
+    "batch_sampler",
+    "sampler",
+    "drop_last",
+    "dataset",
+    "persistent_workers",
+}
+
+
+def how_many(asked: int) -> int:
+    """How many workers there will be: ``TUNDISH_WORKERS``, else what was asked; 0 inside a worker."""
+    if in_worker():
+        return 0
+    forced = os.environ.get("TUNDISH_WORKERS")
+    return max(0, int(forced)) if forced else asked
+
+
+def check_rng_compat(value: str) -> str:
+    """Check how global generators are to be seeded."""
+    if value not in ("batch", "torch"):
+        raise ValueError(f"rng_compat must be 'batch' or 'torch', not {value!r}")
+    return value
+
+
+class _Endless:
+    """The sampler of an iterable dataset, which needs none."""
+
+    def __iter__(self) -> Iterator[None]:
+        while True:
+            yield None

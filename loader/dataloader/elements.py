@@ -1,0 +1,96 @@
+"""A `DataLoader` over a `Dataset`: its own iterator does the work, there is no second pool."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    from tundish.loader.dataloader.iterator import Settings
+    from tundish.loader.dataloader.progress import Progress
+    from tundish.loader.plan.dataset import Dataset
+
+__all__ = ["Elements"]
+
+
+def _is_fetched_ahead() -> bool:
+    """Whether somebody may ask for the state before the last batch: Lightning does."""
+    return "lightning" in sys.modules or "pytorch_lightning" in sys.modules
+
+
+class Elements:
+    """The batches of a dataset's elements.
+
+    Parameters
+    ----------
+    loader : Settings
+        Whose.
+    dataset : Dataset
+        Of elements.
+    progress : Progress
+        Where to begin; kept up to date.
+    """
+
+    def __init__(self, loader: Settings, dataset: Dataset, progress: Progress) -> None:
+        self._collate = None
+        batched = loader._auto_collation  # noqa: SLF001 - torch's name
+        flavour = loader.flavour
+        defaults = flavour.collate if batched else flavour.convert
+        own = not any(loader.collate_fn is each for each in defaults)
+        self._size = 0
+        if own:
+            self._collate = loader.collate_fn
+            self._size = (loader.batch_size or 0) if batched else 0
+            self._drop_last = loader.drop_last
+        elif batched:
+            dataset = dataset.batch(loader.batch_size or 1, drop_remainder=loader.drop_last)
+        self._finish, self._convert = loader.finish, flavour.to_samples
+        self._progress = progress
+        self._source = dataset.iterator(
+            iteration=progress.epoch, workers=loader.num_workers or None
+        )
+        if progress.elements is not None:
+            self._source.load_state_dict(progress.elements)
+            progress.elements = None
+        progress.ask(self._source.state_dict)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            batch = self._next()
+        except StopIteration:
+            self._progress.end()
+            raise
+        self._progress.remember()
+        self._progress.batches += 1
+        self._progress.elements = self._source.state_dict() if _is_fetched_ahead() else None
+        return batch if self._finish is None else self._finish(batch)
+
+    def _next(self) -> Any:
+        if self._collate is None:
+            return self._convert(next(self._source))
+        if not self._size:
+            return self._collate(next(self._source))
+        elements = []
+        for element in self._source:
+            elements.append(element)
+            if len(elements) == self._size:
+                return self._collate(elements)
+        if not elements or self._drop_last:
+            raise StopIteration
+        return self._collate(elements)
+
+    @property
+    def copies(self) -> int:
+        """Elements that were delivered as private copies, for want of room to lease them."""
+        return self._source.stats.copies
+
+    def worker_pids(self) -> list[int]:
+        """The processes that make elements."""
+        return self._source.worker_pids()
+
+    def close(self) -> None:
+        """End them."""
+        self._source.close()

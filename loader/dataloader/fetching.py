@@ -1,0 +1,274 @@
+"""Making one batch of a dataset, wherever that happens."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from tundish.loader.dataloader.collate import collate, default_collate
+from tundish.loader.dataloader.columns import CollateError
+from tundish.loader.dataloader.dtypes import NUMPY, Rules
+from tundish.loader.dataloader.recipe import Recipe, sample_getter
+from tundish.loader.dataloader.streaming import StreamedCollate
+from tundish.loader.dataloader.wire import TensorLeaf
+from tundish.loader.run.rng import ElementRng
+
+__all__ = ["BatchTask", "Exhausted", "Fetcher", "IterableFetcher", "MapFetcher", "fetcher_of"]
+
+Allocate = Callable[[tuple[int, ...], "np.dtype[Any]"], np.ndarray]
+
+
+class Exhausted(Exception):  # noqa: N818 - the end of a replica is no error
+    """A replica of an iterable dataset has no more."""
+
+
+class BatchTask:
+    """What one batch is made of.
+
+    Parameters
+    ----------
+    keys : object
+        The keys of its samples, or the key of its only one; None for an iterable dataset.
+    position : int
+        Where its first sample stands in the epoch, over all ranks.
+    stride : int
+        By how much the next sample is further on: the number of ranks.
+    announce : callable or None
+        Told the place of each sample before it is made.
+    """
+
+    __slots__ = ("announce", "keys", "position", "stride")
+
+    def __init__(
+        self,
+        keys: Any,
+        position: int = 0,
+        stride: int = 1,
+        announce: Callable[[int], None] | None = None,
+    ) -> None:
+        self.keys, self.position, self.stride, self.announce = keys, position, stride, announce
+
+
+class Fetcher(Protocol):
+    """Makes batches."""
+
+    def fetch(self, task: BatchTask, allocate: Allocate | None) -> Any:
+        """One batch.
+
+        Parameters
+        ----------
+        task : BatchTask
+            Of what.
+        allocate : callable or None
+            Gives memory for columns, in a worker. None in the caller's process.
+        """
+        ...
+
+    def state(self) -> Any:
+        """Where an iterable dataset stands, if it says so; else None."""
+        ...
+
+
+def fetcher_of(recipe: Recipe, base_seed: int, epoch: int, restored: Any = None) -> Fetcher:
+    """A fetcher for an epoch.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        What is to be done.
+    base_seed, epoch : int
+        Key the generators of samples.
+    restored : object
+        What `Fetcher.state` said, or None.
+    """
+    if recipe.iterable:
+        return IterableFetcher(recipe, restored)
+    return MapFetcher(recipe, base_seed, epoch)
+
+
+class MapFetcher:
+    """Of a map-style dataset."""
+
+    def __init__(self, recipe: Recipe, base_seed: int, epoch: int) -> None:
+        self._recipe, self._epoch = recipe, epoch
+        self._with_rng = sample_getter(recipe.dataset)
+        self._rng = ElementRng(base_seed, 0) if self._with_rng is not None else None
+
+    def state(self) -> Any:
+        return None
+
+    def fetch(self, task: BatchTask, allocate: Allocate | None) -> Any:
+        recipe = self._recipe
+        if not recipe.batched:
+            sample = self._sample(task, 0, task.keys)
+            return _converted(recipe, sample)
+        keys = task.keys
+        several = getattr(recipe.dataset, "__getitems__", None)
+        if several and self._with_rng is None and task.announce is None:
+            return collated(recipe, list(_several(several, keys)), keys, allocate)
+        stream = _stream(recipe, len(keys), allocate)
+        samples: list[Any] = []
+        take = samples.append if stream is None else stream.add
+        if self._with_rng is None and task.announce is None:
+            self._plainly(keys, take)
+        else:
+            for k, key in enumerate(keys):
+                take(self._sample(task, k, key))
+        if stream is None:
+            return collated(recipe, samples, keys, None)
+        return _named(stream.result, keys)
+
+    def _plainly(self, keys: Any, take: Callable[[Any], None]) -> None:
+        """Make samples with nothing between two of them."""
+        dataset, k, key = self._recipe.dataset, 0, None
+        try:
+            for k, key in enumerate(keys):  # noqa: B007 - told below
+                take(dataset[key])
+        except StopIteration as error:
+            raise _stopped(k, key) from error
+        except Exception as error:
+            error.add_note(_place(k, key))
+            raise
+
+    def _sample(self, task: BatchTask, k: int, key: Any) -> Any:
+        if task.announce is not None:
+            task.announce(k)
+        try:
+            if self._with_rng is None:
+                return self._recipe.dataset[key]
+            assert self._rng is not None
+            path = task.position + k * task.stride
+            return self._with_rng(key, self._rng(self._epoch, path))
+        except StopIteration as error:
+            raise _stopped(k, key) from error
+        except Exception as error:
+            error.add_note(_place(k, key))
+            raise
+
+
+class IterableFetcher:
+    """Of an iterable dataset: this process's replica of it."""
+
+    def __init__(self, recipe: Recipe, restored: Any = None) -> None:
+        self._recipe, self._ended = recipe, False
+        dataset = recipe.dataset
+        if restored is not None and "dataset" in restored:
+            dataset.load_state_dict(restored["dataset"])
+        self._iterator = iter(dataset)
+        if restored is not None and "iterator" in restored:
+            self._iterator.load_state_dict(restored["iterator"])
+
+    def state(self) -> Any:
+        state = {}
+        if hasattr(self._iterator, "state_dict"):
+            state["iterator"] = self._iterator.state_dict()
+        elif hasattr(self._recipe.dataset, "state_dict"):
+            state["dataset"] = self._recipe.dataset.state_dict()
+        return state or None
+
+    def fetch(self, task: BatchTask, allocate: Allocate | None) -> Any:
+        recipe = self._recipe
+        if self._ended:
+            raise Exhausted
+        if not recipe.batched:
+            return _converted(recipe, self._next())
+        assert recipe.batch_size is not None
+        samples: list[Any] = []
+        while len(samples) < recipe.batch_size:
+            try:
+                samples.append(self._next())
+            except Exhausted:
+                break
+        if not samples or (recipe.drop_last and len(samples) < recipe.batch_size):
+            raise Exhausted
+        return collated(recipe, samples, range(len(samples)), allocate)
+
+    def _next(self) -> Any:
+        for sample in self._iterator:
+            return sample
+        self._ended = True
+        raise Exhausted
+
+
+def _converted(recipe: Recipe, sample: Any) -> Any:
+    """A sample that is not put into a batch; the default rule is the consumer's to apply."""
+    try:
+        return sample if recipe.collate is None else recipe.collate(sample)
+    except StopIteration as error:
+        raise RuntimeError("collate_fn raised StopIteration") from error
+
+
+def collated(recipe: Recipe, samples: Any, keys: Any, allocate: Allocate | None) -> Any:
+    """Put samples together by the loader's rule."""
+    stream = _stream(recipe, len(samples), allocate)
+    if stream is None:
+        rule = recipe.collate or general(recipe)
+        return _named(lambda: rule(samples), keys)
+    for sample in samples:
+        stream.add(sample)
+    return _named(stream.result, keys)
+
+
+_MARKED = Rules(torch=True, leaf=TensorLeaf)
+"""Torch's rules where torch is not: what it would make tensors of is marked."""
+
+
+def general(recipe: Recipe) -> Callable[[Any], Any]:
+    """The default rule for a list of samples."""
+    if not recipe.tensors:
+        return default_collate
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        return partial(collate, rules=_MARKED)
+    rule: Callable[[Any], Any] = torch.utils.data.default_collate
+    return rule
+
+
+def _stream(recipe: Recipe, size: int, allocate: Allocate | None) -> StreamedCollate | None:
+    if allocate is None or recipe.collate is not None or recipe.collate_types or size == 0:
+        return None
+    leaf = TensorLeaf if recipe.tensors else NUMPY.leaf
+    return StreamedCollate(size, allocate, leaf, general(recipe), torch_rules=recipe.tensors)
+
+
+def _place(k: int, key: Any) -> str:
+    return f"sample {k} of the batch, index {key!r}"
+
+
+def _stopped(k: int, key: Any) -> RuntimeError:
+    """Instead of a StopIteration out of a dataset, which would end the epoch silently."""
+    error = RuntimeError(f"dataset[{key!r}] raised StopIteration")
+    error.add_note(_place(k, key))
+    return error
+
+
+def _several(getitems: Any, keys: Any) -> Any:
+    try:
+        return getitems(keys)
+    except StopIteration as error:
+        raise RuntimeError("dataset.__getitems__ raised StopIteration") from error
+    except Exception as error:
+        error.add_note(f"samples of indices {_shown(keys)}")
+        raise
+
+
+def _named(rule: Callable[[], Any], keys: Any) -> Any:
+    """Apply a rule; an error that knows the place of a sample gets its index, too."""
+    try:
+        return rule()
+    except StopIteration as error:
+        raise RuntimeError("collate_fn raised StopIteration") from error
+    except Exception as error:
+        if isinstance(error, CollateError) and error.position < len(keys):
+            error.index, error.first_index = keys[error.position], keys[0]
+        else:
+            error.add_note(f"while samples of indices {_shown(keys)} were put together")
+        raise
+
+
+def _shown(keys: Any) -> str:
+    return repr(keys if len(keys) <= 16 else [*keys[:16], ...])[:400]

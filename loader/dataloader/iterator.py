@@ -1,0 +1,255 @@
+"""What ``iter(loader)`` gives, whoever makes the batches."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from tundish.loader.dataloader.epoch import Epoch
+from tundish.loader.dataloader.fetching import BatchTask, Exhausted, fetcher_of
+from tundish.loader.dataloader.generators import as_generator
+from tundish.loader.dataloader.recipe import Recipe
+from tundish.loader.dataloader.seeding import borrowed, seed_batch
+
+if TYPE_CHECKING:
+    from tundish.loader.dataloader.flavour import Finish, Flavour
+    from tundish.loader.dataloader.progress import Progress
+
+__all__ = ["InProcess", "LoaderIterator", "Settings", "recipe_of"]
+
+
+class Settings(Protocol):
+    """What an iterator asks of its loader: torch's attributes, by torch's names."""
+
+    dataset: Any
+    batch_size: int | None
+    num_workers: int
+    collate_fn: Any
+    drop_last: bool
+    timeout: float
+    worker_init_fn: Any
+    generator: Any
+    prefetch_factor: int | None
+    persistent_workers: bool
+    in_order: bool
+    rng_compat: str
+    flavour: Flavour
+
+    @property
+    def finish(self) -> Finish | None:
+        """What is done to each batch before it is delivered."""
+        ...
+
+    @property
+    def _auto_collation(self) -> bool: ...
+
+    @property
+    def _index_sampler(self) -> Any: ...
+
+    @property
+    def _is_iterable(self) -> bool: ...
+
+
+def recipe_of(loader: Settings, workers: int) -> Recipe:
+    """What so many workers do for a loader; 0: this process."""
+    flavour, batched = loader.flavour, loader._auto_collation  # noqa: SLF001 - torch's names
+    defaults = flavour.collate if batched else flavour.convert
+    own = not any(loader.collate_fn is each for each in defaults)
+    return Recipe(
+        dataset=loader.dataset,
+        iterable=loader._is_iterable,  # noqa: SLF001
+        batched=batched,
+        batch_size=loader.batch_size,
+        drop_last=loader.drop_last,
+        collate=loader.collate_fn if own else None,
+        tensors=flavour.tensors,
+        worker_init=loader.worker_init_fn,
+        workers=workers,
+        rng_compat=loader.rng_compat,
+        collate_types=flavour.collate_types() if workers else [],
+    )
+
+
+class LoaderIterator:
+    """The batches of one epoch.
+
+    Parameters
+    ----------
+    loader : Settings
+        Whose.
+    progress : Progress
+        Where to begin; kept up to date, for the loader's ``state_dict``.
+    workers : int
+        How many make batches.
+    """
+
+    def __init__(self, loader: Settings, progress: Progress, workers: int = 0) -> None:
+        self._flavour, self._finish = loader.flavour, loader.finish
+        self._index_sampler = loader._index_sampler  # noqa: SLF001 - torch's names
+        self._generator = loader.generator
+        self._recipe = recipe_of(loader, workers)
+        self._length: int | None = None
+        self._given = 0
+        self._progress = progress
+        self._open(progress)
+
+    def _open(self, progress: Progress) -> None:
+        """Set up the order of an epoch: a new one, or the rest of one."""
+        self._progress = progress
+        self._given = 0
+        self._epoch: Epoch | None = None
+        if not self._recipe.iterable:
+            self._epoch = Epoch(
+                self._index_sampler,
+                self._generator,
+                batched=self._recipe.batched,
+                record=progress.record or None,
+                skip=progress.skip,
+                samples=progress.samples,
+                mark=progress.mark,
+            )
+        progress.begin(self._epoch)
+        self._draw_base_seed(progress)
+
+    def _draw_base_seed(self, progress: Progress) -> None:
+        known = progress.base_seed is not None
+        if self._generator is None:
+            if not known:
+                progress.base_seed = int(as_generator(self._flavour.generator()).int64())
+        elif not known or progress.record.get("seeded"):
+            # A state has set the generator back to before this was drawn.
+            progress.base_seed = int(as_generator(self._generator).int64())
+            progress.record["seeded"] = True
+
+    # -- an iterator -----------------------------------------------------------------------------
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        batch = self._next()
+        self._given += 1
+        if self._length is not None and self._given > self._length:
+            self._warn_of_length()
+        return batch
+
+    def __len__(self) -> int:
+        return len(self._index_sampler)
+
+    def __reduce__(self) -> Any:
+        raise NotImplementedError(f"a {type(self).__name__} cannot be pickled: make one there")
+
+    def _next(self) -> Any:
+        raise NotImplementedError
+
+    def _numbered(self, number: int) -> int:
+        """A batch's number among those of all ranks: what its random numbers are keyed by."""
+        return number if self._epoch is None else number * self._epoch.stride + self._epoch.rank
+
+    def expect(self, length: int | None) -> None:
+        """Take note of what an iterable dataset has said its length is, in batches."""
+        self._length = length
+
+    def _warn_of_length(self) -> None:
+        text = (
+            f"Length of IterableDataset {self._recipe.dataset} was reported to be {self._length} "
+            f"(when accessing len(dataloader)), but {self._given} samples have been fetched. "
+        )
+        if self._recipe.workers:
+            text += (
+                "For multiprocessing data-loading, this comes of replicas: each worker has one of an "
+                "iterable dataset, which has to give its own share only, by get_worker_info()."
+            )
+        warnings.warn(text, stacklevel=3)
+
+    def _finished(self, batch: Any, valid: Any) -> Any:
+        """A batch as it is delivered."""
+        if not self._recipe.batched and self._recipe.collate is None:
+            batch = self._flavour.to_samples(batch)
+        if valid is not None:
+            batch = (batch, self._flavour.to_samples(valid))
+        return batch if self._finish is None else self._finish(batch)
+
+    @property
+    def copies(self) -> int:
+        """Batches that were delivered as private copies, for want of room to lease them."""
+        return 0
+
+    def worker_pids(self) -> list[int]:
+        """The processes that make batches for this iterator."""
+        return []
+
+    def close(self) -> None:
+        """End what makes batches; those you hold stay yours."""
+
+
+class InProcess(LoaderIterator):
+    """Batches made in the caller's process, when they are asked for."""
+
+    def _open(self, progress: Progress) -> None:
+        super()._open(progress)
+        replicas = progress.replicas or {}
+        states = replicas.get("states")
+        self._restored = states[0] if states else None
+        self._over = replicas["made"][0] if replicas and not self._restored else 0
+        self._fetcher: Any = None
+        self._last = -1
+        with contextlib.suppress(Exception):  # a sampler need not know
+            self._last = len(self._index_sampler)
+
+    def _next(self) -> Any:
+        progress, recipe = self._progress, self._recipe
+        assert progress.base_seed is not None
+        if progress.ended:
+            raise StopIteration
+        try:
+            keys = next(self._epoch) if self._epoch is not None else None
+            if recipe.rng_compat == "torch":
+                batch = self._fetched(keys)
+            else:
+                with borrowed():
+                    number = self._numbered(progress.batches)
+                    seed_batch(progress.base_seed, progress.epoch, number)
+                    batch = self._fetched(keys)
+        except (StopIteration, Exhausted):
+            progress.end()
+            raise StopIteration from None
+        return self._finished(batch, None if keys is None else keys.valid)
+
+    def _fetched(self, keys: Any) -> Any:
+        progress = self._progress
+        if self._fetcher is None:
+            assert progress.base_seed is not None
+            self._fetcher = fetcher_of(
+                self._recipe, progress.base_seed, progress.epoch, self._restored
+            )
+            for _ in range(self._over):
+                self._fetcher.fetch(BatchTask(None), None)
+        stride = 1 if self._epoch is None else self._epoch.stride
+        task = BatchTask(None) if keys is None else BatchTask(keys.keys, keys.position, stride)
+        try:
+            batch = self._fetcher.fetch(task, None)
+        except Exhausted:
+            raise
+        except Exception as error:
+            error.add_note(f"in the main process, batch {progress.batches}")
+            self._note(keys)  # the next call goes on behind it
+            raise
+        self._note(keys)
+        return batch
+
+    def _note(self, keys: Any) -> None:
+        progress = self._progress
+        progress.remember()
+        progress.delivered(progress.batches, 0 if keys is None else keys.samples)
+        if keys is not None:
+            progress.mark = keys.mark
+            if progress.batches == self._last and self._epoch is not None:
+                self._epoch.look_ahead()
+            return
+        made = [progress.batches]
+        state = self._fetcher.state() if self._fetcher is not None else None
+        progress.replicas = {"made": made, "turn": 0, "ended": [False]}
+        if state is not None:
+            progress.replicas["states"] = [state]

@@ -1,0 +1,324 @@
+"""Batches made by worker processes, delivered in the sampler's order."""
+
+from __future__ import annotations
+
+import os
+import time
+import weakref
+from collections import deque
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tundish.errors import IncompatibleCheckpointError, StalledError
+from tundish.loader.dataloader.crew import LoaderCrew, Outcome, Wanted
+from tundish.loader.dataloader.iterator import LoaderIterator, Settings
+from tundish.loader.dataloader.preload import modules_to_preload
+
+if TYPE_CHECKING:
+    from tundish.loader.dataloader.progress import Progress
+
+__all__ = ["LoaderTimeoutError", "Parallel"]
+
+
+class LoaderTimeoutError(StalledError, RuntimeError):
+    """No batch came within the loader's ``timeout``; iteration can go on."""
+
+    def __str__(self) -> str:
+        if not self.seconds:
+            return self.what
+        return f"DataLoader timed out after {self.seconds:g} seconds, waiting for {self.what}"
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.what, self.seconds, self.detail), vars(self)
+
+
+class Parallel(LoaderIterator):
+    """Batches made by workers.
+
+    Parameters
+    ----------
+    loader : Settings
+        Whose.
+    progress : Progress
+        Where to begin.
+    workers : int
+        How many.
+    """
+
+    def __init__(self, loader: Settings, progress: Progress, workers: int) -> None:
+        self._timeout, self._in_order = loader.timeout, loader.in_order
+        self._size, self._owner = workers, os.getpid()
+        self._doubt = False
+        self._persistent = loader.persistent_workers
+        self._limit = max(1, loader.prefetch_factor or 1) * self._size
+        self._together = 2 if self._limit > 2 else 1
+        self._crew: LoaderCrew | None = None
+        self._box: list[LoaderCrew] = []
+        weakref.finalize(self, _close_all, self._box)
+        super().__init__(loader, progress, workers)
+
+    def _open(self, progress: Progress) -> None:
+        if progress.base_seed is None and self._crew is not None and not self._crew.closed:
+            progress.base_seed = self._crew.base_seed  # torch draws one for the same workers
+        super()._open(progress)
+        self._pending: deque[Wanted] = deque()
+        self._number = progress.batches
+        self._skip = {number for number, _ in progress.ahead}
+        self._all_asked = self._doubt = False
+        self._ended = [False] * self._size
+        self._made = [0] * self._size
+        self._states: list[Any] = [None] * self._size
+        self._turn = 0
+        replicas = progress.replicas
+        if replicas is not None and not progress.ended:
+            if len(replicas["made"]) != self._size:
+                told = f"{self._size} workers, each with a replica of the iterable dataset"
+                other = len(replicas["made"])
+                raise IncompatibleCheckpointError((f"{told}; in the state, {other}",))
+            self._made, self._ended = list(replicas["made"]), list(replicas["ended"])
+            self._states = list(replicas.get("states") or self._states)
+            self._turn = replicas["turn"]
+        elif self._epoch is not None:
+            self._turn = self._number % self._size
+        self._asked_of = list(self._made)
+        self._start()
+
+    def _start(self) -> None:
+        progress = self._progress
+        assert progress.base_seed is not None
+        if self._crew is None or self._crew.closed:
+            preload = modules_to_preload(self._recipe)
+            self._crew = LoaderCrew(self._recipe, progress.base_seed, preload, self._finish)
+            self._box[:] = [self._crew]
+        self._crew.begin(
+            {
+                "base_seed": progress.base_seed,
+                "epoch": progress.epoch,
+                "stride": 1 if self._epoch is None else self._epoch.stride,
+                "rank": 0 if self._epoch is None else self._epoch.rank,
+                "replicas": self._states if any(self._states) else None,
+                "made": self._made,
+            }
+        )
+        if not progress.ended:
+            self._fill()
+
+    def reset(self, progress: Progress) -> None:
+        """Begin another epoch with the same workers."""
+        if self._doubt and self._crew is not None:
+            self._crew.close()
+        self._open(progress)
+
+    # -- asking ----------------------------------------------------------------------------------
+
+    def _fill(self) -> None:
+        """Ask for batches, as many as may be on the way; quick ones are asked for together."""
+        crew = self._crew
+        assert crew is not None
+        if len(self._pending) > self._limit - (self._together if crew.quick else 1):
+            return
+        while len(self._pending) < self._limit and not self._all_asked:
+            wanted = self._wanted()
+            if wanted is None:
+                self._all_asked = True
+                break
+            self._pending.append(wanted)
+            if wanted.outcome is None:
+                crew.ask(wanted)
+        crew.flush()
+
+    def _wanted(self) -> Wanted | None:
+        number = self._number
+        if self._epoch is None:
+            seat = self._seat()
+            if seat is None:
+                return None
+            self._number += 1
+            position = self._asked_of[seat]
+            self._asked_of[seat] += 1
+            return Wanted(number, None, position, seat, 0)
+        try:
+            keys = next(self._epoch)
+            while number in self._skip:
+                self._number = number = number + 1
+                keys = next(self._epoch)
+        except StopIteration:
+            return None
+        except Exception as error:  # noqa: BLE001 - the sampler's, raised when its turn has come
+            self._all_asked = True
+            return Wanted(number, None, 0, None, 0, outcome=Outcome(error=error))
+        self._number += 1
+        seat = self._seat() if self._recipe.rng_compat == "torch" else None
+        wanted = Wanted(number, keys.keys, keys.position, seat, keys.samples, keys.mark)
+        wanted.valid = keys.valid
+        return wanted
+
+    def _seat(self) -> int | None:
+        """The worker whose turn it is: of those that have room, where the order does not matter."""
+        seats = [(self._turn + k) % self._size for k in range(self._size)]
+        seats = [seat for seat in seats if not self._ended[seat]]
+        if not seats:
+            return None
+        if not self._in_order:
+            waiting = [wanted.seat for wanted in self._pending if wanted.outcome is None]
+            seats.sort(key=waiting.count)
+        self._turn = (seats[0] + 1) % self._size
+        return seats[0]
+
+    # -- delivering ------------------------------------------------------------------------------
+
+    def _next(self) -> Any:
+        if os.getpid() != self._owner:
+            raise RuntimeError(
+                f"this iterator was made in process {self._owner}; make one here ({os.getpid()})"
+            )
+        if self._doubt:
+            self._heal()
+        try:
+            return self._delivered()
+        except (StopIteration, Exception):
+            raise
+        except BaseException:
+            self._doubt = True  # an interrupt may have hit between two steps
+            raise
+
+    def _delivered(self) -> Any:
+        while True:
+            wanted = self._awaited()
+            if wanted is None:
+                self._finish_epoch()
+                raise StopIteration
+            outcome = wanted.outcome
+            assert outcome is not None
+            if outcome.ended:
+                self._pending.remove(wanted)
+                assert wanted.seat is not None
+                self._ended[wanted.seat] = True
+                self._fill()
+                continue
+            return self._take(wanted, outcome)
+
+    def _take(self, wanted: Wanted, outcome: Outcome) -> Any:
+        crew = self._crew
+        assert crew is not None
+        if outcome.error is not None:
+            self._note(wanted, None)
+            if crew.closed:
+                raise outcome.error
+            self._fill()
+            raise outcome.error
+        batch, state = crew.open(outcome)
+        wanted.outcome = None
+        batch = self._finished(batch, wanted.valid)
+        self._note(wanted, state)
+        self._fill()
+        return batch
+
+    def _awaited(self) -> Wanted | None:
+        """The batch whose turn it is, made; None behind the last."""
+        crew = self._crew
+        assert crew is not None
+        if self._progress.ended:
+            return None
+        until = time.monotonic() + self._timeout if self._timeout else None
+        while True:
+            ready = self._ready()
+            if ready is not None:
+                return ready
+            if not self._pending:
+                return None
+            left = None
+            if until is not None:
+                left = until - time.monotonic()
+                if left <= 0:
+                    raise LoaderTimeoutError(self._waits_for(), self._timeout)
+            crew.wait(left)
+
+    def _ready(self) -> Wanted | None:
+        """A batch that may be delivered now."""
+        pending = self._pending
+        if not pending:
+            self._fill()
+        if self._in_order:
+            return pending[0] if pending and pending[0].outcome is not None else None
+        return next((wanted for wanted in pending if wanted.outcome is not None), None)
+
+    def _waits_for(self) -> str:
+        number = self._pending[0].number
+        return f"batch {number} (workers {self.worker_pids()})"
+
+    def _note(self, wanted: Wanted, state: Any) -> None:
+        progress = self._progress
+        self._pending.remove(wanted)
+        progress.remember()
+        progress.delivered(wanted.number, wanted.samples)
+        if wanted.mark is not None:
+            progress.mark = wanted.mark
+        if wanted.seat is not None and self._epoch is None:
+            self._made[wanted.seat] += 1
+            self._states[wanted.seat] = state
+            progress.replicas = {
+                "made": list(self._made),
+                "ended": list(self._ended),
+                "turn": (wanted.seat + 1) % self._size,
+            }
+            if any(each is not None for each in self._states):
+                progress.replicas["states"] = list(self._states)
+
+    def _finish_epoch(self) -> None:
+        self._progress.end()
+        if not self._persistent:
+            self.close()
+
+    def _heal(self) -> None:
+        """Ask new workers for everything that has not been delivered."""
+        assert self._crew is not None
+        self._crew.close()
+        pending = self._pending
+        self._asked_of = list(self._made)
+        self._start_over(pending)
+        self._doubt = False
+
+    def _start_over(self, pending: deque[Wanted]) -> None:
+        self._pending = deque()
+        kept, self._limit = self._limit, 0
+        try:
+            self._start()
+        finally:
+            self._limit = kept
+        crew = self._crew
+        assert crew is not None
+        for wanted in pending:
+            if wanted.outcome is None or wanted.outcome.root is None:
+                again = replace(wanted, slot=None, reserved=0, deaths=0, outcome=None)
+                if wanted.outcome is not None and wanted.outcome.error is not None:
+                    again.outcome = wanted.outcome
+                else:
+                    crew.ask(again)
+                self._pending.append(again)
+            else:
+                self._pending.append(wanted)
+        if self._epoch is None:
+            self._asked_of = [
+                max([self._made[seat], *(w.position + 1 for w in self._pending if w.seat == seat)])
+                for seat in range(self._size)
+            ]
+        crew.flush()
+
+    # -- around ----------------------------------------------------------------------------------
+
+    @property
+    def copies(self) -> int:
+        return 0 if self._crew is None else self._crew.copies
+
+    def worker_pids(self) -> list[int]:
+        return [] if self._crew is None else self._crew.worker_pids()
+
+    def close(self) -> None:
+        if self._crew is not None:
+            self._crew.close()
+
+
+def _close_all(crews: list[LoaderCrew]) -> None:
+    for crew in crews:
+        crew.close()

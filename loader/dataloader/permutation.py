@@ -1,0 +1,136 @@
+"""torch's two shuffles of ``range(n)``, in blocks of vectorised steps.
+
+A Fisher-Yates shuffle is a chain: step i swaps place i with a drawn place, which the next steps may
+draw again. Within a block of steps the chain is short, so a block is done at once: its steps are
+sorted by the place they drew, each finds the step before it on the same place, and whoever depends
+on a place of the block itself follows pointers to where its value stood when the block began. Extra
+memory is a block's; the speed is that of torch's own loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+__all__ = ["HUGE", "inside_out", "swapping"]
+
+# From this length on torch shuffles by `inside_out`, below by `swapping`.
+HUGE = (2**32 - 1) // 20
+_BLOCK = 2**15  # the fastest for n from 1e3 to 1e7: its sort stays in the cache
+
+
+def swapping(n: int, draw: Callable[[int], np.ndarray], block: int = _BLOCK) -> np.ndarray:
+    """Shuffle from the left: step i swaps place i with place ``i + draw % (n - i)``.
+
+    Parameters
+    ----------
+    n : int
+        How many places.
+    draw : callable
+        Gives the next k random numbers below 2**32, as uint64. Taken are n - 1 in all.
+    block : int
+        How many steps are done at once; the result does not depend on it.
+
+    Returns
+    -------
+    (n,) int64 ndarray
+
+    Examples
+    --------
+    >>> swapping(4, lambda k: np.array([1, 1, 1], np.uint64)[:k]).tolist()
+    [1, 2, 3, 0]
+    """
+    values = np.arange(n, dtype=np.int64)
+    for start in range(0, n - 1, block):
+        count = min(block, n - 1 - start)
+        steps = np.arange(count, dtype=np.uint64)
+        drawn = draw(count) % (np.uint64(n - start) - steps) + steps
+        step, place, again = _by_place(drawn, steps)
+        # From here on a place, and a step, is counted from the block's start.
+        inner = int(np.searchsorted(place, count))
+        ahead = np.append(step[:inner] < place[:inner], False)  # False: a step that stays in place
+        # The last step that drew a place before the place's own step gave it the value it then has;
+        # the last alone is assigned, as numpy does not promise which of several would stay.
+        giver = np.flatnonzero(ahead[:-1] & ~(again[1 : inner + 1] & ahead[1:]))
+        root = np.arange(count)
+        root[place[giver]] = step[giver]
+        root = _followed(root)
+        origin = place.copy()
+        repeated = np.flatnonzero(again[:-1])
+        origin[repeated] = root[step[repeated - 1]]
+        final = np.flatnonzero(~again[inner + 1 :]) + inner  # the last on each place to the right
+        left_there = values[root[step[final]] + start]
+        values[step + start] = values[origin + start]
+        values[place[final] + start] = left_there
+    return values
+
+
+def inside_out(n: int, draw: Callable[[int], np.ndarray], block: int = _BLOCK) -> np.ndarray:
+    """Grow a shuffle: step i moves the value at ``draw % (i + 1)`` to place i and puts i there.
+
+    Parameters
+    ----------
+    n : int
+        How many places.
+    draw : callable
+        Gives the next k random numbers below 2**64, as uint64. Taken are n in all.
+    block : int
+        How many steps are done at once; the result does not depend on it.
+
+    Returns
+    -------
+    (n,) int64 ndarray
+
+    Examples
+    --------
+    >>> inside_out(3, lambda k: np.array([0, 0, 1], np.uint64)[:k]).tolist()
+    [1, 2, 0]
+    """
+    values = np.empty(n, np.int64)
+    for start in range(0, n, block):
+        count = min(block, n - start)
+        steps = np.arange(count, dtype=np.uint64)
+        drawn = draw(count) % (steps + np.uint64(start + 1))
+        step, place, again = _by_place(drawn, steps)
+        first = ~again[:-1]
+        taken = np.empty(count, np.int64)  # what each step moves, by step
+        taken[step[~first]] = step[np.flatnonzero(~first) - 1] + start
+        old = first & (place < start)
+        taken[step[old]] = values[place[old]]
+        new = first & (place >= start)  # moves what its place's own step put there, or is that step
+        taken[step[new]] = place[new]
+        root = np.arange(count)
+        root[step[new]] = place[new] - start
+        taken = taken[_followed(root)]
+        values[start : start + count] = taken
+        last = ~again[1:]
+        values[place[last]] = step[last] + start
+    return values
+
+
+def _by_place(drawn: np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A block's steps sorted by (place drawn, step).
+
+    Returns
+    -------
+    step, place : (k,) int64 ndarray
+    again : (k + 1,) bool ndarray
+        Whether the place is the one before's; False at both ends.
+    """
+    bits = len(steps).bit_length()
+    keys = ((drawn << np.uint64(bits)) | steps).view(np.int64)
+    keys.sort()
+    place = keys >> bits
+    again = np.zeros(len(steps) + 1, np.bool_)
+    np.equal(place[1:], place[:-1], out=again[1:-1])
+    return keys & ((1 << bits) - 1), place, again
+
+
+def _followed(parent: np.ndarray) -> np.ndarray:
+    """Each node's root, where a root is its own parent."""
+    while True:
+        further = parent[parent]
+        if np.array_equal(further, parent):
+            return parent
+        parent = further

@@ -1,0 +1,93 @@
+"""What is to be done with a dataset: the same in every worker and in the caller's process."""
+
+from __future__ import annotations
+
+import bisect
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Recipe", "sample_getter", "takes_rng"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How batches are made.
+
+    Parameters
+    ----------
+    dataset : object
+        Map-style (``dataset[key]``) or iterable.
+    iterable : bool
+        Which.
+    batched : bool
+        Whether samples are put together; else each is handed on by itself.
+    batch_size : int or None
+        For iterables.
+    drop_last : bool
+        For iterables: whether a worker's short last batch is left out.
+    collate : callable or None
+        Puts samples together; None for torch's default rules.
+    tensors : bool
+        Whether arrays are to arrive as torch tensors.
+    worker_init : callable or None
+        Called with the worker's id.
+    workers : int
+        How many; 0 for the caller's process.
+    rng_compat : {"batch", "torch"}
+        How global generators are seeded.
+    collate_types : list of (type or tuple of types, callable)
+        What the caller has added to torch's ``default_collate_fn_map``.
+    """
+
+    dataset: Any
+    iterable: bool
+    batched: bool
+    batch_size: int | None
+    drop_last: bool
+    collate: Callable[[Any], Any] | None
+    tensors: bool
+    worker_init: Callable[[int], Any] | None
+    workers: int
+    rng_compat: str
+    collate_types: list[tuple[Any, Any]] = field(default_factory=list)
+
+
+def takes_rng(dataset: Any) -> bool:
+    """Whether ``dataset.__getitem__`` has a parameter called ``rng``."""
+    method = getattr(type(dataset), "__getitem__", None)
+    try:
+        return method is not None and "rng" in inspect.signature(method).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def sample_getter(dataset: Any) -> Callable[[Any, np.random.Generator], Any] | None:
+    """How to get a sample with a generator of its own; None where the dataset takes none.
+
+    Torch's `Subset` and `ConcatDataset` pass no `rng` on: it goes round them, to the dataset within.
+    """
+    if takes_rng(dataset):
+        return lambda key, rng: dataset.__getitem__(key, rng=rng)
+    kind = (type(dataset).__module__, type(dataset).__name__)
+    if kind == ("torch.utils.data.dataset", "Subset"):
+        inner, indices = sample_getter(dataset.dataset), dataset.indices
+        return None if inner is None else lambda key, rng: inner(indices[key], rng)
+    if kind == ("torch.utils.data.dataset", "ConcatDataset"):
+        parts = [(part, sample_getter(part)) for part in dataset.datasets]
+        if all(get is None for _, get in parts):
+            return None
+        return lambda key, rng: _of_parts(parts, dataset.cumulative_sizes, key, rng)
+    return None
+
+
+def _of_parts(parts: list[tuple[Any, Any]], ends: list[int], key: int, rng: Any) -> Any:
+    at = key + ends[-1] if key < 0 else key
+    which = bisect.bisect_right(ends, at)
+    part, get = parts[which]
+    at -= ends[which - 1] if which else 0
+    return part[at] if get is None else get(at, rng)

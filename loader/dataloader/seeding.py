@@ -1,0 +1,76 @@
+"""The global generators of Python, numpy and torch in workers: seeded so that no run depends on them.
+
+By default every batch begins with generators that are a function of (base seed, epoch, number of
+the batch): whichever worker takes it, it draws the same. ``rng_compat="torch"`` seeds each worker
+once, as torch does, and a run depends on which worker took which batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import random
+import struct
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+__all__ = ["borrowed", "seed_batch", "seed_worker"]
+
+_KEY = struct.Struct("<qqq")
+
+
+def seed_worker(base_seed: int, worker: int) -> None:
+    """Seed a worker as torch does when it starts.
+
+    Parameters
+    ----------
+    base_seed : int
+        The loader's.
+    worker : int
+        Its id.
+
+    Notes
+    -----
+    torch's rule: ``random`` and torch get ``base_seed + worker``, numpy four words of
+    ``SeedSequence([worker, base_seed])``.
+    """
+    seed = base_seed + worker
+    random.seed(seed)
+    np.random.seed(np.random.SeedSequence([worker, base_seed]).generate_state(4))  # noqa: NPY002
+    torch: Any = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(seed)
+
+
+def seed_batch(base_seed: int, epoch: int, number: int) -> None:
+    """Seed the generators for a batch.
+
+    Parameters
+    ----------
+    base_seed, epoch, number : int
+        The loader's seed, how many iterations came before this one, and which batch of it.
+    """
+    digest = hashlib.blake2b(_KEY.pack(base_seed, epoch, number), digest_size=32).digest()
+    random.seed(int.from_bytes(digest[:8], "little"))
+    np.random.seed(np.frombuffer(digest, "<u4", 4, 8))  # noqa: NPY002 - the global one is meant
+    torch: Any = sys.modules.get("torch")
+    if torch is not None:
+        torch.default_generator.manual_seed(int.from_bytes(digest[24:], "little") >> 1)
+
+
+@contextlib.contextmanager
+def borrowed() -> Iterator[None]:
+    """Give the caller's generators back as they were: for batches made in the caller's process."""
+    torch: Any = sys.modules.get("torch")
+    ours, numpys = random.getstate(), np.random.get_state(legacy=True)  # noqa: NPY002
+    torchs = torch.default_generator.get_state() if torch is not None else None
+    try:
+        yield
+    finally:
+        random.setstate(ours)
+        np.random.set_state(numpys)  # noqa: NPY002
+        if torch is not None and torchs is not None:
+            torch.default_generator.set_state(torchs)

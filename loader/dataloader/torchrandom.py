@@ -1,0 +1,314 @@
+"""torch's random generator of the CPU, draw for draw, on numpy alone.
+
+torch draws from a Mersenne Twister seeded with the low 32 bits of the seed, as numpy's legacy
+generator does; what differs is how draws become numbers, and that is what is here. Normal numbers,
+whose two halves torch's generator remembers, are not.
+"""
+
+from __future__ import annotations
+
+import base64
+import operator
+import secrets
+import threading
+from dataclasses import dataclass, field
+from typing import Any, Self, SupportsIndex
+
+import numpy as np
+
+from tundish.errors import CheckpointError
+from tundish.loader.dataloader.multinomial import multinomial
+from tundish.loader.dataloader.permutation import HUGE, inside_out, swapping
+from tundish.loader.plan.node import global_seed, seedings
+
+__all__ = ["HUGE", "WORDS", "TorchGenerator", "TwisterState", "default_generator"]
+
+WORDS = 624
+_DEFAULT_SEED = 67280421310721  # that of a torch.Generator nobody has seeded
+_KIND = "torch mt19937"
+_LARGE_RANGE = 2**28  # from here on an integer takes two draws
+
+
+class TorchGenerator:
+    """The generator that ``torch.Generator()`` makes, without torch.
+
+    Every method gives what torch gives at the same place of the same seed's stream, and leaves the
+    stream at the same place.
+
+    Parameters
+    ----------
+    seed : int
+        As for `manual_seed`. By default that of a ``torch.Generator()``.
+
+    Examples
+    --------
+    >>> g = TorchGenerator().manual_seed(0)
+    >>> g.randperm(8).tolist()  # torch.randperm(8, generator=torch.Generator().manual_seed(0))
+    [4, 0, 7, 3, 2, 5, 1, 6]
+
+    A state is JSON, and small:
+
+    >>> state = g.state_dict()
+    >>> first = g.randint(100, 3).tolist()
+    >>> g.load_state_dict(state)
+    >>> g.randint(100, 3).tolist() == first
+    True
+    """
+
+    def __init__(self, seed: SupportsIndex = _DEFAULT_SEED) -> None:
+        self._bits = np.random.MT19937(0)
+        self.manual_seed(seed)
+
+    def manual_seed(self, seed: SupportsIndex) -> Self:
+        """Start the stream that belongs to a seed.
+
+        Parameters
+        ----------
+        seed : int
+            From -2**63 to 2**64 - 1; a negative one stands for itself + 2**64. As in torch, seeds
+            with the same low 32 bits have the same stream.
+
+        Returns
+        -------
+        TorchGenerator
+            Itself.
+
+        Raises
+        ------
+        TypeError
+            Not an integer (torch: RuntimeError).
+        ValueError
+            Out of range.
+        """
+        number = operator.index(seed)
+        if not -(2**63) <= number < 2**64:
+            raise ValueError(f"seed must lie between -2**63 and 2**64 - 1, not be {number}")
+        self._seed = number % 2**64
+        # numpy's legacy way of seeding is torch's.
+        np.random.RandomState(self._bits).seed(self._seed & 0xFFFFFFFF)
+        return self
+
+    def seed(self) -> int:
+        """Start a stream seeded by the system.
+
+        Returns
+        -------
+        int
+            The seed, for `manual_seed`.
+        """
+        self.manual_seed(secrets.randbits(53))
+        return self._seed
+
+    def initial_seed(self) -> int:
+        """The seed that the stream began with."""
+        return self._seed
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the stream stands.
+
+        Returns
+        -------
+        dict
+            JSON of about 3.4 KB; a torch.Generator's, through `as_generator`, has the same form.
+        """
+        state: Any = self._bits.state["state"]
+        return TwisterState(self._seed, int(state["pos"]), np.asarray(state["key"])).to_json()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a state.
+
+        Parameters
+        ----------
+        state : dict
+            From `state_dict`.
+
+        Raises
+        ------
+        CheckpointError
+            It is no such state.
+        """
+        loaded = TwisterState.from_json(state)
+        self._seed = loaded.seed
+        self._bits.state = {
+            "bit_generator": "MT19937",
+            "state": {"key": loaded.words, "pos": loaded.position},
+        }
+
+    def random_raw32(self, size: int) -> np.ndarray:
+        """The next draws of the Twister itself.
+
+        Returns
+        -------
+        (size,) uint64 ndarray
+            Each below 2**32.
+        """
+        raw: np.ndarray = self._bits.random_raw(size)
+        return raw
+
+    def _raw64(self, size: int) -> np.ndarray:
+        """Two draws each, the high half first."""
+        raw = self.random_raw32(2 * size)
+        pairs: np.ndarray = (raw[0::2] << np.uint64(32)) | raw[1::2]
+        return pairs
+
+    def int64(self) -> int:
+        """A number in [0, 2**63): ``torch.empty((), dtype=torch.int64).random_().item()``."""
+        return int(self._raw64(1)[0]) % 2**63
+
+    def randperm(self, n: int) -> np.ndarray:
+        """A random order of ``range(n)``: ``torch.randperm(n)``.
+
+        Parameters
+        ----------
+        n : int
+            From 214,748,364 on torch shuffles in another way, with twice the draws; so does this.
+
+        Returns
+        -------
+        (n,) int64 ndarray
+        """
+        if n < 0:
+            raise RuntimeError(f"a permutation of {n} numbers cannot be")
+        return swapping(n, self.random_raw32) if n < HUGE else inside_out(n, self._raw64)
+
+    def randint(self, high: int, size: int) -> np.ndarray:
+        """Integers in [0, high): ``torch.randint(high, (size,))``.
+
+        Returns
+        -------
+        (size,) int64 ndarray
+        """
+        if high <= 0:
+            raise RuntimeError(f"there is no integer from 0 to below {high}")
+        draws = self.random_raw32(size) if high < _LARGE_RANGE else self._raw64(size)
+        return (draws % np.uint64(high)).astype(np.int64)
+
+    def uniform64(self, size: int) -> np.ndarray:
+        """Numbers in [0, 1): ``torch.rand(size, dtype=torch.float64)``.
+
+        Returns
+        -------
+        (size,) float64 ndarray
+        """
+        return (self._raw64(size) & np.uint64(2**53 - 1)).astype(np.float64) * 2.0**-53
+
+    def multinomial(self, weights: Any, num_samples: int, replacement: bool = False) -> np.ndarray:
+        """Indices of weights: ``torch.multinomial`` of a float64 vector.
+
+        Parameters
+        ----------
+        weights : (n,) array_like
+            Not below 0, finite, with a sum above 0.
+        num_samples : int
+            How many draws.
+        replacement : bool
+            Whether an index can come more than once.
+
+        Returns
+        -------
+        (num_samples,) int64 ndarray
+
+        Notes
+        -----
+        It is torch's from the release on that no longer lets Intel's library draw exponential
+        numbers (2.13 does not). When more indices are drawn without replacement than have a weight
+        above 0, the order of the remaining ones is ours: by number.
+        """
+        return multinomial(
+            np.asarray(weights, np.float64), num_samples, replacement, self.uniform64
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class TwisterState:
+    """Where a Mersenne Twister stands.
+
+    Parameters
+    ----------
+    seed : int
+        What it began with.
+    position : int
+        How many of the words have been drawn; 624 asks for new ones.
+    words : (624,) uint32 ndarray
+        Its memory.
+    """
+
+    seed: int
+    position: int
+    words: np.ndarray
+
+    def to_json(self) -> dict[str, Any]:
+        """About 3.4 KB: the words are random, and nothing compresses them."""
+        return {
+            "kind": _KIND,
+            "seed": self.seed,
+            "position": self.position,
+            "words": base64.b64encode(self.words.astype("<u4").tobytes()).decode(),
+        }
+
+    @classmethod
+    def from_json(cls, state: Any) -> TwisterState:
+        """Read what `to_json` gave.
+
+        Raises
+        ------
+        CheckpointError
+            It is something else.
+        """
+        try:
+            kind, seed, position = state["kind"], int(state["seed"]), int(state["position"])
+            words = np.frombuffer(base64.b64decode(state["words"], validate=True), "<u4")
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"not a generator's state: {error!r}") from error
+        if kind != _KIND or len(words) != WORDS or not 0 <= position <= WORDS:
+            raise CheckpointError(
+                f"not a state of {_KIND!r}: kind {kind!r}, {len(words)} words, position {position}"
+            )
+        return cls(seed, position, words.astype(np.uint32))
+
+
+def default_generator() -> TorchGenerator:
+    """The generator of those who were given none, in the place of torch's global one.
+
+    It follows `tundish.set_seed`: after ``tundish.set_seed(S)`` its stream is the one that torch's
+    has after ``torch.manual_seed(S)``; without a seed it begins where the system says (torch's, at
+    a constant). No random state of Python, numpy or torch is touched.
+
+    Returns
+    -------
+    TorchGenerator
+        Always the same object.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> td.set_seed(0)
+    >>> default_generator().randperm(4).tolist()  # torch.manual_seed(0); torch.randperm(4)
+    [0, 1, 3, 2]
+    >>> td.set_seed(None)
+    """
+    return _DEFAULT.current()
+
+
+@dataclass
+class _Default:
+    """The process's generator, and up to which call of `set_seed` it has followed."""
+
+    generator: TorchGenerator | None = None
+    followed: int = -1
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def current(self) -> TorchGenerator:
+        with self.lock:
+            if self.generator is None:
+                self.generator = TorchGenerator()
+            if self.followed != seedings():
+                self.followed, seed = seedings(), global_seed()
+                if seed is None:
+                    self.generator.seed()
+                else:
+                    self.generator.manual_seed(seed)
+            return self.generator
+
+
+_DEFAULT = _Default()

@@ -1,0 +1,286 @@
+"""A finished batch between worker and consumer: pickle protocol 5, its arrays in the slot.
+
+What a worker makes may be any Python object. The pickle travels in the message; the memory of
+arrays and tensors is in the slot, where `StreamedCollate` has put it row by row, or is copied
+there once. The consumer's arrays and tensors are views of the slot.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import io
+import pickle
+import struct
+import sys
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import cloudpickle
+import numpy as np
+
+from tundish.loader.run.culprit import find_culprit
+from tundish.loader.run.tensors import reduce_tensor, tensor_of
+from tundish.loader.run.writing import NeedsMore
+
+if TYPE_CHECKING:
+    from tundish.shm.memory import Arena
+
+__all__ = ["SlotMemory", "TensorLeaf", "pack_batch", "unpack_batch", "write_batch"]
+
+_HEAD = struct.Struct("<II")
+_PAIR = struct.Struct("<QQ")
+_IN_BAND = 1024
+_INLINE = 16384
+_ALIGN = 128
+_PRIVATE = 65536
+"""Leaves up to here are handed out as copies: a label that is kept pins no batch."""
+
+
+class TensorLeaf:
+    """An array that is a tensor where torch is.
+
+    Parameters
+    ----------
+    array : numpy.ndarray
+        Its memory.
+    dtype : str or None
+        The name of torch's dtype where numpy has none like it.
+    """
+
+    __slots__ = ("array", "dtype")
+
+    def __init__(self, array: np.ndarray, dtype: str | None = None) -> None:
+        self.array, self.dtype = array, dtype
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tensor_of, (self.array, self.dtype)
+
+
+class SlotMemory:
+    """A slot to make a batch in, from its beginning to its end.
+
+    Parameters
+    ----------
+    arena : Arena or None
+        None where there is no shared memory.
+    slot : int
+        Which slot.
+    have, may : int
+        Bytes that it has, and that it may have before the coordinator is asked.
+    """
+
+    def __init__(self, arena: Arena | None, slot: int, have: int, may: int) -> None:
+        self._arena, self._slot, self._have, self._may = arena, slot, have, may
+        self.used = 0
+        self.address = 0
+        if arena is not None:
+            self.address = arena.root(slot, 1).__array_interface__["data"][0]
+
+    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray:
+        """An array in the slot; a private one if it is small, or if there is no room."""
+        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        if self._arena is None or nbytes <= _INLINE:
+            return np.empty(shape, dtype)
+        try:
+            start = self.take(nbytes)
+        except NeedsMore:
+            return np.empty(shape, dtype)
+        return self.view(start, nbytes).view(dtype).reshape(shape)
+
+    def take(self, nbytes: int) -> int:
+        """Where the next so many bytes are; they have pages.
+
+        Raises
+        ------
+        NeedsMore
+            The slot may not have them.
+        """
+        start = -(-self.used // _ALIGN) * _ALIGN
+        end = start + nbytes
+        if end > self._may:
+            raise NeedsMore(end)
+        if end > self._have:
+            assert self._arena is not None
+            first = max(start, self._have)
+            self._arena.allocate(self._slot, first, end - first)
+        self.used = end
+        return start
+
+    def view(self, start: int, nbytes: int) -> np.ndarray:
+        """A range of the slot."""
+        assert self._arena is not None
+        return np.frombuffer(
+            self._arena.map, np.uint8, nbytes, self._slot * self._arena.stride + start
+        )
+
+
+class Packed:
+    """A batch as a pickle and the memory it refers to.
+
+    Attributes
+    ----------
+    main : bytes
+        The pickle.
+    raws : list of memoryview
+        The memory, in the order in which the pickle asks for it.
+    """
+
+    __slots__ = ("main", "raws")
+
+    def __init__(self, main: bytes, raws: list[memoryview]) -> None:
+        self.main, self.raws = main, raws
+
+
+def pack_batch(batch: Any, state: Any = None) -> Packed:
+    """Pickle a batch, and the state of the dataset behind it.
+
+    Raises
+    ------
+    TypeError
+        Something in it cannot be pickled: what, and where. It has a ``position`` where a batch is a
+        list, and one of its elements is to blame.
+    """
+    value = (batch, state)
+    raws: list[memoryview] = []
+
+    def aside(buffer: pickle.PickleBuffer) -> bool:
+        try:
+            raw = buffer.raw()
+        except BufferError:  # no contiguous memory
+            return True
+        if raw.nbytes < _IN_BAND:
+            return True
+        raws.append(raw)
+        return False
+
+    try:
+        return Packed(_dumps(_Plain, value, aside), raws)
+    except Exception:  # noqa: BLE001 - whatever pickle cannot take, cloudpickle may
+        raws.clear()
+    try:
+        return Packed(_dumps(_Cloud, value, aside), raws)
+    except Exception as error:
+        raise _unpicklable(batch, error) from error
+
+
+class _Plain(pickle.Pickler):
+    dispatch_table: ClassVar[dict[Any, Any]] = dict(copyreg.dispatch_table)  # type: ignore[misc]
+
+
+class _Cloud(cloudpickle.Pickler):  # type: ignore[misc]
+    dispatch_table: ClassVar[dict[Any, Any]] = dict(cloudpickle.Pickler.dispatch_table)
+
+
+def _dumps(pickler: Any, value: Any, aside: Any) -> bytes:
+    torch: Any = sys.modules.get("torch")
+    if torch is not None:
+        pickler.dispatch_table[torch.Tensor] = _tensor
+    file = io.BytesIO()
+    pickler(file, protocol=5, buffer_callback=aside).dump(value)
+    return file.getvalue()
+
+
+def _tensor(tensor: Any) -> Any:
+    reduced = reduce_tensor(tensor)
+    return tensor.__reduce_ex__(5) if reduced is NotImplemented else reduced
+
+
+def _unpicklable(value: Any, error: Exception) -> TypeError:
+    def attempt(part: object) -> Exception | None:
+        try:
+            _dumps(_Cloud, part, lambda _: True)
+        except Exception as failure:  # noqa: BLE001 - anything can be raised by a __reduce__
+            return failure
+        return None
+
+    where, what, reason = find_culprit(value, error, attempt)
+    text = f"a batch cannot be sent from a worker: {where} is a {what} ({reason})"
+    blamed = TypeError(text)
+    if isinstance(value, list):
+        bad = (at for at, part in enumerate(value) if attempt(part) is not None)
+        blamed.position = next(bad, None)  # type: ignore[attr-defined]  # for whoever has the keys
+    return blamed
+
+
+def write_batch(packed: Packed, memory: SlotMemory) -> tuple[bytes, bool]:
+    """Put a batch's memory into the slot, what is not there yet.
+
+    Returns
+    -------
+    (bytes, bool)
+        The message that `unpack_batch` reads, and whether anything is in the slot.
+
+    Raises
+    ------
+    NeedsMore
+        With the bytes that the slot would need.
+    """
+    low, high = memory.address, memory.address + memory.used
+    places: list[int | None] = []
+    loose = 0
+    for raw in packed.raws:
+        at = np.frombuffer(raw, np.uint8).__array_interface__["data"][0]
+        inside = memory.used > 0 and low <= at < high
+        places.append(at - low if inside else None)
+        if not inside:
+            loose += -(-raw.nbytes // _ALIGN) * _ALIGN
+    size = len(packed.main)
+    alone = memory.used == 0 and loose + size <= _INLINE
+    if memory.address == 0 or alone:
+        table = b"".join([_PAIR.pack(0, raw.nbytes) for raw in packed.raws])
+        head = _HEAD.pack(len(packed.raws), size)
+        return b"".join([head, table, packed.main, *packed.raws]), False
+    main_in_slot = size > _INLINE
+    end = -(-memory.used // _ALIGN) * _ALIGN + loose + main_in_slot * size
+    main = packed.main
+    try:
+        pairs = []
+        for raw, place in zip(packed.raws, places, strict=True):
+            start = place
+            if start is None:
+                start = memory.take(raw.nbytes)
+                memory.view(start, raw.nbytes)[:] = np.frombuffer(raw, np.uint8)
+            pairs.append(_PAIR.pack(start, raw.nbytes))
+        if main_in_slot:
+            start = memory.take(size)
+            memory.view(start, size)[:] = np.frombuffer(main, np.uint8)
+            main = _PAIR.pack(start, size)
+    except NeedsMore as need:
+        raise NeedsMore(max(end + _ALIGN * len(packed.raws), need.nbytes)) from None
+    head = _HEAD.pack(len(pairs), 0 if main_in_slot else size)
+    return b"".join([head, *pairs, main]), True
+
+
+def unpack_batch(message: memoryview | bytes, root: np.ndarray | None, *, copy: bool) -> Any:
+    """The batch of `write_batch`.
+
+    Parameters
+    ----------
+    message : bytes
+        What it returned.
+    root : numpy.ndarray or None
+        The slot; None where nothing is in it.
+    copy : bool
+        Whether to take large arrays as copies, too.
+    """
+    view = memoryview(message)
+    count, size = _HEAD.unpack_from(view)
+    at = _HEAD.size
+    pairs = [_PAIR.unpack_from(view, at + _PAIR.size * k) for k in range(count)]
+    at += _PAIR.size * count
+    buffers: list[Any] = []
+    if root is None:
+        main: Any = view[at : at + size]
+        at += size
+        for _, nbytes in pairs:
+            buffers.append(bytearray(view[at : at + nbytes]))
+            at += nbytes
+    else:
+        for start, nbytes in pairs:
+            part = root[start : start + nbytes]
+            buffers.append(part.copy() if copy or nbytes <= _PRIVATE else part)
+        if size:
+            main = view[at : at + size]
+        else:
+            start, nbytes = _PAIR.unpack_from(view, at)
+            main = root[start : start + nbytes]
+    return pickle.loads(main, buffers=buffers)

@@ -1,0 +1,291 @@
+"""A `DataLoader`'s worker: makes whole batches, each into the slot it is told.
+
+::
+
+    recv TASK(keys, slot) -> samples, each into its row of the slot -> DONE
+
+For map-style datasets it keeps nothing between batches: any task may run in any worker, once or
+again. Of an iterable dataset it holds a replica of its own, as torch's workers do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import pickle
+import signal
+import sys
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.errors import TransformError
+from tundish.loader.dataloader.fetching import BatchTask, Exhausted, Fetcher, fetcher_of
+from tundish.loader.dataloader.info import WorkerInfo, install, tell_torch
+from tundish.loader.dataloader.seeding import seed_batch, seed_worker
+from tundish.loader.dataloader.wire import SlotMemory, pack_batch, write_batch
+from tundish.loader.run.messages import (
+    DONE,
+    EXTRA,
+    EXTRA_IN_SLOT,
+    NO_LAYOUT,
+    NO_SLOT,
+    POINTER,
+    RECORD,
+    STREAM_END,
+    TASK,
+    Items,
+    Kind,
+    Task,
+)
+from tundish.loader.run.outbox import Outbox
+from tundish.loader.run.payload import dumps_exception, unpack
+from tundish.loader.run.worker import note_process
+from tundish.loader.run.writing import NeedsMore
+from tundish.shm.channel import Channel, ChannelClosed
+from tundish.shm.memory import Arena
+
+if TYPE_CHECKING:
+    from tundish.loader.dataloader.recipe import Recipe
+
+_MOST_TEXT = 128 << 10  # bytes of an exception: a message takes no more
+_SHOWN = 4096
+
+
+class LoaderWorker:
+    """Runs the tasks that come over a channel until it closes.
+
+    Parameters
+    ----------
+    channel : Channel
+        The worker's end.
+    arena : Arena or None
+        None where there is no shared memory.
+    recipe : Recipe
+        What is to be done.
+    seat : int
+        The worker's id.
+    failed : Exception or None
+        What ``worker_init_fn`` raised: the first batch's error.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        arena: Arena | None,
+        recipe: Recipe,
+        seat: int,
+        failed: Exception | None,
+    ) -> None:
+        self._channel, self._outbox = channel, Outbox(channel)
+        self._arena, self._recipe, self._seat = arena, recipe, seat
+        self._failed = failed
+        self._fetcher: Fetcher | None = None
+        self._epoch: dict[str, Any] = {}
+        self._made = 0
+        self._kept: dict[int, tuple[Any, ...]] = {}
+        self._process = os.getpid()
+
+    def run(self) -> None:
+        """Serve until the coordinator closes the channel."""
+        with contextlib.suppress(ChannelClosed):
+            self._outbox.say(RECORD.pack(Kind.HELLO, 0, 0, os.getpid(), 0))
+            self._outbox.flush()
+            while True:
+                message = self._channel.recv()
+                assert message is not None  # a worker's end waits
+                self._serve(message)
+                self._outbox.flush()
+
+    def _serve(self, message: bytes | memoryview) -> None:
+        at, end = 0, len(message)
+        while at < end:
+            if message[at] == Kind.STAGE:
+                _, _, _, number, size = RECORD.unpack_from(message, at)
+                at += RECORD.size + size
+                self._begin(number, pickle.loads(message[at - size : at]))
+                continue
+            task = Task(*TASK.unpack_from(message, at))
+            at += TASK.size + task.tail
+            self._task(task, message[at - task.tail : at])
+            if os.getpid() != self._process:
+                os._exit(0)  # the user's function forked, and this is the child
+            self._outbox.flush_if_due()
+
+    def _begin(self, number: int, epoch: dict[str, Any]) -> None:
+        self._epoch = {**epoch, "number": number}
+        self._fetcher, self._made = None, 0
+        self._kept.clear()
+
+    # -- tasks ---------------------------------------------------------------------------------
+
+    def _task(self, task: Task, tail: bytes | memoryview) -> None:
+        began = time.perf_counter()
+        arena = self._arena if task.slot != NO_SLOT else None
+        memory = SlotMemory(arena, task.slot, task.have, task.may)
+        flags = 0
+        try:
+            kept = self._kept.pop(task.block, None)
+            packed, flags = kept or self._made_batch(task, tail, memory)
+            try:
+                message, in_slot = write_batch(packed, memory)
+            except NeedsMore as need:
+                # Nothing is made twice: the batch waits here for a larger slot.
+                self._kept[task.block] = (packed, flags)
+                self._answer(Kind.NEED, task, began, nbytes=need.nbytes)
+                return
+            flags |= EXTRA_IN_SLOT if in_slot else 0
+        except Exhausted:
+            message, flags = b"", STREAM_END
+        except Exception as error:  # noqa: BLE001 - the batch's error
+            message, flags = self._error(error, task), EXTRA
+        self._answer(Kind.DONE, task, began, message, flags=flags, nbytes=memory.used)
+
+    def _made_batch(
+        self, task: Task, tail: bytes | memoryview, memory: SlotMemory
+    ) -> tuple[Any, int]:
+        tell_torch()
+        recipe, epoch = self._recipe, self._epoch
+        if self._failed is not None:
+            failed, self._failed = self._failed, None
+            raise failed
+        if recipe.rng_compat == "batch":
+            number = task.start * epoch["stride"] + epoch["rank"]
+            seed_batch(epoch["base_seed"], epoch["epoch"], number)
+        if self._fetcher is None:
+            states = epoch["replicas"]
+            restored = states[self._seat] if states is not None else None
+            self._fetcher = fetcher_of(recipe, epoch["base_seed"], epoch["epoch"], restored)
+            self._made = epoch["made"][self._seat] if restored is not None else 0
+        announce = self._announce if task.total else None
+        if recipe.iterable:
+            self._pass_over(task.step)
+            task_of = BatchTask(None, announce=announce)
+        else:
+            keys = self._keys(task, tail)
+            task_of = BatchTask(keys, task.step, epoch["stride"], announce)
+        batch = self._fetcher.fetch(task_of, memory.allocate)
+        self._made += 1
+        state = self._fetcher.state()
+        try:
+            return pack_batch(batch, state), 0
+        except TypeError as error:
+            at = getattr(error, "position", None)
+            if at is not None and recipe.batched and not recipe.iterable:
+                error.add_note(f"element {at} is index {task_of.keys[at]!r}")
+            raise
+
+    def _keys(self, task: Task, tail: bytes | memoryview) -> Any:
+        data: Any = tail[1:]
+        if tail[0]:
+            assert self._arena is not None
+            data = self._arena.root(*POINTER.unpack_from(tail, 1))
+        return (
+            np.frombuffer(data, np.int64).tolist()
+            if task.items == Items.INDICES
+            else pickle.loads(data)
+        )
+
+    def _pass_over(self, upto: int) -> None:
+        """Read a replica again up to where the one in its place had come."""
+        assert self._fetcher is not None
+        while self._made < upto:
+            self._fetcher.fetch(BatchTask(None), None)
+            self._made += 1
+
+    def _announce(self, k: int) -> None:
+        self._outbox.say(RECORD.pack(Kind.PROGRESS, 0, 0, k, 0))
+        self._outbox.flush()
+
+    def _error(self, error: Exception, task: Task) -> bytes:
+        error.add_note(
+            f"in DataLoader worker process {self._seat}, batch {task.start} "
+            "(Original Traceback: the cause above)"
+        )
+        text = dumps_exception(error)
+        if len(text) <= _MOST_TEXT:
+            return text
+        short = TransformError(type(error).__qualname__, repr(error)[:_SHOWN])
+        for note in getattr(error, "__notes__", ()):
+            short.add_note(str(note)[:_SHOWN])
+        return dumps_exception(short.with_traceback(error.__traceback__))
+
+    def _answer(
+        self,
+        kind: Kind,
+        task: Task,
+        began: float,
+        tail: bytes = b"",
+        *,
+        flags: int = 0,
+        nbytes: int = 0,
+    ) -> None:
+        micros = min(int((time.perf_counter() - began) * 1e6), 2**32 - 1)
+        fields = (kind, flags, task.stage, task.block, task.first, task.rows, NO_LAYOUT, micros)
+        self._outbox.say(DONE.pack(*fields, len(tail), nbytes, 0), tail)
+
+
+def main(fds: list[int], config: bytes) -> int:
+    """Run a worker process: the entry that the launcher calls."""
+    note_process()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see `uninterrupted`
+    settings = pickle.loads(config)
+    fds = list(fds)
+    channel = Channel.adopt(fds.pop(0), settings["channel"])
+    failed = None
+    try:
+        arena = None
+        if settings["stride"]:
+            arena = Arena.attach(fds.pop(0), settings["stride"], settings["slots"])
+        recipe = assemble(unpack(fds.pop(0), writable=True))
+        seat = settings["seat"]
+        seed_worker(settings["base_seed"], seat)
+        install(WorkerInfo(seat, recipe.workers, settings["base_seed"] + seat, recipe.dataset))
+        prepare_torch(recipe)
+        try:
+            if recipe.worker_init is not None:
+                recipe.worker_init(seat)
+        except Exception as error:  # noqa: BLE001 - the first batch's error
+            failed = error
+    except BaseException as error:  # noqa: BLE001 - told to the coordinator
+        tail = dumps_exception(error)
+        with contextlib.suppress(ChannelClosed):
+            channel.send(RECORD.pack(Kind.FATAL, 0, 0, os.getpid(), len(tail)) + tail)
+        return 1
+    LoaderWorker(channel, arena, recipe, seat, failed).run()
+    sys.stdout.flush()
+    return 0
+
+
+def assemble(parts: list[Any]) -> Recipe:
+    """The recipe out of what the payload holds."""
+    dataset, collate, init, types, bare = parts
+    recipe: Recipe = bare
+    return replace(recipe, dataset=dataset, collate=collate, worker_init=init, collate_types=types)
+
+
+def prepare_torch(recipe: Recipe) -> None:
+    """Set torch up for a worker, where it has been imported."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        return
+    torch.set_num_threads(1)
+    collate = importlib.import_module("torch.utils.data._utils.collate")
+    worker: Any = importlib.import_module("torch.utils.data._utils.worker")
+    kinds: dict[Any, Any] = collate.default_collate_fn_map
+    stack: Any = kinds.get(torch.Tensor)
+
+    def stack_privately(batch: Any, *, collate_fn_map: Any = None) -> Any:
+        # In a worker, torch's own rule makes a new shared segment for every tensor.
+        info, worker._worker_info = worker._worker_info, None  # noqa: SLF001 - what it asks
+        try:
+            return stack(batch, collate_fn_map=collate_fn_map)
+        finally:
+            worker._worker_info = info  # noqa: SLF001
+
+    if getattr(stack, "__module__", None) == collate.__name__:
+        kinds[torch.Tensor] = stack_privately
+    kinds.update(recipe.collate_types)

@@ -1,0 +1,76 @@
+"""The workers of a dataset's iterator: what they are told when they begin."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING
+
+from tundish.loader.run.context import Context
+from tundish.loader.run.launcher import launcher
+from tundish.loader.run.payload import Payload, pack
+from tundish.loader.run.peers import Crew
+from tundish.loader.run.worker import IN_WORKER, Worker
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.options import Options
+    from tundish.shm.channel import Channel
+    from tundish.shm.memory import Arena
+
+
+def crew_of(context: Context, options: Options, executor: str) -> Crew:
+    """What computes for an iterator.
+
+    Parameters
+    ----------
+    context, options
+        Of the iterator.
+    executor : {"process", "thread"}
+        What a worker is.
+    """
+    if executor == "thread":
+        return Crew(thread=_ThreadMain(context, options))
+    threads = options.max_intra_op_parallelism or 1
+    launcher(threads)  # it imports while the plan is packed
+    return Crew(
+        entry="tundish.loader.run.worker:main",
+        config={"context": (context.iteration, context.base_seed, context.graph_seed)},
+        payload=_pack(context, options),
+        threads=threads,
+    )
+
+
+class _ThreadMain:
+    """What a thread runs that is a worker."""
+
+    def __init__(self, context: Context, options: Options) -> None:
+        self._context, self._options = context, options
+
+    def __call__(self, channel: Channel, arena: Arena | None) -> None:
+        IN_WORKER.yes = True
+        try:
+            with contextlib.suppress(SystemExit):  # as a process would: its task is another's
+                self._serve(channel, arena)
+        finally:
+            channel.close()
+
+    def _serve(self, channel: Channel, arena: Arena | None) -> None:
+        if self._options.worker_init is not None:
+            self._options.worker_init()
+        own = self._context
+        context = Context(own.root, own.iteration, own.base_seed, own.graph_seed)
+        context.where = f"in thread {threading.current_thread().name}"
+        Worker(channel, arena, context, self._options, forks=False).run()
+
+
+def _pack(context: Context, options: Options) -> Payload:
+    """The plan and the options in shared memory; an error names the node and the object."""
+    try:
+        return pack([("the plan", context.root), ("the options", options)])
+    except TypeError:
+        for node in context.nodes:
+            for name in ("function", "predicate", "source"):
+                part = getattr(node, name, None)
+                if part is not None:
+                    pack([(context.label(node), part)]).close()
+        raise

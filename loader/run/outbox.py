@@ -1,0 +1,54 @@
+"""A worker's answers: several in a message, as long as nobody waits long for them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tundish.shm.channel import Channel
+
+_FLUSH_S = 150e-6
+_FLUSH_BYTES = 32768
+
+
+class Outbox:
+    """Collects records for the coordinator.
+
+    Parameters
+    ----------
+    channel : Channel
+        The worker's end.
+    """
+
+    __slots__ = ("_channel", "_flushed", "_nbytes", "_records")
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._records: list[bytes] = []
+        self._nbytes = 0
+        self._flushed = time.perf_counter()
+
+    def say(self, record: bytes, tail: bytes = b"") -> None:
+        """Add a record; what is there is sent if it would not fit with the others."""
+        limit = self._channel.max_message
+        size = len(record) + len(tail)
+        if limit is not None and self._nbytes + size > limit:
+            self.flush()
+        self._records.append(record)
+        if tail:
+            self._records.append(tail)
+        self._nbytes += size
+
+    def flush_if_due(self) -> None:
+        """Send if it is much, or if it has waited."""
+        if self._nbytes > _FLUSH_BYTES or time.perf_counter() - self._flushed > _FLUSH_S:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send."""
+        if self._records:
+            self._channel.send(b"".join(self._records))
+            self._records.clear()
+            self._nbytes = 0
+        self._flushed = time.perf_counter()

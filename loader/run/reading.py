@@ -1,0 +1,69 @@
+"""Reading the records of a whole task at once, from a source that can.
+
+Hugging Face datasets and torch's map-style ones may have ``__getitems__(indices)``: one call for
+many records costs a fraction of as many calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.plan.batching import Batch, Unbatch
+from tundish.loader.plan.elementwise import Enumerate, FlatMap
+from tundish.loader.plan.node import Unary
+from tundish.loader.plan.sources import FromSource
+from tundish.loader.plan.storing import Cache
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.node import Node
+    from tundish.loader.run.context import Context
+    from tundish.loader.run.values import Identity
+
+_OTHER_REFS = (Batch, Unbatch, FlatMap, Enumerate, Cache)
+
+
+def compile_read(
+    top: Node, context: Context, identity: Identity
+) -> Callable[[Sequence[Any], int], None] | None:
+    """Make a function that reads the records of many items before they are evaluated.
+
+    Parameters
+    ----------
+    top : Node
+        Whose items they are.
+    context : Context
+        Its `records` are filled; a source's evaluator takes them from there.
+    identity : callable
+        Of `top`: over one source an item's origin is its index there.
+
+    Returns
+    -------
+    callable or None
+        ``read(items, pass)``; None where the records do not come from one source that has
+        ``__getitems__``.
+    """
+    node = top
+    while isinstance(node, Unary) and not isinstance(node, _OTHER_REFS):
+        node = node.up
+    if not isinstance(node, FromSource):
+        return None
+    getitems = getattr(node.source, "__getitems__", None)
+    if not callable(getitems):
+        return None
+    records = context.records.setdefault(id(node), {})
+
+    def read(items: Sequence[Any], pass_: int) -> None:
+        records.clear()
+        origins = [identity(item, pass_)[1] for item in items if type(item) is int]
+        indices = list(dict.fromkeys(index for index in origins if type(index) is int))
+        if len(indices) < 2:
+            return
+        try:
+            found = list(getitems(indices))
+        except Exception:  # noqa: BLE001 - one by one then: the error belongs to its element
+            return
+        if len(found) == len(indices):
+            records.update(zip(indices, found, strict=True))
+
+    return read

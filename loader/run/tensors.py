@@ -1,0 +1,93 @@
+"""Torch's tensors by pickle protocol 5: as arrays, whose memory can stay where it is.
+
+Nothing here imports torch before there is a tensor to make: a process that has one, has torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+__all__ = ["as_array", "reduce_tensor", "tensor_of"]
+
+
+def as_array(tensor: Any) -> tuple[np.ndarray, str | None] | None:
+    """A tensor's memory as an array.
+
+    Parameters
+    ----------
+    tensor : torch.Tensor
+        Any.
+
+    Returns
+    -------
+    (numpy.ndarray, str or None) or None
+        An array over the tensor's own memory; the name of its dtype where numpy has none of it, as
+        with bfloat16: the array is of ints then. None for a tensor that is more than its memory:
+        on a device, sparse, quantized, with a gradient.
+    """
+    if tensor.requires_grad or tensor.layout is not _torch().strided or tensor.device.type != "cpu":
+        return None
+    try:
+        if tensor.dtype in _odd():
+            return tensor.view(_odd()[tensor.dtype]).numpy(), str(tensor.dtype).partition(".")[2]
+        return tensor.numpy(), None
+    except (RuntimeError, TypeError):  # conjugate, quantized, nested, ...
+        return None
+
+
+def tensor_of(array: np.ndarray, dtype: str | None = None) -> Any:
+    """The tensor over an array's memory.
+
+    Parameters
+    ----------
+    array : numpy.ndarray
+        It stays in use as long as the tensor does.
+    dtype : str or None
+        The name of torch's dtype where it is not numpy's.
+    """
+    torch = _torch()
+    if array.flags.writeable:
+        tensor = torch.from_numpy(array)
+    else:
+        with warnings.catch_warnings():  # a mapping that seems to be read-only, but is our own
+            warnings.simplefilter("ignore")
+            tensor = torch.from_numpy(array)
+    return tensor if dtype is None else tensor.view(getattr(torch, dtype))
+
+
+def reduce_tensor(tensor: Any) -> Any:
+    """As ``__reduce_ex__``; `NotImplemented` where torch's own way is the right one."""
+    found = as_array(tensor)
+    if found is None or type(tensor).__reduce_ex__ is not _torch().Tensor.__reduce_ex__:
+        return NotImplemented
+    return tensor_of, found
+
+
+def _torch() -> Any:
+    return sys.modules.get("torch") or importlib.import_module("torch")
+
+
+_same_size: dict[Any, Any] = {}
+
+
+def _odd() -> dict[Any, Any]:
+    """Torch's dtypes that numpy has not, and the ints of their size."""
+    if not _same_size:
+        torch = _torch()
+        for name, size in {
+            "bfloat16": torch.int16,
+            "float8_e4m3fn": torch.int8,
+            "float8_e5m2": torch.int8,
+            "float8_e4m3fnuz": torch.int8,
+            "float8_e5m2fnuz": torch.int8,
+        }.items():
+            if hasattr(torch, name):
+                _same_size[getattr(torch, name)] = size
+    return _same_size

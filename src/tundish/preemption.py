@@ -1,0 +1,191 @@
+"""`save_on_signal`: a job that is told to end saves where its data is, and ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable
+from types import FrameType
+from typing import Any, Self
+
+from tundish.loader.run.state import write_state
+from tundish.prefetching import Prefetcher
+
+__all__ = ["SavedOnSignal", "save_on_signal"]
+
+
+def save_on_signal(
+    it: Iterable[Any],
+    path: str | os.PathLike[str],
+    signals: Iterable[signal.Signals] = (signal.SIGTERM,),
+    *,
+    save: Callable[[dict[str, Any]], object] | None = None,
+    agree: Callable[[bool], bool] | None = None,
+) -> SavedOnSignal:
+    """Iterate; on a signal save the state between two steps, and let the signal take effect.
+
+    Slurm and Kubernetes tell a job to end with SIGTERM, and kill it when the grace period is over.
+
+    Parameters
+    ----------
+    it : iterator, or an iterable with a state
+        An iterator of a `Dataset`, one of `to_device`, a DataLoader (iterate over what is returned
+        once an epoch).
+    path : path
+        Where the state is written, whole or not at all; ``it.restore(path, missing_ok=True)`` reads
+        it.
+    signals : iterable of signal.Signals
+        Which signals. With Slurm's ``--signal=USR1@120`` also ``signal.SIGUSR1``.
+    save : callable, optional
+        Called with the state before it is written: save the model here. What must be saved as one
+        (model and state in one checkpoint) is saved here.
+    agree : callable, optional
+        For training on several processes, which must save at the same step: called before every
+        step with whether this process has been signalled; what it returns decides. An all-reduce of
+        the maximum is meant.
+
+    Returns
+    -------
+    SavedOnSignal
+        A context manager, and the iterator to loop over.
+
+    Raises
+    ------
+    RuntimeError
+        This is not the main thread: only that one may handle signals.
+    TypeError
+        There is no state, or it is no JSON.
+
+    Notes
+    -----
+    The state is that of the batches whose steps are done: a signal during a step is acted upon when
+    the loop asks for the next batch, one that comes while it waits for a batch at once (with
+    ``agree`` before the next step). Then the handler that was there before is called, or the
+    signal's default action taken: the process ends by that signal. If the handler returns, or the
+    signal was ignored, iteration goes on. Leaving the ``with`` block puts the handlers back.
+
+    A restored iterator takes its state into account from its first element on, so restore before
+    this is called. A state is taken at every step (`state_dict`).
+
+    Examples
+    --------
+    >>> import signal, tempfile, tundish as td
+    >>> file = tempfile.mkdtemp() + "/data.json"
+    >>> ds = td.Dataset.range(6)
+    >>> seen = []
+    >>> previous = signal.signal(signal.SIGTERM, lambda *_: seen.append("told"))
+    >>> with ds.iterator() as it, td.save_on_signal(it, file) as elements:
+    ...     for x in elements:
+    ...         if x == 2:
+    ...             signal.raise_signal(signal.SIGTERM)  # as Slurm does
+    ...         seen.append(int(x))
+    >>> seen
+    [0, 1, 2, 'told', 3, 4, 5]
+    >>> with ds.iterator() as it:
+    ...     it.restore(file), [int(x) for x in it]
+    (True, [3, 4, 5])
+    >>> _ = signal.signal(signal.SIGTERM, previous)
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError("save_on_signal is for the main thread: only that one handles signals")
+    return SavedOnSignal(it, path, tuple(signals), save, agree)
+
+
+class _Interrupted(BaseException):
+    """The signal came while the loop was waiting; never seen outside."""
+
+
+class SavedOnSignal:
+    """An iterator whose state is saved when a signal comes; made by `save_on_signal`."""
+
+    def __init__(
+        self,
+        it: Iterable[Any],
+        path: str | os.PathLike[str],
+        signals: tuple[signal.Signals, ...],
+        save: Callable[[dict[str, Any]], object] | None,
+        agree: Callable[[bool], bool] | None,
+    ) -> None:
+        self._source = it
+        # One element at a time, each with its state, so that a call can be taken back.
+        self._elements = Prefetcher(it, 0) if hasattr(it, "__next__") else None
+        self._path, self._signals, self._save, self._agree = path, signals, save, agree
+        self._came: tuple[int, FrameType | None] | None = None
+        self._waiting = False
+        self._previous: dict[int, Any] = {}
+        json.dumps(self._state())  # better now than in the grace period
+
+    def _state(self) -> dict[str, Any]:
+        source: Any = self._elements or self._source
+        if not hasattr(source, "state_dict"):
+            raise TypeError(f"{type(source).__name__} has no state_dict")
+        state: dict[str, Any] = source.state_dict()
+        return state
+
+    # -- elements ------------------------------------------------------------------------------
+
+    def __iter__(self) -> Self:
+        if not hasattr(self._source, "__next__"):
+            self._elements = Prefetcher(self._source, 0)
+        return self
+
+    def __next__(self) -> Any:
+        if self._elements is None:
+            iter(self)
+        assert self._elements is not None
+        before = self._state()
+        told = self._came is not None
+        if told if self._agree is None else self._agree(told):
+            self._act(before)
+        while True:
+            try:
+                return self._wait()
+            except _Interrupted:
+                self._act(before)
+                self._elements.load_state_dict(before)  # still here: the signal was not the end
+
+    def _wait(self) -> Any:
+        self._waiting = self._agree is None
+        try:
+            return next(self._elements)  # type: ignore[arg-type]  # there is one by now
+        finally:
+            self._waiting = False
+
+    # -- signals -------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        for number in self._signals:
+            # None is a handler that is not Python's: it cannot be put back.
+            self._previous[number] = signal.signal(number, self._handle) or signal.SIG_DFL
+        return self
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._came is None:
+            self._came = (number, frame)
+        # Not while workers are being started or ended, which holds Ctrl-C back too.
+        if self._waiting and signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ()):
+            self._waiting = False
+            raise _Interrupted
+
+    def _act(self, state: dict[str, Any]) -> None:
+        """Save, and do what would have been done without us."""
+        if self._save is not None:
+            self._save(state)
+        write_state(self._path, state)
+        number, frame = self._came or (self._signals[0], None)  # another process was told
+        self._came = None
+        previous = self._previous[number]
+        if callable(previous):
+            previous(number, frame)
+        elif previous == signal.SIG_DFL:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+
+    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
+        state = self._state() if self._came and kind is None else None
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        if state is not None:
+            self._act(state)

@@ -1,0 +1,202 @@
+"""`Prefetcher`: elements are taken ahead of the loop, and the state stays the loop's.
+
+What the bridges to devices have in common: they begin to copy an element before the loop asks for
+it. So each element waits with the state that the source had just after giving it; the iterator's
+own state is that of the last element the loop was given.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Self
+
+__all__ = ["Prefetcher", "check_depth"]
+
+_NOT_YET: Any = object()
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What one call of the source gave, and the source's state behind it."""
+
+    begun: Any
+    error: Exception | None
+    state: Any
+
+
+class Prefetcher:
+    """Takes elements from a source ahead of the loop.
+
+    Parameters
+    ----------
+    source : iterator or iterable
+        An iterator is used as it is; of an iterable one is made, now. Its ``state_dict`` and
+        ``load_state_dict``, or else those of the iterable (as a DataLoader has them), are used if
+        there are any.
+    depth : int
+        How many elements are taken beyond the one that the loop is given.
+
+    Notes
+    -----
+    An error of the source is raised where its element would have come; what lies behind it may
+    have been taken by then. An interrupt (any exception that is no `Exception`) is raised at once.
+    """
+
+    def __init__(self, source: Iterable[Any], depth: int) -> None:
+        self._depth = check_depth(depth)
+        self._source = source
+        self._iterator: Any = source if hasattr(source, "__next__") else iter(source)
+        self._ahead: deque[_Taken] = deque()
+        self._state: Any = _NOT_YET
+        self._end: Any = None
+        self._exhausted = self._closed = self._doubt = False
+
+    # -- what a bridge fills in ----------------------------------------------------------------
+
+    def _begin(self, element: Any) -> Any:
+        """Begin to move an element, without waiting."""
+        return element
+
+    def _finish(self, begun: Any) -> Any:
+        """Hand out what `_begin` began."""
+        return begun
+
+    def _drop(self) -> None:
+        """What was begun and not finished is not wanted any more."""
+
+    # -- elements ------------------------------------------------------------------------------
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        if self._closed:
+            raise StopIteration
+        if self._doubt:
+            self._heal()
+        while len(self._ahead) <= self._depth and not self._exhausted:
+            self._take()
+        if not self._ahead:
+            self._state = self._end
+            raise StopIteration
+        first = self._ahead[0]
+        if first.error is not None:
+            self._ahead.popleft()
+            self._state = first.state
+            raise first.error
+        element = self._finish(first.begun)
+        self._ahead.popleft()
+        self._state = first.state
+        return element
+
+    def _take(self) -> None:
+        if self._state is _NOT_YET:
+            self._state = self._source_state()
+        begun, error = None, None
+        try:
+            begun = self._begin(next(self._iterator))
+        except StopIteration:
+            self._end = self._source_state()
+            self._exhausted = True
+            return
+        except Exception as problem:  # noqa: BLE001 - the element's, raised at its place
+            error = problem
+        except BaseException:
+            # The source may have given an element that is lost by now: begin again behind the
+            # last one that is here.
+            self._doubt = True
+            raise
+        self._ahead.append(_Taken(begun, error, self._source_state()))
+
+    def _heal(self) -> None:
+        if self._stateful is not None:
+            self._go(self._ahead[-1].state if self._ahead else self._state)
+        self._doubt = False
+
+    # -- state ---------------------------------------------------------------------------------
+
+    @property
+    def _stateful(self) -> Any:
+        """Whose state it is: the iterator's, else the iterable's."""
+        for candidate in (self._iterator, self._source):
+            if hasattr(candidate, "state_dict") and hasattr(candidate, "load_state_dict"):
+                return candidate
+        return None
+
+    def _source_state(self) -> Any:
+        stateful = self._stateful
+        return None if stateful is None else stateful.state_dict()
+
+    def state_dict(self) -> Any:
+        """Where the last element that the loop was given left the source.
+
+        Raises
+        ------
+        TypeError
+            The source has no state.
+        """
+        if self._stateful is None:
+            kind = type(self._source).__name__
+            raise TypeError(f"{kind} has no state_dict and load_state_dict")
+        return self._source_state() if self._state is _NOT_YET else self._state
+
+    def load_state_dict(self, state: Any) -> None:
+        """Go to where a state was taken; what was taken ahead is dropped."""
+        if self._stateful is None:
+            kind = type(self._source).__name__
+            raise TypeError(f"{kind} has no state_dict and load_state_dict")
+        self._ahead.clear()
+        self._drop()
+        self._go(state)
+        self._state = _NOT_YET
+        self._closed = self._doubt = False
+
+    def _go(self, state: Any) -> None:
+        stateful = self._stateful
+        if stateful is self._iterator:
+            stateful.load_state_dict(state)
+        else:  # a loader's state counts from its next iterator on
+            close_quietly(self._iterator)
+            self._iterator = None
+            stateful.load_state_dict(state)
+            self._iterator = iter(stateful)
+        self._exhausted = False
+
+    # -- end -----------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Drop what was taken ahead and close the source; what the loop holds stays its own."""
+        self._closed = True
+        self._ahead.clear()
+        self._drop()
+        close_quietly(self._iterator)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def check_depth(depth: int) -> int:
+    """A number of elements ahead.
+
+    Raises
+    ------
+    TypeError, ValueError
+        It is no int, or negative.
+    """
+    number = operator.index(depth)
+    if number < 0:
+        raise ValueError(f"depth must be at least 0, not {number}")
+    return number
+
+
+def close_quietly(iterator: Any) -> None:
+    """Close an iterator that can be closed; others end when they are dropped."""
+    close = getattr(iterator, "close", None)
+    if close is not None:
+        close()

@@ -1,0 +1,154 @@
+"""tundish for TensorFlow and Keras: datasets to and from ``tf.data``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+try:
+    import tensorflow as tf
+except ModuleNotFoundError as missing:
+    if missing.name != "tensorflow":
+        raise
+    raise ImportError(
+        "tundish.tensorflow needs TensorFlow, which is not installed: "
+        'pip install "tundish[tensorflow]"',
+        name="tensorflow",
+    ) from missing
+
+from tundish.errors import SpecError
+from tundish.loader.plan.batching import Batch
+from tundish.loader.plan.dataset import Dataset
+from tundish.loader.plan.node import UNKNOWN_CARDINALITY, walk
+from tundish.spec import ArraySpec, flatten, paths, unflatten
+
+__all__ = ["from_tf_dataset", "to_tf_dataset"]
+
+
+def to_tf_dataset(ds: Dataset, output_signature: Any = None) -> Any:
+    """Make a ``tf.data.Dataset``, for Keras and for anything that takes one.
+
+    Parameters
+    ----------
+    ds : Dataset
+        Its workers run in this process's name, as with ``iter(ds)``; TensorFlow's threads take the
+        elements from them.
+    output_signature : nest of tf.TensorSpec, optional
+        Dtypes and shapes of an element. Default: the dataset's `element_spec`, which is that of its
+        first element; of arrays in a dataset with a ``batch`` that may end with a smaller one, the
+        first dimension is None. Give it where other dimensions differ between elements.
+
+    Returns
+    -------
+    tf.data.Dataset
+        Of the same elements; its length is known where the dataset's is. ``str`` and ``bytes`` are
+        ``tf.string``. Every pass over it is the next iteration of `ds`, and ends its workers.
+
+    Raises
+    ------
+    SpecError
+        An element holds what TensorFlow has no dtype for.
+
+    Notes
+    -----
+    TensorFlow copies each element once. Do the work in `ds` (in parallel, with a state), and only
+    ``prefetch`` behind it.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> ds = td.Dataset.range(3).map(lambda x: {"x": x}).batch(2)
+    >>> [batch["x"].numpy().tolist() for batch in to_tf_dataset(ds)]
+    [[0, 1], [2]]
+    """
+    if not isinstance(ds, Dataset):
+        raise TypeError(f"to_tf_dataset takes a tundish Dataset, not {type(ds).__name__}")
+    signature = _signature(ds) if output_signature is None else output_signature
+
+    def elements() -> Iterator[Any]:
+        with iter(ds) as it:
+            yield from it
+
+    made = tf.data.Dataset.from_generator(elements, output_signature=signature)
+    count = ds.cardinality()
+    if count == UNKNOWN_CARDINALITY:
+        return made
+    return made.apply(tf.data.experimental.assert_cardinality(count))
+
+
+def _signature(ds: Dataset) -> Any:
+    uneven = any(
+        isinstance(node, Batch) and not node.drop_remainder
+        for node in walk(ds._node)  # noqa: SLF001 - ours
+    )
+    specs, tree = flatten(ds.element_spec)
+    names = paths(tree)
+    return unflatten(tree, [_tensor_spec(s, n, uneven) for s, n in zip(specs, names, strict=True)])
+
+
+def _tensor_spec(spec: ArraySpec, name: str, uneven: bool) -> Any:
+    shape = None if spec.shape is None else list(spec.shape)
+    if uneven and shape:
+        shape[0] = None
+    try:
+        dtype = tf.string if spec.dtype in (str, bytes) else tf.as_dtype(spec.dtype)
+    except TypeError:
+        where = f" at {name}" if name else ""
+        raise SpecError(f"TensorFlow has no dtype for {spec}{where}") from None
+    return tf.TensorSpec(shape, dtype)
+
+
+def from_tf_dataset(dataset: Any) -> Dataset:
+    """Make a dataset of the elements of a ``tf.data`` pipeline, as numpy arrays.
+
+    Parameters
+    ----------
+    dataset : tf.data.Dataset
+        It runs in this process, on TensorFlow's threads, and anew for every pass. What is put
+        behind it (`map`, `batch`) runs in workers.
+
+    Returns
+    -------
+    Dataset
+        ``tf.string`` is ``bytes``. Elements have the structure and the dtypes of ``element_spec``.
+
+    Notes
+    -----
+    To resume, the pipeline is run again from its start to where it was: it must give the same
+    elements in the same order. Seed its shuffles, with ``reshuffle_each_iteration=False``.
+
+    Examples
+    --------
+    >>> import tensorflow as tf
+    >>> [int(x) for x in from_tf_dataset(tf.data.Dataset.range(3)).map(lambda x: x * x)]
+    [0, 1, 4]
+    """
+    signature = tf.nest.map_structure(_array_spec, dataset.element_spec)
+    return Dataset.from_generator(_Elements(dataset), output_signature=signature)
+
+
+class _Elements:
+    """The passes over a pipeline. It runs in the consumer's process and is not sent to workers."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def __call__(self) -> Any:
+        return self._dataset.as_numpy_iterator()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Elsewhere, ()
+
+
+class _Elsewhere:
+    """What workers have in its place: the plan they get names the generator."""
+
+    def __call__(self) -> Any:
+        raise RuntimeError("a tf.data pipeline runs only in the process in which it was made")
+
+
+def _array_spec(spec: Any) -> ArraySpec:
+    if not isinstance(spec, tf.TensorSpec):
+        raise SpecError(f"from_tf_dataset takes dense tensors, not {spec}")
+    shape = None if spec.shape.rank is None else tuple(spec.shape.as_list())
+    return ArraySpec(shape, bytes if spec.dtype == tf.string else spec.dtype.as_numpy_dtype)

@@ -1,0 +1,177 @@
+"""`tundish.torch.DataLoader`: torch's class, with our workers and our memory behind it."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import torch
+import torch.utils.data
+from torch.utils.data import DataLoader as TorchDataLoader  # also when ours is put in its place
+from torch.utils.data import IterDataPipe, MapDataPipe
+from torch.utils.data._utils import collate as torch_collate
+
+from tundish.loader.dataloader.dataloader import Loading, check_rng_compat
+from tundish.loader.dataloader.flavour import Flavour
+from tundish.loader.plan.dataset import Dataset
+from tundish.torch.lightning import fetched_ahead
+from tundish.torch.pinning import pinning
+
+__all__ = ["DataLoader"]
+
+_T_co = TypeVar("_T_co", covariant=True)
+
+
+def _added_types() -> list[tuple[Any, Any]]:
+    """What the user has put into torch's table of collate rules."""
+    table: dict[Any, Any] = torch_collate.default_collate_fn_map
+    return [
+        (kind, rule)
+        for kind, rule in table.items()
+        if getattr(rule, "__module__", None) != torch_collate.__name__
+    ]
+
+
+def _default_generator() -> Any:
+    return torch.default_generator
+
+
+TORCH = Flavour(
+    tensors=True,
+    collate=(torch.utils.data.default_collate, torch_collate.default_collate),
+    convert=(torch.utils.data.default_convert, torch_collate.default_convert),
+    to_samples=torch.utils.data.default_convert,
+    generator=_default_generator,
+    collate_types=_added_types,
+)
+
+
+class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
+    r"""A subclass of torch's ``DataLoader`` whose batches are made by our workers.
+
+    Change the import, nothing else. Batches are tensors that lie in shared memory, not copied by
+    the training process; samples are written into their rows there as soon as they are made.
+    Sampler order is torch's, seed for seed.
+
+    Parameters
+    ----------
+    dataset, batch_size, shuffle, sampler, batch_sampler, num_workers, collate_fn, pin_memory, \
+    drop_last, timeout, worker_init_fn, multiprocessing_context, generator, prefetch_factor, \
+    persistent_workers, pin_memory_device, in_order
+        torch's own, with torch's checks.
+    rng_compat : {"batch", "torch"}
+        How the global generators of Python, numpy and torch are seeded in workers: anew for each
+        batch, from (base seed, epoch, number of the batch), so that a run depends on no worker;
+        or once a worker with batches dealt to workers in turn, as torch does it.
+
+    Notes
+    -----
+    `state_dict` and `load_state_dict` are as torchdata's ``StatefulDataLoader`` has them, and a
+    state goes over to another number of workers, and with a ``DistributedSampler`` to another
+    number of ranks.
+
+    What is ours: a dataset whose ``__getitem__`` takes ``rng`` gets a numpy generator keyed by the
+    sample's place in the epoch; a worker that dies is replaced and its batches are made again;
+    errors keep their type and name the sample; a `StopIteration` out of ``__getitem__`` is a
+    ``RuntimeError``; workers are never forked from this process, so a dataset has to be picklable
+    (cloudpickle: lambdas and classes of a notebook are), and changes to modules are not inherited.
+
+    Torch is imported in workers only if the dataset needs it, once for all of them.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from tundish.torch import DataLoader
+    >>> data = torch.utils.data.TensorDataset(torch.arange(4))
+    >>> [batch.tolist() for (batch,) in DataLoader(data, batch_size=2)]
+    [[0, 1], [2, 3]]
+    """
+
+    flavour = TORCH
+
+    def __init__(  # noqa: PLR0917 - torch's signature
+        self,
+        dataset: Any,
+        batch_size: int | None = 1,
+        shuffle: bool | None = None,
+        sampler: Any = None,
+        batch_sampler: Any = None,
+        num_workers: int = 0,
+        collate_fn: Any = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Any = None,
+        multiprocessing_context: Any = None,
+        generator: Any = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
+        rng_compat: str = "batch",
+    ) -> None:
+        self.rng_compat = check_rng_compat(rng_compat)
+        self._pinning: Any = None
+        TorchDataLoader.__init__(
+            self,
+            _Wrapped(dataset) if isinstance(dataset, Dataset) else dataset,
+            batch_size,
+            shuffle,
+            sampler,
+            batch_sampler,
+            num_workers,
+            collate_fn,
+            pin_memory,
+            drop_last,
+            timeout,
+            worker_init_fn,
+            multiprocessing_context,
+            generator,
+            prefetch_factor=prefetch_factor,
+            persistent_workers=persistent_workers,
+            pin_memory_device=pin_memory_device,
+            in_order=in_order,
+        )
+
+    def __iter__(self) -> Any:
+        if isinstance(self.dataset, (IterDataPipe, MapDataPipe)):
+            return TorchDataLoader.__iter__(self)  # torch's, with torch's workers
+        return super().__iter__()
+
+    def state_dict(self) -> dict[str, Any]:
+        ahead, over = fetched_ahead() or (0, False)
+        return self._state(ahead, ended=over)
+
+    def __len__(self) -> int:
+        length: int = TorchDataLoader.__len__(self)
+        if self._is_iterable:
+            self._said_length = length
+        return length
+
+    @property
+    def _is_iterable(self) -> bool:
+        return isinstance(self.dataset, torch.utils.data.IterableDataset)
+
+    @property
+    def _elements(self) -> Dataset | None:
+        return self.dataset.elements if isinstance(self.dataset, _Wrapped) else None
+
+    @property
+    def finish(self) -> Any:
+        """Pins batches where that is asked for and there is a device to pin them for."""
+        if self.pin_memory and self._pinning is None:
+            self._pinning = pinning(self.pin_memory_device)
+        return self._pinning if self.pin_memory else None
+
+
+class _Wrapped(torch.utils.data.IterableDataset):  # type: ignore[misc]
+    """A `Dataset` of ours as torch's checks know one."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.elements = dataset
+
+    def __iter__(self) -> Any:
+        return iter(self.elements)
+
+    def __len__(self) -> int:
+        return len(self.elements)

@@ -1,0 +1,187 @@
+"""`to_device`: batches are on the device before the loop asks for them."""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import torch
+
+from tundish.nests import map_nest
+from tundish.prefetching import Prefetcher
+from tundish.torch.tensors import as_tensors, moves_itself
+
+__all__ = ["DeviceIterator", "to_device"]
+
+_STREAMLESS = ("cpu", "meta", "mps")
+
+
+def to_device(
+    it: Iterable[Any], device: torch.device | str | int, depth: int = 2
+) -> DeviceIterator:
+    """Copy batches to a device ahead of the loop.
+
+    Parameters
+    ----------
+    it : iterator or iterable
+        An iterator of a `Dataset`, a DataLoader, or anything that yields batches. Of an iterable
+        one iterator is made, for one pass.
+    device : torch.device, str or int
+        Where to.
+    depth : int
+        How many batches are taken, and their copies begun, beyond the one that the loop has.
+
+    Returns
+    -------
+    DeviceIterator
+        Yields the batches, their arrays and tensors on the device, in the same nests; a ``str``
+        stays as it is. It has the state of the source *behind the batch that the loop was given*
+        (if the source has a state), ``close`` and ``with``.
+
+    Notes
+    -----
+    On a device with streams the copies run on a stream of their own, and the loop's current stream
+    waits for a batch's copy when it is handed out; the host never does. They overlap with the
+    loop's kernels where the host memory is pinned, as of ``DataLoader(pin_memory=True)``. A batch
+    in host memory is kept until its copy has ended.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> from tundish.torch import to_device
+    >>> with to_device(iter(td.Dataset.range(4).batch(2)), "cpu") as batches:
+    ...     first = next(batches)
+    ...     state = batches.state_dict()
+    >>> with to_device(iter(td.Dataset.range(4).batch(2)), "cpu") as batches:
+    ...     batches.load_state_dict(state)
+    ...     first, list(batches)
+    (tensor([0, 1]), [tensor([2, 3])])
+    """
+    return DeviceIterator(it, torch.device(device), depth)
+
+
+class Lane(Protocol):
+    """How batches get to a device."""
+
+    def begin(self, batch: Any) -> Any:
+        """Begin to copy a batch, without waiting."""
+
+    def finish(self, begun: Any) -> Any:
+        """Make the current stream wait for the copy, and give the batch on the device."""
+
+    def drain(self) -> None:
+        """Wait for all copies that were begun."""
+
+
+class DeviceIterator(Prefetcher):
+    """Batches on a device; made by `to_device`."""
+
+    def __init__(self, source: Iterable[Any], device: torch.device, depth: int) -> None:
+        super().__init__(source, depth)
+        self._lane = lane_to(device)
+        # An iterator that is dropped without `close` may still have copies under way.
+        weakref.finalize(self, self._lane.drain)
+
+    def _begin(self, element: Any) -> Any:
+        return self._lane.begin(element)
+
+    def _finish(self, begun: Any) -> Any:
+        return self._lane.finish(begun)
+
+    def _drop(self) -> None:
+        self._lane.drain()
+
+
+def lane_to(device: torch.device) -> Lane:
+    """The way to a device."""
+    if device.type in _STREAMLESS:
+        return _Plain(device)
+    return _Streamed(device, torch.get_device_module(device))
+
+
+class _Plain:
+    """The copies are made when they are begun; to the CPU there is nothing to copy."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def begin(self, batch: Any) -> Any:
+        return move(batch, self._device)
+
+    def finish(self, begun: Any) -> Any:
+        return begun
+
+    def drain(self) -> None:
+        pass
+
+
+class _Streamed:
+    """The copies run on a stream of their own.
+
+    Parameters
+    ----------
+    device : torch.device
+        With streams and events.
+    module : module
+        ``torch.cuda`` or the like: ``Stream``, ``stream``, ``current_stream``.
+    """
+
+    def __init__(self, device: torch.device, module: Any) -> None:
+        self._device, self._module = device, module
+        self._stream = module.Stream(device=device)
+        # What is being copied, with the event behind it: the host's memory must not be reused.
+        self._copying: deque[tuple[Any, Any]] = deque()
+
+    def begin(self, batch: Any) -> tuple[Any, Any]:
+        self._let_go()
+        host = as_tensors(batch)
+        with self._module.stream(self._stream):
+            moved = move(host, self._device)
+            event = self._stream.record_event()
+        self._copying.append((event, host))
+        return moved, event
+
+    def finish(self, begun: tuple[Any, Any]) -> Any:
+        moved, event = begun
+        current = self._module.current_stream(self._device)
+        current.wait_event(event)
+        # The allocator counts this memory to the stream of the copies; it is used on another one.
+        map_nest(lambda leaf: _used_on(current, leaf), moved, moves_itself)
+        self._let_go()
+        return moved
+
+    def _let_go(self) -> None:
+        while self._copying and self._copying[0][0].query():
+            self._copying.popleft()
+
+    def drain(self) -> None:
+        if self._copying:
+            self._stream.synchronize()
+            self._copying.clear()
+
+
+def _used_on(stream: Any, leaf: Any) -> None:
+    if hasattr(leaf, "record_stream"):
+        leaf.record_stream(stream)
+
+
+def move(batch: Any, device: torch.device) -> Any:
+    """A nest with its arrays and tensors on a device.
+
+    Parameters
+    ----------
+    batch : nest
+        What has a method ``to`` (a tensor, a packed sequence, a batch class of the user's) is
+        asked to move itself.
+    device : torch.device
+        Where to.
+    """
+
+    def one(leaf: Any) -> Any:
+        if torch.is_tensor(leaf):
+            return leaf.to(device, non_blocking=True)
+        return leaf.to(device) if moves_itself(leaf) else leaf
+
+    return map_nest(one, as_tensors(batch), moves_itself)

@@ -1,0 +1,120 @@
+"""`as_iterable`: a dataset as torch's ``IterableDataset``."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import torch
+from torch.utils.data import IterableDataset, get_worker_info
+
+from tundish.loader.plan.dataset import Dataset
+from tundish.loader.plan.node import global_seed, set_seed
+from tundish.loader.run.iterator import Iterator, draw_seed
+from tundish.torch.tensors import as_tensors
+
+__all__ = ["TensorElements", "TensorIterator", "as_iterable"]
+
+
+def as_iterable(ds: Dataset) -> TensorElements:
+    """Give a dataset to torch's own DataLoader, or to whatever takes an ``IterableDataset``.
+
+    Parameters
+    ----------
+    ds : Dataset
+        Elements come as `as_tensors` makes them: tensors over the delivered memory.
+
+    Returns
+    -------
+    TensorElements
+        A ``torch.utils.data.IterableDataset``. It has a length where the dataset has one. Its
+        iterators have ``state_dict`` and ``load_state_dict``, by which torchdata's
+        ``StatefulDataLoader`` resumes them.
+
+    Notes
+    -----
+    Use it with ``num_workers=0``: the dataset has its own workers. For a batched dataset that is
+    ``DataLoader(as_iterable(ds), batch_size=None)``.
+
+    In a torch worker (``num_workers=n``) the dataset runs in that process, without workers of its
+    own, and gives every n-th element, so that nothing comes twice; the order is kept with
+    ``batch_size=None``. What lies below a ``batch`` or a ``filter`` is computed by each of the n.
+
+    As with torch's ``DistributedSampler``, in torch workers every epoch has the same order unless
+    ``set_epoch`` is called before it. In this process each ``iter`` is the next iteration.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> from torch.utils.data import DataLoader
+    >>> ds = td.Dataset.range(4).map(lambda x: {"x": x}).batch(2)
+    >>> list(DataLoader(as_iterable(ds), batch_size=None))
+    [{'x': tensor([0, 1])}, {'x': tensor([2, 3])}]
+    """
+    if not isinstance(ds, Dataset):
+        raise TypeError(f"as_iterable takes a tundish Dataset, not {type(ds).__name__}")
+    return TensorElements(ds)
+
+
+class TensorElements(IterableDataset):  # type: ignore[misc]
+    """A `tundish.Dataset` for torch; made by `as_iterable`."""
+
+    def __init__(self, ds: Dataset) -> None:
+        self._dataset = ds
+        # Drawn once, here: torch's workers, each with a copy, must agree on them.
+        self._base_seed = draw_seed(ds._node)  # noqa: SLF001 - ours
+        self._graph_seed = global_seed()
+        # Shared, so that workers that outlive an epoch see it change.
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+        self._made = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Let the next ``iter`` be this iteration of the dataset, in torch's workers too."""
+        self._epoch.fill_(epoch)
+        self._made = 0
+
+    def __iter__(self) -> TensorIterator:
+        info = get_worker_info()
+        if info is None:
+            self._made += 1
+            return TensorIterator(self, self._iterator(self._dataset, self._made - 1))
+        if self._graph_seed is not None:
+            set_seed(self._graph_seed)
+        share = self._dataset.shard(info.num_workers, info.id)
+        return TensorIterator(self, self._iterator(share, 0, workers=0))
+
+    def _iterator(self, ds: Dataset, made: int, **options: Any) -> Iterator:
+        node, iteration = ds._node, int(self._epoch) + made  # noqa: SLF001 - ours
+        return Iterator(node, iteration=iteration, base_seed=self._base_seed, **options)
+
+    def _went_to(self, iteration: int) -> None:
+        """An iterator was restored: the next one is of the iteration behind it."""
+        self._made = iteration - int(self._epoch) + 1
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+
+class TensorIterator:
+    """The elements of an `Iterator` as tensors."""
+
+    def __init__(self, dataset: TensorElements, it: Iterator) -> None:
+        self._dataset, self._it = dataset, it
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Any:
+        return as_tensors(next(self._it))
+
+    def state_dict(self) -> dict[str, Any]:
+        """As `Iterator.state_dict`."""
+        return self._it.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """As `Iterator.load_state_dict`."""
+        self._it.load_state_dict(state)
+        self._dataset._went_to(state["iteration"])  # noqa: SLF001 - ours
+
+    def close(self) -> None:
+        """As `Iterator.close`."""
+        self._it.close()

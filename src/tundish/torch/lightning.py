@@ -1,0 +1,62 @@
+"""How far Lightning is ahead of its loop when it asks a loader for its state.
+
+Lightning asks with a bare ``loader.state_dict()``. But it does not end an epoch by exhausting the
+iterator, and where a loader has no length it holds one batch more than the training step has seen.
+Both are known to its fit loop only, which is among the callers.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import Any
+
+__all__ = ["fetched_ahead"]
+
+_PACKAGES = ("lightning.pytorch", "pytorch_lightning")
+_ASKS = "_state_dicts"  # of the combined loader, called by the fit loop
+_FRAMES = 8
+
+
+def fetched_ahead() -> tuple[int, bool] | None:
+    """What Lightning's fit loop has done with the loader's batches, if it is asking.
+
+    Returns
+    -------
+    (int, bool) or None
+        How many batches were taken that the training step has not seen; whether the step has seen
+        the epoch's last one. None where it is not Lightning that asks.
+
+    Raises
+    ------
+    RuntimeError
+        Lightning asks, but not in the way of the versions that are known: a state would be of a
+        batch that no step has seen.
+    """
+    if not any(name in sys.modules for name in _PACKAGES):
+        return None
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the public `inspect` is slow
+    asked = False
+    for _ in range(_FRAMES):
+        if frame is None:
+            break
+        asked = asked or (frame.f_code.co_name == _ASKS and _is_lightning(frame))
+        loop = frame.f_locals.get("self") if asked else None
+        if hasattr(loop, "_data_fetcher") and hasattr(loop, "epoch_loop"):
+            return _ahead_of(loop)
+        frame = frame.f_back
+    if asked:
+        raise RuntimeError(
+            "this version of Lightning asks for a DataLoader's state in a way that tundish does not "
+            "know (2.6 is known): the state could be of a batch that no training step has seen"
+        )
+    return None
+
+
+def _is_lightning(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).startswith(_PACKAGES)
+
+
+def _ahead_of(loop: Any) -> tuple[int, bool]:
+    waiting = len(getattr(loop._data_fetcher, "batches", ()))  # noqa: SLF001 - see above
+    return waiting, bool(loop.epoch_loop.batch_progress.is_last_batch) and not waiting

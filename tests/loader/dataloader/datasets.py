@@ -1,0 +1,123 @@
+"""Datasets that the tests load; at the top level of a module, so that workers find them."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tundish import get_worker_info
+
+
+class Numbers:
+    """Sample i is i."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> int:
+        if not 0 <= index < self.count:
+            raise IndexError(index)
+        return index
+
+
+class Augmented(Numbers):
+    """Each sample with random numbers of every kind a dataset can draw."""
+
+    def __getitem__(self, index: int, rng: Any = None) -> Any:
+        return {
+            "index": index,
+            "own": rng.random(),
+            "python": random.random(),
+            "numpy": np.random.rand(),  # noqa: NPY002 - what many datasets do
+        }
+
+
+class Rows(Numbers):
+    """Arrays of so many floats."""
+
+    def __init__(self, count: int, size: int) -> None:
+        super().__init__(count)
+        self.size = size
+
+    def __getitem__(self, index: int) -> Any:
+        return np.full(self.size, index, np.float32), index
+
+
+class Deadly(Numbers):
+    """Ends its process at one index: always, or as long as a file is there."""
+
+    def __init__(self, count: int, at: int, how: str, once: Path | None = None) -> None:
+        super().__init__(count)
+        self.at, self.how, self.once = at, how, once
+
+    def __getitem__(self, index: int) -> int:
+        if index == self.at and (self.once is None or self.once.exists()):
+            if self.once is not None:
+                self.once.unlink()
+            if self.how == "exit":
+                os._exit(0)
+            os.kill(os.getpid(), getattr(signal, self.how))
+        return index
+
+
+class Stream:
+    """An iterable: each worker gives its share, as the number of workers tells."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __iter__(self) -> Any:
+        info = get_worker_info()
+        first, step = (0, 1) if info is None else (info.id, info.num_workers)
+        yield from range(first, self.count, step)
+
+
+class Stateful(Stream):
+    """A stream whose iterator can be put where it was."""
+
+    def __iter__(self) -> Any:
+        return StatefulIterator(super().__iter__())
+
+
+class StatefulIterator:
+    """Counts what it has given."""
+
+    def __init__(self, source: Any) -> None:
+        self.source, self.given = source, 0
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> int:
+        value: int = next(self.source)
+        self.given += 1
+        return value
+
+    def state_dict(self) -> dict[str, int]:
+        return {"given": self.given}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        while self.given < state["given"]:
+            next(self)
+
+
+class Slow(Numbers):
+    """Sleeps at one index."""
+
+    def __init__(self, count: int, at: int, seconds: float) -> None:
+        super().__init__(count)
+        self.at, self.seconds = at, seconds
+
+    def __getitem__(self, index: int) -> int:
+        if index == self.at:
+            time.sleep(self.seconds)
+        return index

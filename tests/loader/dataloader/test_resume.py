@@ -1,0 +1,290 @@
+"""A state goes on behind the last batch: with other workers, other ranks, in another loader."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from tests.loader.dataloader.datasets import Augmented, Numbers, Stateful, Stream
+
+import tundish as td
+from tundish.errors import CheckpointError, IncompatibleCheckpointError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tundish.loader.dataloader.samplers import Uneven
+
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+
+WORKERS = (0, 2, 3)
+NEXT = (0, 1, 4)
+COUNT = 23
+
+
+def plain(workers: int, seed: int) -> td.DataLoader:
+    return td.DataLoader(Augmented(COUNT), 4, num_workers=workers)
+
+
+def shuffled(workers: int, seed: int) -> td.DataLoader:
+    return td.DataLoader(Augmented(COUNT), 4, shuffle=True, num_workers=workers)
+
+
+def generator(workers: int, seed: int) -> td.DataLoader:
+    own = td.TorchGenerator(seed)
+    return td.DataLoader(Augmented(COUNT), 4, shuffle=True, generator=own, num_workers=workers)
+
+
+def subset(workers: int, seed: int) -> td.DataLoader:
+    sampler = td.SubsetRandomSampler(list(range(0, COUNT, 2)))
+    return td.DataLoader(Augmented(COUNT), 4, sampler=sampler, num_workers=workers)
+
+
+def weighted(workers: int, seed: int) -> td.DataLoader:
+    sampler = td.WeightedRandomSampler([1.0] * COUNT, 17)
+    return td.DataLoader(Augmented(COUNT), 4, sampler=sampler, num_workers=workers)
+
+
+def batch_lists(workers: int, seed: int) -> td.DataLoader:
+    lists = [[1, 2], [3], [4, 5, 6], [7]]
+    return td.DataLoader(Augmented(COUNT), batch_sampler=lists, num_workers=workers)
+
+
+def single(workers: int, seed: int) -> td.DataLoader:
+    return td.DataLoader(Augmented(COUNT), None, sampler=range(7), num_workers=workers)
+
+
+def ranked(workers: int, seed: int) -> td.DataLoader:
+    sampler = td.DistributedSampler(range(COUNT), 2, 1, seed=3)
+    return td.DataLoader(Augmented(COUNT), 4, sampler=sampler, num_workers=workers)
+
+
+LOADERS = [plain, shuffled, generator, subset, weighted, batch_lists, single, ranked]
+
+
+def shown(batch: Any) -> str:
+    return json.dumps({key: np.asarray(value).tolist() for key, value in batch.items()})
+
+
+def through_json(loader: td.DataLoader) -> dict[str, Any]:
+    state: dict[str, Any] = json.loads(json.dumps(loader.state_dict()))
+    return state
+
+
+@pytest.mark.parametrize("make", LOADERS)
+def test_each_step_with_any_workers(make: Callable[[int, int], td.DataLoader]) -> None:
+    """Two epochs; from every step of the second, the same rest with another number of workers."""
+    reference: list[list[str]] | None = None
+    others = itertools.cycle(NEXT)
+    for workers in WORKERS:
+        td.set_seed(7)
+        loader = make(workers, 5)
+        epochs: list[list[str]] = []
+        states = []
+        for _ in range(2):
+            epochs.append([])
+            for batch in loader:
+                epochs[-1].append(shown(batch))
+                states.append((len(epochs) - 1, len(epochs[-1]), through_json(loader)))
+        reference = reference or epochs
+        assert epochs == reference
+        for epoch, done, state in states[:: 1 if workers == 0 else 3]:
+            td.set_seed(1000)  # what a state does not bring along would show
+            again = make(next(others), 77)
+            again.load_state_dict(state)
+            assert [shown(batch) for batch in again] == reference[epoch][done:]
+    td.set_seed(None)
+
+
+def test_the_epochs_after_it_are_the_same_too() -> None:
+    """With a generator of one's own: it is in the state."""
+    loader = generator(0, 5)
+    epochs = [[shown(batch) for batch in loader] for _ in range(3)]
+    loader = generator(0, 5)
+    list(loader)
+    for _ in zip(range(2), loader, strict=False):
+        continue
+    again = generator(2, 6)
+    again.load_state_dict(through_json(loader))
+
+    assert [[shown(batch) for batch in again] for _ in range(2)] == [epochs[1][2:], epochs[2]]
+
+
+def test_several_times_in_one_epoch() -> None:
+    loader = shuffled(0, 0)
+    td.set_seed(3)
+    whole = [shown(batch) for batch in loader]
+    td.set_seed(3)
+    pieces = []
+    loader = shuffled(2, 0)
+    for _ in whole:
+        pieces.append(shown(next(iter(loader))))
+        state = through_json(loader)
+        loader = shuffled(len(pieces) % 3, 0)
+        loader.load_state_dict(state)
+    td.set_seed(None)
+
+    assert pieces == whole
+
+
+def test_at_the_end_the_next_epoch_begins() -> None:
+    loader = td.DataLoader(Numbers(6), 2)
+    assert len(list(loader)) == 3
+    again = td.DataLoader(Numbers(6), 2, num_workers=1)
+    again.load_state_dict(loader.state_dict())
+
+    assert len(list(again)) == 3
+    assert again.state_dict()["epoch"] == 1
+
+
+def test_before_the_first_batch() -> None:
+    loader = td.DataLoader(Numbers(6), 2)
+    again = td.DataLoader(Numbers(6), 2)
+    again.load_state_dict(loader.state_dict())
+    again.load_state_dict({})
+
+    assert len(list(again)) == 3
+    assert again.state_dict()["epoch"] == 0
+
+
+def test_another_batch_size() -> None:
+    loader = td.DataLoader(Numbers(12), 4)
+    next(iter(loader))
+    again = td.DataLoader(Numbers(12), 3)
+    again.load_state_dict(loader.state_dict())
+
+    assert [batch.tolist() for batch in again] == [[4, 5, 6], [7, 8, 9], [10, 11]]
+
+
+@pytest.mark.parametrize("before", [1, 2, 4])
+@pytest.mark.parametrize("uneven", ["pad", "drop", "mask"])
+def test_other_ranks_share_the_rest(before: int, uneven: Uneven) -> None:
+    """Worlds of 1, 2 and 4 become 3: together they had and have everything, nothing twice."""
+    count, size = 36, 3
+
+    def loaders(world: int) -> list[td.DataLoader]:
+        return [
+            td.DataLoader(
+                Numbers(count),
+                size,
+                sampler=td.DistributedSampler(range(count), world, rank, seed=9, uneven=uneven),
+                num_workers=rank % 3,
+            )
+            for rank in range(world)
+        ]
+
+    steps = -(-count // before // size)
+    for done in range(steps):
+        had: list[int] = []
+        state: dict[str, Any] = {}
+        for loader in loaders(before):
+            for _, batch in zip(range(done), loader, strict=False):
+                had += (batch[0] if uneven == "mask" else batch).tolist()
+            state = through_json(loader)
+        rest: list[int] = []
+        lengths = set()
+        for loader in loaders(3):
+            if done:
+                loader.load_state_dict(state)
+            batches = list(loader)
+            lengths.add(len(batches))
+            for batch in batches:
+                values, valid = batch if uneven == "mask" else (batch, np.ones(len(batch), bool))
+                rest += values[valid].tolist()
+        assert len(lengths) == 1, "all ranks get as many batches"
+        if uneven == "drop":
+            assert len(set(had + rest)) == len(had + rest)
+            assert len(had + rest) > count - 3
+        elif uneven == "mask" or (count - len(had)) % 3 == 0:
+            assert sorted(had + rest) == list(range(count))
+        else:
+            assert set(had + rest) == set(range(count))
+
+
+def test_a_rest_of_a_rest() -> None:
+    """4 ranks, then 3, then 2, then 3 again for the same state: still everything once."""
+    count = 50
+
+    def loader(world: int, rank: int) -> td.DataLoader:
+        sampler = td.DistributedSampler(range(count), world, rank, seed=1, uneven="drop")
+        return td.DataLoader(Numbers(count), 2, sampler=sampler)
+
+    had: list[int] = []
+    state: dict[str, Any] = {}
+    states: dict[int, dict[str, Any]] = {}
+    for world, steps in ((4, 2), (3, 2), (2, 3), (2, 1)):
+        states.clear()
+        for rank in range(world):
+            td.set_seed(4)  # as ranks do who want one base seed
+            each = loader(world, rank)
+            each.load_state_dict(state)
+            for _, batch in zip(range(steps), each, strict=False):
+                had += batch.tolist()
+            states[rank] = through_json(each)
+        assert all(each == states[0] for each in states.values()), "no rank is in a state"
+        state = states[0]
+    for rank in range(3):
+        each = loader(3, rank)
+        each.load_state_dict(state)
+        had += [int(i) for batch in each for i in batch]
+    td.set_seed(None)
+
+    assert sorted(had) == list(range(count))
+
+
+@pytest.mark.parametrize("kind", [Stream, Stateful])
+@pytest.mark.parametrize("workers", [0, 2, 3])
+def test_iterables_at_each_step(kind: Any, workers: int) -> None:
+    whole = [batch.tolist() for batch in td.DataLoader(kind(20), 3, num_workers=workers)]
+    loader = td.DataLoader(kind(20), 3, num_workers=workers)
+    for done, _ in enumerate(loader, 1):
+        again = td.DataLoader(kind(20), 3, num_workers=workers)
+        again.load_state_dict(through_json(loader))
+        assert [batch.tolist() for batch in again] == whole[done:]
+
+
+def test_replicas_cannot_change_their_number() -> None:
+    loader = td.DataLoader(Stream(20), 3, num_workers=2)
+    next(iter(loader))
+    again = td.DataLoader(Stream(20), 3, num_workers=3)
+    again.load_state_dict(loader.state_dict())
+    with pytest.raises(IncompatibleCheckpointError, match="3 workers"):
+        iter(again)
+
+
+def test_a_dataset_of_ours() -> None:
+    dataset = td.Dataset.range(20).shuffle(None, seed=1).map(np.sqrt)
+    whole = [batch.tolist() for batch in td.DataLoader(dataset, 3)]
+    loader = td.DataLoader(dataset, 3, num_workers=2)
+    for done, _ in enumerate(loader, 1):
+        again = td.DataLoader(dataset, 3)
+        again.load_state_dict(through_json(loader))
+        assert [batch.tolist() for batch in again] == whole[done:]
+
+
+def test_batches_that_overtook_are_not_given_again() -> None:
+    loader = td.DataLoader(Numbers(40), 2, num_workers=2, in_order=False)
+    iterator = iter(loader)
+    had = [int(i) for _ in range(5) for i in next(iterator)]
+    again = td.DataLoader(Numbers(40), 2, num_workers=3, in_order=False)
+    again.load_state_dict(through_json(loader))
+
+    assert sorted(had + [int(i) for batch in again for i in batch]) == list(range(40))
+
+
+def test_what_is_none_of_ours() -> None:
+    loader = td.DataLoader(Numbers(4))
+    with pytest.raises(CheckpointError, match="no state of a"):
+        loader.load_state_dict({"_num_yielded": 3})
+
+
+def test_another_sampler() -> None:
+    loader = td.DataLoader(Numbers(8), 2, shuffle=True)
+    next(iter(loader))
+    again = td.DataLoader(Numbers(8), 2)
+    again.load_state_dict(loader.state_dict())
+    with pytest.raises(IncompatibleCheckpointError, match="sampler"):
+        iter(again)

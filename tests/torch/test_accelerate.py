@@ -1,0 +1,167 @@
+"""Accelerate around our loader: its sharding, its device placement, our workers and our state."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+accelerate = pytest.importorskip("accelerate")
+
+from tests.torch.datasets import Here, Numbers  # noqa: E402 - behind the skip
+from tests.torch.streams import Stream  # noqa: E402
+
+from tundish.torch import DataLoader, prepare  # noqa: E402
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def accelerator() -> Iterator[Any]:
+    """One process, on the CPU; its state is global."""
+    made = accelerate.Accelerator(cpu=True)
+    yield made
+    accelerate.state.AcceleratorState._reset_state(reset_partial_state=True)
+    accelerate.state.GradientState._reset_state()
+
+
+def loader(kind: str, workers: int = 0) -> Any:
+    if kind == "stream":
+        return DataLoader(Stream(10), batch_size=2, num_workers=workers)
+    return DataLoader(
+        Numbers(10),
+        batch_size=2,
+        shuffle=True,
+        num_workers=workers,
+        rng_compat="torch",
+        generator=torch.Generator().manual_seed(3),
+    )
+
+
+def test_accelerate_alone_would_take_torch_s_class(accelerator: Any) -> None:
+    """Why there is `prepare`: if this fails, it is not needed any more."""
+    assert type(accelerator.prepare(loader("shuffled")).base_dataloader) is not DataLoader
+
+
+@pytest.mark.parametrize("kind", ["shuffled", "stream"])
+def test_our_loader_stays_inside(accelerator: Any, kind: str) -> None:
+    plain = [b.tolist() for b in loader(kind)]
+    model = torch.nn.Linear(1, 1)
+    same, prepared = prepare(accelerator, model, loader(kind, 1))
+    inside = prepared.base_dataloader
+
+    assert type(inside) is DataLoader
+    assert inside.num_workers == 1
+    assert [b.tolist() for b in prepared] == plain
+    assert isinstance(prepared, torch.utils.data.DataLoader)
+    assert same is not None
+    assert prepare(accelerator, prepared) is prepared
+    if kind == "shuffled":
+        assert inside.rng_compat == "torch"
+        assert len(prepared) == 5
+
+
+def test_batches_are_made_in_our_workers(accelerator: Any) -> None:
+    prepared = prepare(accelerator, DataLoader(Here(4), batch_size=2, num_workers=1))
+    pids = {int(pid) for batch in prepared for pid in batch[1]}
+
+    assert len(pids) == 1
+    assert os.getpid() not in pids
+
+
+@pytest.mark.parametrize("kind", ["shuffled", "stream"])
+@pytest.mark.parametrize("at", [1, 3, 5])
+def test_a_saved_state_goes_on_behind_the_last_step(
+    accelerator: Any, tmp_path: Path, kind: str, at: int
+) -> None:
+    whole = []
+    prepared = prepare(accelerator, loader(kind))
+    for _ in range(2):
+        for step, batch in enumerate(prepared, 1):
+            whole.append(batch.tolist())
+            if len(whole) == step == at:  # in the first epoch
+                accelerator.save_state(str(tmp_path))
+    accelerator.free_memory()
+    again = prepare(accelerator, loader(kind, 1))
+    accelerator.load_state(str(tmp_path))
+    rest = [b.tolist() for b in again]
+    if at < 5:
+        rest += [b.tolist() for b in again]
+    assert rest == whole[at:]
+
+
+RANK = """
+import sys
+import torch, accelerate
+from tests.torch.datasets import Numbers
+from tests.torch.streams import Stream
+from tundish.torch import DataLoader, prepare
+
+accelerator = accelerate.Accelerator(cpu=True)
+for kind in ("shuffled", "stream"):
+    for restart in (False, True):
+        if kind == "stream":
+            loader = DataLoader(Stream(16), batch_size=2)
+        else:
+            loader = DataLoader(Numbers(16), batch_size=2, shuffle=True, num_workers=1)
+        prepared = prepare(accelerator, loader)
+        if restart:
+            accelerator.load_state(sys.argv[1] + kind)
+        for step, batch in enumerate(prepared, 1):
+            print(kind, restart, *batch.tolist(), flush=True)
+            if step == 2 and not restart:
+                accelerator.wait_for_everyone()
+                accelerator.save_state(sys.argv[1] + kind)
+        accelerator.wait_for_everyone()
+        accelerator.free_memory()
+accelerator.end_training()
+"""
+
+
+def test_two_processes(tmp_path: Path) -> None:
+    """The rest of each after a restart is what it was; a dispatcher is a group of batches ahead."""
+    script = tmp_path / "rank.py"
+    script.write_text(RANK, encoding="utf-8")
+    lines = [line.split() for text in run_ranks(script) for line in text.splitlines()]
+    found: dict[tuple[str, ...], list[list[int]]] = {}
+    for rank, kind, restart, *numbers in lines:
+        found.setdefault((rank, kind, restart), []).append([int(x) for x in numbers])
+    for kind in ("shuffled", "stream"):
+        whole = [found[rank, kind, "False"] for rank in "01"]
+        assert [len(batches) for batches in whole] == [4, 4]
+        assert sorted(x for rank in whole for batch in rank for x in batch) == list(range(16))
+        for rank in "01":
+            assert found[rank, kind, "True"] == found[rank, kind, "False"][2:]
+
+
+def run_ranks(script: Path) -> list[str]:
+    """What two processes print, each line with its rank before it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    common = {**os.environ, "PYTHONPATH": path, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(script), str(script.parent / "saved-")],
+            env={**common, "RANK": str(k), "LOCAL_RANK": str(k), "MASTER_PORT": str(port)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for k in range(2)
+    ]
+    outputs = []
+    for number, rank in enumerate(ranks):
+        with rank:
+            text = rank.communicate(timeout=90)[0]
+        assert rank.returncode == 0
+        outputs.append("".join(f"{number} {line}\n" for line in text.splitlines()))
+    return outputs
