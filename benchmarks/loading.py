@@ -6,6 +6,7 @@ number of workers, and no setting beyond. "Parent CPU" is what a training proces
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import psutil
 from common import (
     AS_USERS_HAVE_IT,
     Contestant,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 WORKERS = 2
 ENDLESS = 1 << 40
+HELD_BYTES = 2 << 30
 
 
 class Large:
@@ -179,6 +182,8 @@ def main() -> int:
             report.claim("large: parent CPU a batch / torch's", 0.1, cpu)
     first_batches(report)
     kept(report)
+    captured(report)
+    broken(report)
     return report.finish()
 
 
@@ -226,6 +231,71 @@ def kept(report: Report) -> None:
     report.fact(
         "1,000 batches kept", "no new descriptor, all right", told, holds=right and more <= 0
     )
+
+
+class Holding:
+    """A dataset that holds 2 GB, and reads all of it for each sample."""
+
+    def __init__(self) -> None:
+        self.values = np.ones(HELD_BYTES // 8)
+
+    def __len__(self) -> int:
+        return 16
+
+    def __getitem__(self, index: int) -> float:
+        return float(self.values.sum()) + index
+
+
+def captured(report: Report) -> None:
+    """What the workers of a loader hold of a large dataset, when each has read it."""
+    from tundish import DataLoader
+
+    loader = iter(DataLoader(Holding(), num_workers=4, prefetch_factor=1))
+    for _ in range(12):
+        next(loader)
+    held = sum(int(psutil.Process(pid).memory_full_info().pss) for pid in loader.worker_pids())
+    report.claim("PSS of 4 workers / one copy of the 2 GB they share", 1.15, held / HELD_BYTES)
+
+
+class Broken:
+    """One sample does something that no sample should."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def __len__(self) -> int:
+        return 32
+
+    def __getitem__(self, index: int) -> Any:
+        if index != 17:
+            return np.zeros(4)
+        if self.what == "cannot be pickled":
+            return iter(())
+        if self.what == "StopIteration":
+            raise StopIteration
+        if self.what == "os._exit(0)":
+            os._exit(0)
+        return np.zeros(5)
+
+
+def broken(report: Report) -> None:
+    """How long a bad sample takes to be an error that names it."""
+    from tundish import DataLoader
+
+    for what in ("cannot be pickled", "StopIteration", "os._exit(0)", "another shape"):
+        collate: Any = list if what == "cannot be pickled" else None
+        loader = iter(DataLoader(Broken(what), 4, num_workers=WORKERS, collate_fn=collate))
+        told, slowest = "", 0.0
+        for _ in range(8):
+            start = time.perf_counter()
+            try:
+                next(loader)
+            except Exception as error:  # noqa: BLE001 - any
+                told = "; ".join([str(error), *getattr(error, "__notes__", ())])
+                slowest = time.perf_counter() - start
+        expected = "an error within 0.5 s that names index 17"
+        found = f"{slowest * 1e3:.0f} ms: {told[:60]}"
+        report.fact(what, expected, found, holds=slowest < 0.5 and "index 17" in told)
 
 
 if __name__ == "__main__":

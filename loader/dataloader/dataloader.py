@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -18,11 +19,13 @@ from tundish.loader.dataloader.arguments import (
 from tundish.loader.dataloader.collate import default_collate, default_convert
 from tundish.loader.dataloader.elements import Elements
 from tundish.loader.dataloader.flavour import NUMPY, Finish, Flavour
-from tundish.loader.dataloader.iterator import InProcess, LoaderIterator
+from tundish.loader.dataloader.iterator import InProcess, LoaderIterator, recipe_of
 from tundish.loader.dataloader.parallel import Parallel
+from tundish.loader.dataloader.preload import modules_to_preload
 from tundish.loader.dataloader.progress import Progress
 from tundish.loader.dataloader.samplers import BatchSampler, RandomSampler, SequentialSampler
 from tundish.loader.plan.dataset import Dataset
+from tundish.loader.run.launcher import launcher
 from tundish.loader.run.worker import in_worker
 
 __all__ = ["DataLoader", "Loading"]
@@ -69,6 +72,13 @@ class Loading:
             return Progress()
         begun = last.batches or last.ahead or last.ended
         return Progress(epoch=last.epoch + bool(begun))
+
+    def _make_ready(self) -> None:
+        """Let workers' imports begin, beside what the caller does before it iterates."""
+        this: Any = self
+        if how_many(this.num_workers) and self._elements is None:
+            with contextlib.suppress(OSError, RuntimeError, ValueError):  # iteration will tell
+                launcher(1).preload(modules_to_preload(recipe_of(this, 0)))
 
     @property
     def _elements(self) -> Dataset | None:
@@ -263,6 +273,7 @@ class DataLoader(Loading):
         self.collate_fn = collate_fn
         self._initialised = True
         warn_of_workers(num_workers)
+        self._make_ready()
 
     def __setattr__(self, name: str, value: Any) -> None:
         if self._initialised and name in _FIXED:

@@ -20,6 +20,7 @@ import numpy as np
 __all__ = ["borrowed", "seed_batch", "seed_worker"]
 
 _KEY = struct.Struct("<qqq")
+_WORDS = struct.Struct("<QIQ")
 
 
 def seed_worker(base_seed: int, worker: int) -> None:
@@ -53,12 +54,13 @@ def seed_batch(base_seed: int, epoch: int, number: int) -> None:
     base_seed, epoch, number : int
         The loader's seed, how many iterations came before this one, and which batch of it.
     """
-    digest = hashlib.blake2b(_KEY.pack(base_seed, epoch, number), digest_size=32).digest()
-    random.seed(int.from_bytes(digest[:8], "little"))
-    np.random.seed(np.frombuffer(digest, "<u4", 4, 8))  # noqa: NPY002 - the global one is meant
+    digest = hashlib.blake2b(_KEY.pack(base_seed, epoch, number), digest_size=20).digest()
+    first, second, third = _WORDS.unpack(digest)
+    random.seed(first)
+    np.random.seed(second)  # noqa: NPY002 - the global one is meant
     torch: Any = sys.modules.get("torch")
     if torch is not None:
-        torch.default_generator.manual_seed(int.from_bytes(digest[24:], "little") >> 1)
+        torch.default_generator.manual_seed(third >> 1)
 
 
 @contextlib.contextmanager

@@ -117,7 +117,7 @@ def start(name: str, face: Face) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT) + ":/tmp/lab/dl/mut"},
         start_new_session=True,
     )
 
@@ -174,8 +174,8 @@ def test_38_batches_that_are_kept_cost_no_descriptors(our_face: Face) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["wait_for_signal", "wait_on_slow_workers"])
-def test_39_ctrl_c_is_raised_once_and_workers_are_quiet(our_face: Face, name: str) -> None:
-    with start(name, our_face) as process:
+def test_39_ctrl_c_is_raised_once_and_workers_are_quiet(face: Face, name: str) -> None:
+    with start(name, face) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "running\n"
         children = family(process)
@@ -194,8 +194,8 @@ def test_39_ctrl_c_is_raised_once_and_workers_are_quiet(our_face: Face, name: st
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "status"), [("leave", 0), ("leave_persistent", 0), ("fail", 3)])
-def test_39_leaving_is_quick_and_silent(our_face: Face, name: str, status: int) -> None:
-    with start(name, our_face) as process:
+def test_39_leaving_is_quick_and_silent(face: Face, name: str, status: int) -> None:
+    with start(name, face) as process:
         output, errors = process.communicate(timeout=30)
         ended = time.time()
 

@@ -29,3 +29,16 @@ class Points(datasets.Numbers):
 def sum_of_points(batch: Any, *, collate_fn_map: Any = None) -> Any:
     """Collate points."""
     return torch.tensor([point.x for point in batch]) * 10
+
+
+class Filled:
+    """Sample i: a quarter of a megabyte of it."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.full((65536,), float(index))

@@ -132,6 +132,7 @@ class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
             pin_memory_device=pin_memory_device,
             in_order=in_order,
         )
+        self._make_ready()
 
     def __iter__(self) -> Any:
         if isinstance(self.dataset, (IterDataPipe, MapDataPipe)):
