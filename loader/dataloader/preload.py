@@ -14,17 +14,18 @@ __all__ = ["modules_to_preload"]
 
 _HEAVY = ("torch", "torchvision", "torchaudio", "PIL", "cv2", "pandas", "scipy", "tokenizers")
 _MOST = 2000
+_OURS = "tundish.loader.dataloader.worker"
 
 
 def modules_to_preload(recipe: Recipe) -> tuple[str, ...]:
-    """The heavy modules that a worker will import when it is given its dataset.
+    """The heavy modules that a worker will import when it is given its dataset; and our own.
 
     Looked for in what the modules of the dataset and of the functions have imported. One that is
     missed costs time, no more: each worker imports it for itself.
     """
     loaded = [name for name in _HEAVY if name in sys.modules]
     if not loaded:
-        return ()
+        return (_OURS,)
     roots = [recipe.dataset, recipe.collate, recipe.worker_init]
     inner = getattr(recipe.dataset, "__dict__", {})
     roots += [value for value in inner.values() if not isinstance(value, (str, bytes, int, float))]
@@ -49,7 +50,7 @@ def modules_to_preload(recipe: Recipe) -> tuple[str, ...]:
             continue  # its classes travel by value, with the globals that they use
         for value in list(vars(module).values()):
             waiting += _modules_of(value)
-    return tuple(found)
+    return (_OURS, *found)
 
 
 def _modules_of(value: Any) -> Iterator[str]:

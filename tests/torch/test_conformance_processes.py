@@ -117,7 +117,7 @@ def start(name: str, face: Face) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT) + ":/tmp/lab/dl/mut"},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         start_new_session=True,
     )
 
