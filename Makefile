@@ -48,11 +48,11 @@ fast: check
 	$(PY) -m pytest -m "not slow" $(FRAMEWORKS:%=--ignore=%)
 
 test-torch: .venv-torch/installed
-	.venv-torch/bin/python -m pytest tests/torch src/tundish/torch
+	.venv-torch/bin/python -m pytest tests/torch src/tundish/torch tests/test_docs.py tests/test_examples.py
 
 test-bridges: .venv-jax/installed .venv-tensorflow/installed
-	.venv-jax/bin/python -m pytest tests/bridges/test_jax.py tests/bridges/test_orbax.py
-	.venv-tensorflow/bin/python -m pytest tests/bridges/test_tensorflow.py
+	.venv-jax/bin/python -m pytest tests/bridges/test_jax.py tests/bridges/test_orbax.py tests/test_docs.py
+	.venv-tensorflow/bin/python -m pytest tests/bridges/test_tensorflow.py tests/test_docs.py
 
 # Frameworks do not all agree on the versions of what they share, so each has a place of its own.
 .venv-%/installed: pyproject.toml constraints.txt constraints-frameworks.txt

@@ -452,5 +452,6 @@ def _pack(recipe: Recipe) -> Any:
             ("worker_init_fn", recipe.worker_init),
             ("default_collate_fn_map", recipe.collate_types),
             ("the loader", bare),
-        ]
+        ],
+        "make it in worker_init_fn=, make it when it is first needed, or use num_workers=0",
     )

@@ -55,7 +55,7 @@ class Epoch:
     Parameters
     ----------
     sampler : iterable
-        Of lists of keys, or of keys.
+        Of lists of keys, or of keys; empty for an iterable dataset, which has its own order.
     batched : bool
         Which.
     generator : object
@@ -102,10 +102,11 @@ class Epoch:
         self.stride, self.rank, self.shared_anew = 1, 0, False
         self._first = 0
         self._position = samples
-        self._stateful = hasattr(sampler, "state_dict") and hasattr(sampler, "load_state_dict")
-        if self._stateful and mark is not None:
-            sampler.load_state_dict(mark)
-            skip = 0
+        holders = (each for each, _ in self._chain if _is_stateful(each))
+        self._stateful = next(holders, None)
+        if self._stateful is not None and mark is not None:
+            self._stateful.load_state_dict(mark)
+            skip = samples = 0
         self.record: dict[str, Any] = {} if record is None else copy.copy(record)
         if "generators" in self.record:
             self._check(len(self.record["generators"]) == len(self._generators), "generator=")
@@ -124,7 +125,7 @@ class Epoch:
         count = len(keys) if self._batched else 1
         local, self._position = self._position, self._position + count
         valid = None if self._valid is None else self._valid[local : local + count]
-        mark = self._sampler.state_dict() if self._stateful else None
+        mark = None if self._stateful is None else self._stateful.state_dict()
         return Keys(keys, self._first + local * self.stride, count, valid, mark)
 
     def look_ahead(self) -> None:
@@ -157,7 +158,9 @@ class Epoch:
     def _streamed(self, skip: int, samples: int) -> Iterator[Any]:
         core, record = self._core, self.record
         kind = _kind(core)
-        self._check(record.setdefault("order", kind) == kind, f"sampler ({kind})")
+        what = {"sampler": type(core).__name__, **_described(core, kind)}
+        told = record.setdefault("order", what)
+        self._check(told == what, f"sampler: {what} here, {told} in the state")
         if kind == "distributed":
             return self._distributed(skip, samples)
         if kind == "random":
@@ -264,6 +267,23 @@ def _kind(core: Any) -> str:
         if _is(core, "SubsetRandomSampler") or _is(core, "WeightedRandomSampler"):
             return "drawn"
     return "its own"
+
+
+def _is_stateful(sampler: Any) -> bool:
+    return hasattr(sampler, "state_dict") and hasattr(sampler, "load_state_dict")
+
+
+def _described(core: Any, kind: str) -> dict[str, Any]:
+    """What has to be the same for an order to be the same, of the samplers that are known."""
+    if kind == "distributed":
+        return {"samples": len(core.dataset), "seed": core.seed, "shuffle": bool(core.shuffle)}
+    if _is(core, "RandomSampler") or _is(core, "SequentialSampler"):
+        return {"samples": len(core.data_source)}
+    if _is(core, "SubsetRandomSampler"):
+        return {"samples": len(core.indices)}
+    if _is(core, "WeightedRandomSampler"):
+        return {"samples": core.num_samples, "of": len(core.weights)}
+    return {}
 
 
 def _is_torchs(core: Any) -> bool:

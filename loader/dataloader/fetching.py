@@ -224,8 +224,22 @@ def general(recipe: Recipe) -> Callable[[Any], Any]:
     torch: Any = sys.modules.get("torch")
     if torch is None:
         return partial(collate, rules=_MARKED)
-    rule: Callable[[Any], Any] = torch.utils.data.default_collate
-    return rule
+    return _torchs_rule
+
+
+def _torchs_rule(samples: list[Any]) -> Any:
+    """Torch's own rule; what it says of a misfit does not always tell which sample it is."""
+    try:
+        return sys.modules["torch"].utils.data.default_collate(samples)
+    except Exception as error:
+        try:
+            collate(samples, _MARKED)
+        except CollateError as ours:
+            error.position = ours.position  # type: ignore[attr-defined]  # for whoever has the keys
+            error.add_note(str(ours))
+        except Exception:  # noqa: BLE001, S110 - torch's own is the one to raise
+            pass
+        raise
 
 
 def _stream(recipe: Recipe, size: int, allocate: Allocate | None) -> StreamedCollate | None:
@@ -263,8 +277,11 @@ def _named(rule: Callable[[], Any], keys: Any) -> Any:
     except StopIteration as error:
         raise RuntimeError("collate_fn raised StopIteration") from error
     except Exception as error:
+        position = getattr(error, "position", None)
         if isinstance(error, CollateError) and error.position < len(keys):
             error.index, error.first_index = keys[error.position], keys[0]
+        elif isinstance(position, int) and position < len(keys):
+            error.add_note(f"element {position} is index {keys[position]!r}")
         else:
             error.add_note(f"while samples of indices {_shown(keys)} were put together")
         raise

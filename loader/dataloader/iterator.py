@@ -6,6 +6,7 @@ import contextlib
 import warnings
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from tundish.errors import IncompatibleCheckpointError
 from tundish.loader.dataloader.epoch import Epoch
 from tundish.loader.dataloader.fetching import BatchTask, Exhausted, fetcher_of
 from tundish.loader.dataloader.generators import as_generator
@@ -71,6 +72,13 @@ def recipe_of(loader: Settings, workers: int) -> Recipe:
     )
 
 
+def check_replicas(replicas: dict[str, Any], processes: int) -> None:
+    """Refuse a state of another number of replicas of an iterable dataset."""
+    if replicas and len(replicas["made"]) != processes:
+        told = f"{processes} replica(s) of the iterable dataset, one in each process that reads it"
+        raise IncompatibleCheckpointError((f"{told}; in the state, {len(replicas['made'])}",))
+
+
 class LoaderIterator:
     """The batches of one epoch.
 
@@ -98,17 +106,15 @@ class LoaderIterator:
         """Set up the order of an epoch: a new one, or the rest of one."""
         self._progress = progress
         self._given = 0
-        self._epoch: Epoch | None = None
-        if not self._recipe.iterable:
-            self._epoch = Epoch(
-                self._index_sampler,
-                self._generator,
-                batched=self._recipe.batched,
-                record=progress.record or None,
-                skip=progress.skip,
-                samples=progress.samples,
-                mark=progress.mark,
-            )
+        self._epoch = Epoch(
+            () if self._recipe.iterable else self._index_sampler,
+            self._generator,
+            batched=self._recipe.batched,
+            record=progress.record or None,
+            skip=progress.skip,
+            samples=progress.samples,
+            mark=progress.mark,
+        )
         progress.begin(self._epoch)
         self._draw_base_seed(progress)
 
@@ -142,10 +148,6 @@ class LoaderIterator:
 
     def _next(self) -> Any:
         raise NotImplementedError
-
-    def _numbered(self, number: int) -> int:
-        """A batch's number among those of all ranks: what its random numbers are keyed by."""
-        return number if self._epoch is None else number * self._epoch.stride + self._epoch.rank
 
     def expect(self, length: int | None) -> None:
         """Take note of what an iterable dataset has said its length is, in batches."""
@@ -190,54 +192,65 @@ class InProcess(LoaderIterator):
     def _open(self, progress: Progress) -> None:
         super()._open(progress)
         replicas = progress.replicas or {}
+        check_replicas(replicas, 1)
         states = replicas.get("states")
         self._restored = states[0] if states else None
         self._over = replicas["made"][0] if replicas and not self._restored else 0
+        self._made = self._over if not replicas else replicas["made"][0]
         self._fetcher: Any = None
         self._last = -1
         with contextlib.suppress(Exception):  # a sampler need not know
             self._last = len(self._index_sampler)
 
     def _next(self) -> Any:
-        progress, recipe = self._progress, self._recipe
-        assert progress.base_seed is not None
+        progress = self._progress
         if progress.ended:
             raise StopIteration
         try:
-            keys = next(self._epoch) if self._epoch is not None else None
-            if recipe.rng_compat == "torch":
+            keys = None if self._recipe.iterable else next(self._epoch)
+            if self._recipe.rng_compat == "torch":
                 batch = self._fetched(keys)
             else:
                 with borrowed():
-                    number = self._numbered(progress.batches)
-                    seed_batch(progress.base_seed, progress.epoch, number)
                     batch = self._fetched(keys)
         except (StopIteration, Exhausted):
             progress.end()
             raise StopIteration from None
         return self._finished(batch, None if keys is None else keys.valid)
 
-    def _fetched(self, keys: Any) -> Any:
+    def _seed(self, position: int) -> None:
         progress = self._progress
+        assert progress.base_seed is not None
+        if self._recipe.rng_compat == "batch":
+            seed_batch(progress.base_seed, progress.epoch, position)
+
+    def _fetched(self, keys: Any) -> Any:
         if self._fetcher is None:
-            assert progress.base_seed is not None
-            self._fetcher = fetcher_of(
-                self._recipe, progress.base_seed, progress.epoch, self._restored
-            )
-            for _ in range(self._over):
-                self._fetcher.fetch(BatchTask(None), None)
-        stride = 1 if self._epoch is None else self._epoch.stride
-        task = BatchTask(None) if keys is None else BatchTask(keys.keys, keys.position, stride)
+            self._begin_fetching()
+        if keys is None:
+            task, position = BatchTask(None), self._made
+        else:
+            task, position = BatchTask(keys.keys, keys.position, self._epoch.stride), keys.position
+        self._seed(position)
         try:
             batch = self._fetcher.fetch(task, None)
         except Exhausted:
             raise
         except Exception as error:
-            error.add_note(f"in the main process, batch {progress.batches}")
+            error.add_note(f"in the main process, batch {self._progress.batches}")
             self._note(keys)  # the next call goes on behind it
             raise
         self._note(keys)
         return batch
+
+    def _begin_fetching(self) -> None:
+        progress = self._progress
+        assert progress.base_seed is not None
+        self._seed(0)
+        self._fetcher = fetcher_of(self._recipe, progress.base_seed, progress.epoch, self._restored)
+        for position in range(self._over):
+            self._seed(position)
+            self._fetcher.fetch(BatchTask(None), None)
 
     def _note(self, keys: Any) -> None:
         progress = self._progress
@@ -245,11 +258,11 @@ class InProcess(LoaderIterator):
         progress.delivered(progress.batches, 0 if keys is None else keys.samples)
         if keys is not None:
             progress.mark = keys.mark
-            if progress.batches == self._last and self._epoch is not None:
+            if progress.batches == self._last:
                 self._epoch.look_ahead()
             return
-        made = [progress.batches]
+        self._made += 1
         state = self._fetcher.state() if self._fetcher is not None else None
-        progress.replicas = {"made": made, "turn": 0, "ended": [False]}
+        progress.replicas = {"made": [self._made], "turn": 0, "ended": [False]}
         if state is not None:
             progress.replicas["states"] = [state]

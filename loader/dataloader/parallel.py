@@ -9,9 +9,9 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tundish.errors import IncompatibleCheckpointError, StalledError
+from tundish.errors import StalledError
 from tundish.loader.dataloader.crew import LoaderCrew, Outcome, Wanted
-from tundish.loader.dataloader.iterator import LoaderIterator, Settings
+from tundish.loader.dataloader.iterator import LoaderIterator, Settings, check_replicas
 from tundish.loader.dataloader.preload import modules_to_preload
 
 if TYPE_CHECKING:
@@ -71,14 +71,11 @@ class Parallel(LoaderIterator):
         self._turn = 0
         replicas = progress.replicas
         if replicas is not None and not progress.ended:
-            if len(replicas["made"]) != self._size:
-                told = f"{self._size} workers, each with a replica of the iterable dataset"
-                other = len(replicas["made"])
-                raise IncompatibleCheckpointError((f"{told}; in the state, {other}",))
+            check_replicas(replicas, self._size)
             self._made, self._ended = list(replicas["made"]), list(replicas["ended"])
             self._states = list(replicas.get("states") or self._states)
             self._turn = replicas["turn"]
-        elif self._epoch is not None:
+        elif not self._recipe.iterable:
             self._turn = self._number % self._size
         self._asked_of = list(self._made)
         self._start()
@@ -94,8 +91,7 @@ class Parallel(LoaderIterator):
             {
                 "base_seed": progress.base_seed,
                 "epoch": progress.epoch,
-                "stride": 1 if self._epoch is None else self._epoch.stride,
-                "rank": 0 if self._epoch is None else self._epoch.rank,
+                "stride": self._epoch.stride,
                 "replicas": self._states if any(self._states) else None,
                 "made": self._made,
             }
@@ -129,7 +125,7 @@ class Parallel(LoaderIterator):
 
     def _wanted(self) -> Wanted | None:
         number = self._number
-        if self._epoch is None:
+        if self._recipe.iterable:
             seat = self._seat()
             if seat is None:
                 return None
@@ -254,7 +250,7 @@ class Parallel(LoaderIterator):
         progress.delivered(wanted.number, wanted.samples)
         if wanted.mark is not None:
             progress.mark = wanted.mark
-        if wanted.seat is not None and self._epoch is None:
+        if wanted.seat is not None and self._recipe.iterable:
             self._made[wanted.seat] += 1
             self._states[wanted.seat] = state
             progress.replicas = {
@@ -298,7 +294,7 @@ class Parallel(LoaderIterator):
                 self._pending.append(again)
             else:
                 self._pending.append(wanted)
-        if self._epoch is None:
+        if self._recipe.iterable:
             self._asked_of = [
                 max([self._made[seat], *(w.position + 1 for w in self._pending if w.seat == seat)])
                 for seat in range(self._size)

@@ -62,13 +62,12 @@ class Progress:
     _before: tuple[Any, ...] | None = None
     _epoch: Epoch | None = None
 
-    def begin(self, epoch: Epoch | None) -> None:
-        """Take note of the order of samples; None where a dataset has its own."""
+    def begin(self, epoch: Epoch) -> None:
+        """Take note of the order of samples."""
         self._epoch = epoch
-        if epoch is not None:
-            self.record = epoch.record
-            if epoch.shared_anew:
-                self.skip = self.samples = 0
+        self.record = epoch.record
+        if epoch.shared_anew:
+            self.skip = self.samples = 0
 
     def end(self) -> None:
         """Everything has been given; what the next epoch's order is drawn from is all that counts."""

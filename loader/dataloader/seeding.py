@@ -1,7 +1,7 @@
 """The global generators of Python, numpy and torch in workers: seeded so that no run depends on them.
 
-By default every batch begins with generators that are a function of (base seed, epoch, number of
-the batch): whichever worker takes it, it draws the same. ``rng_compat="torch"`` seeds each worker
+By default every batch begins with generators that are a function of (base seed, epoch, place of
+its first sample in the epoch): whichever worker takes it, it draws the same. ``rng_compat="torch"`` seeds each worker
 once, as torch does, and a run depends on which worker took which batch.
 """
 
@@ -46,15 +46,16 @@ def seed_worker(base_seed: int, worker: int) -> None:
         torch.manual_seed(seed)
 
 
-def seed_batch(base_seed: int, epoch: int, number: int) -> None:
+def seed_batch(base_seed: int, epoch: int, position: int) -> None:
     """Seed the generators for a batch.
 
     Parameters
     ----------
-    base_seed, epoch, number : int
-        The loader's seed, how many iterations came before this one, and which batch of it.
+    base_seed, epoch, position : int
+        The loader's seed, how many iterations came before this one, and where the batch's first
+        sample stands in it, over all ranks.
     """
-    digest = hashlib.blake2b(_KEY.pack(base_seed, epoch, number), digest_size=20).digest()
+    digest = hashlib.blake2b(_KEY.pack(base_seed, epoch, position), digest_size=20).digest()
     first, second, third = _WORDS.unpack(digest)
     random.seed(first)
     np.random.seed(second)  # noqa: NPY002 - the global one is meant

@@ -152,12 +152,10 @@ class LoaderWorker:
         if self._failed is not None:
             failed, self._failed = self._failed, None
             raise failed
-        if recipe.rng_compat == "batch":
-            number = task.start * epoch["stride"] + epoch["rank"]
-            seed_batch(epoch["base_seed"], epoch["epoch"], number)
         if self._fetcher is None:
             states = epoch["replicas"]
             restored = states[self._seat] if states is not None else None
+            self._seed(0)
             self._fetcher = fetcher_of(recipe, epoch["base_seed"], epoch["epoch"], restored)
             self._made = epoch["made"][self._seat] if restored is not None else 0
         announce = self._announce if task.total else None
@@ -167,6 +165,7 @@ class LoaderWorker:
         else:
             keys = self._keys(task, tail)
             task_of = BatchTask(keys, task.step, epoch["stride"], announce)
+        self._seed(task.step)
         batch = self._fetcher.fetch(task_of, memory.allocate)
         self._made += 1
         state = self._fetcher.state()
@@ -193,8 +192,20 @@ class LoaderWorker:
         """Read a replica again up to where the one in its place had come."""
         assert self._fetcher is not None
         while self._made < upto:
+            self._seed(self._made)
             self._fetcher.fetch(BatchTask(None), None)
             self._made += 1
+
+    def _seed(self, position: int) -> None:
+        """Seed the global generators for the batch whose first sample stands here.
+
+        For an iterable: for that batch of this worker's replica, whatever has been read before.
+        """
+        epoch, recipe = self._epoch, self._recipe
+        if recipe.rng_compat == "batch":
+            if recipe.iterable:
+                position = position * recipe.workers + self._seat
+            seed_batch(epoch["base_seed"], epoch["epoch"], position)
 
     def _announce(self, k: int) -> None:
         self._outbox.say(RECORD.pack(Kind.PROGRESS, 0, 0, k, 0))

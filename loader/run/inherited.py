@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-__all__ = ["reduce_shared", "starting"]
+__all__ = ["Descriptor", "reduce_shared", "starting"]
 
 _HOMES = {
     "multiprocessing.heap",

@@ -39,7 +39,7 @@ from tundish.loader.run.culprit import find_culprit
 from tundish.loader.run.failure import dumps_exception, loads_exception
 from tundish.loader.run.inherited import reduce_shared, starting
 from tundish.loader.run.mapped import mapped_file, open_mapped
-from tundish.loader.run.tensors import reduce_tensor
+from tundish.loader.run.tensors import reduce_shared_tensor, reduce_tensor
 from tundish.shm.budget import default_budget
 
 if sys.platform != "win32":
@@ -77,7 +77,10 @@ class Payload:
         self._close()
 
 
-def pack(objects: Sequence[tuple[str, object]]) -> Payload:
+_ADVICE = "make it in worker_init=, make it when the function first needs it, or use workers=0"
+
+
+def pack(objects: Sequence[tuple[str, object]], advice: str = _ADVICE) -> Payload:
     """Write objects to a file that workers can map.
 
     Parameters
@@ -85,6 +88,8 @@ def pack(objects: Sequence[tuple[str, object]]) -> Payload:
     objects : sequence of (str, object)
         Each with the name it has in errors. What several of them refer to is stored once, and is
         one object again in the worker.
+    advice : str
+        What to do about an object that cannot be pickled.
 
     Returns
     -------
@@ -100,7 +105,7 @@ def pack(objects: Sequence[tuple[str, object]]) -> Payload:
     fd = scratch_file()
     try:
         with open(fd, "wb", closefd=False) as file, ByValue() as modules, starting():
-            _write(file, objects, _Pickler(file, modules))
+            _write(file, objects, _Pickler(file, modules), advice)
         _seal(fd)
     except BaseException:
         os.close(fd)
@@ -109,14 +114,17 @@ def pack(objects: Sequence[tuple[str, object]]) -> Payload:
 
 
 def _write(
-    file: io.BufferedWriter, objects: Sequence[tuple[str, object]], pickler: _Pickler
+    file: io.BufferedWriter,
+    objects: Sequence[tuple[str, object]],
+    pickler: _Pickler,
+    advice: str,
 ) -> None:
     file.write(bytes(_HEAD.size))
     for label, value in objects:
         try:
             pickler.dump(value)
         except Exception as error:
-            raise _unpicklable(label, value, error, pickler.modules) from error
+            raise _unpicklable(label, value, error, pickler.modules, advice) from error
     pickler.dump((pickler.homes, pickler.sources))
     pickles_end = end = file.tell()
     places = []
@@ -219,7 +227,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if isinstance(value, np.ndarray):
             return self._reduce_array(value)
         if (torch := sys.modules.get("torch")) is not None and type(value) is torch.Tensor:
-            return reduce_tensor(value)
+            shared = reduce_shared_tensor(value)
+            return reduce_tensor(value) if shared is NotImplemented else shared
         if (shared := reduce_shared(value)) is not NotImplemented:
             return shared
         if isinstance(value, _FILES) and value not in (sys.stdin, sys.stdout, sys.stderr):
@@ -257,7 +266,9 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 _FILES = (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom, io.FileIO)
 
 
-def _unpicklable(label: str, value: object, error: Exception, modules: ByValue) -> TypeError:
+def _unpicklable(
+    label: str, value: object, error: Exception, modules: ByValue, advice: str
+) -> TypeError:
     def attempt(part: object) -> Exception | None:
         try:
             _Pickler(io.BufferedWriter(_Nowhere()), modules).dump(part)
@@ -267,8 +278,7 @@ def _unpicklable(label: str, value: object, error: Exception, modules: ByValue) 
 
     where, what, reason = find_culprit(value, error, attempt)
     return TypeError(
-        f"{label} cannot be sent to worker processes: {where} is a {what} ({reason}); "
-        "make it in worker_init=, make it when the function first needs it, or use workers=0"
+        f"{label} cannot be sent to worker processes: {where} is a {what} ({reason}); {advice}"
     )
 
 

@@ -6,15 +6,19 @@ Nothing here imports torch before there is a tensor to make: a process that has 
 from __future__ import annotations
 
 import importlib
+import mmap
+import os
 import sys
 import warnings
 from typing import TYPE_CHECKING, Any
+
+from tundish.loader.run.inherited import Descriptor
 
 if TYPE_CHECKING:
     import numpy as np
 
 
-__all__ = ["as_array", "reduce_tensor", "tensor_of"]
+__all__ = ["as_array", "reduce_shared_tensor", "reduce_tensor", "tensor_of"]
 
 
 def as_array(tensor: Any) -> tuple[np.ndarray, str | None] | None:
@@ -68,6 +72,32 @@ def reduce_tensor(tensor: Any) -> Any:
     if found is None or type(tensor).__reduce_ex__ is not _torch().Tensor.__reduce_ex__:
         return NotImplemented
     return tensor_of, found
+
+
+def reduce_shared_tensor(tensor: Any) -> Any:
+    """As ``__reduce_ex__`` for a tensor in shared memory: the same memory in the other process.
+
+    `NotImplemented` for any other, and where torch shares by names.
+    """
+    if not tensor.is_shared() or tensor.device.type != "cpu" or tensor.requires_grad:
+        return NotImplemented
+    if _torch().multiprocessing.get_sharing_strategy() != "file_descriptor":
+        return NotImplemented
+    storage = tensor.untyped_storage()
+    fd, nbytes = storage._share_fd_cpu_()  # noqa: SLF001 - what torch's own pickling calls
+    place = (tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()))
+    return _open_shared, (Descriptor(fd), nbytes, str(tensor.dtype).partition(".")[2], place)
+
+
+def _open_shared(memory: Descriptor, nbytes: int, dtype: str, place: tuple[Any, ...]) -> Any:
+    fd = memory.detach()
+    try:
+        mapping = mmap.mmap(fd, nbytes)
+    finally:
+        os.close(fd)
+    whole = _torch().frombuffer(mapping, dtype=getattr(_torch(), dtype))
+    offset, shape, strides = place
+    return whole.as_strided(shape, strides, offset)
 
 
 def _torch() -> Any:

@@ -8,6 +8,7 @@ import time
 import traceback
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from tests.torch.datasets import Failing, Late, Listed, Numbers, Odd, TwoPartError, as_it_is
 from tests.torch.faces import Face, epoch
@@ -80,6 +81,22 @@ def test_31_an_error_in_collate(face: Face, workers: int) -> None:
 
 def divide(batch: list[int]) -> int:
     return batch[0] // (2 - batch[0])
+
+
+@WORKERS
+def test_31_a_shape_that_does_not_fit_is_told_of_with_its_sample(
+    our_face: Face, workers: int
+) -> None:
+    samples = [np.ones((2, 3)) for _ in range(8)]
+    samples[5] = np.ones((2, 4))
+    iterator = iter(our_face(Listed(samples), batch_size=4, num_workers=workers))
+    next(iterator)
+    with pytest.raises(RuntimeError) as caught:
+        next(iterator)
+
+    text = told(caught.value)
+    assert "5" in re.findall(r"index (\d+)", text) or "[4, 5, 6, 7]" in text
+    assert "4" in text.replace("[4, 5, 6, 7]", ""), "the shape"
 
 
 @WORKERS

@@ -23,7 +23,19 @@ from tundish.torch import DataLoader  # noqa: E402
 
 CONFIGURATIONS = 120
 EPOCHS = 3
-KINDS = "plain shuffle shuffle generator replace more subset weighted ranks batches single".split()
+KINDS = [
+    "plain",
+    "shuffle",
+    "shuffle",
+    "generator",
+    "replace",
+    "more",
+    "subset",
+    "weighted",
+    "ranks",
+    "batches",
+    "single",
+]
 
 
 def options_of(draw: random.Random) -> dict[str, Any]:

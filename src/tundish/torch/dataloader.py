@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader as TorchDataLoader  # also when ours is 
 from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data._utils import collate as torch_collate
 
+from tundish.errors import CheckpointError
 from tundish.loader.dataloader.dataloader import Loading, check_rng_compat
 from tundish.loader.dataloader.flavour import Flavour
 from tundish.loader.plan.dataset import Dataset
@@ -140,6 +141,8 @@ class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
         return super().__iter__()
 
     def state_dict(self) -> dict[str, Any]:
+        if isinstance(self.dataset, (IterDataPipe, MapDataPipe)):
+            raise CheckpointError("a DataPipe runs on torch's own iterator, which has no state")
         ahead, over = fetched_ahead() or (0, False)
         return self._state(ahead, ended=over)
 

@@ -110,6 +110,40 @@ class StatefulIterator:
             next(self)
 
 
+class Shuffling(Stream):
+    """A stream in an order that is drawn when it begins, and numbers drawn on the way."""
+
+    def __iter__(self) -> Any:
+        values = list(super().__iter__())
+        random.shuffle(values)
+        for value in values:
+            random.random()
+            yield value
+
+
+class Remembering:
+    """A sampler that knows how far it is."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.at, self.begun_at = count, 0, 0
+
+    def __iter__(self) -> Any:
+        self.begun_at = self.at
+        while self.at < self.count:
+            self.at += 1
+            yield self.at - 1
+        self.at = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def state_dict(self) -> dict[str, int]:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.at = state["at"]
+
+
 class Slow(Numbers):
     """Sleeps at one index."""
 
@@ -121,3 +155,10 @@ class Slow(Numbers):
         if index == self.at:
             time.sleep(self.seconds)
         return index
+
+
+class Shapes(Numbers):
+    """Arrays of many shapes, texts and nests."""
+
+    def __getitem__(self, index: int) -> Any:
+        return np.arange(index * 7 % 50), str(index) * (index % 5), {"nested": [index, None]}

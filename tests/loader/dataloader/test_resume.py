@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tests.loader.dataloader.datasets import Augmented, Numbers, Stateful, Stream
+from tests.loader.dataloader.datasets import (
+    Augmented,
+    Numbers,
+    Remembering,
+    Shuffling,
+    Stateful,
+    Stream,
+)
 
 import tundish as td
 from tundish.errors import CheckpointError, IncompatibleCheckpointError
@@ -246,13 +253,49 @@ def test_iterables_at_each_step(kind: Any, workers: int) -> None:
         assert [batch.tolist() for batch in again] == whole[done:]
 
 
-def test_replicas_cannot_change_their_number() -> None:
+@pytest.mark.parametrize("now", [0, 3])
+def test_replicas_cannot_change_their_number(now: int) -> None:
     loader = td.DataLoader(Stream(20), 3, num_workers=2)
     next(iter(loader))
-    again = td.DataLoader(Stream(20), 3, num_workers=3)
+    again = td.DataLoader(Stream(20), 3, num_workers=now)
     again.load_state_dict(loader.state_dict())
-    with pytest.raises(IncompatibleCheckpointError, match="3 workers"):
+    with pytest.raises(IncompatibleCheckpointError, match=r"state, 2"):
         iter(again)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_iterables_that_draw_from_global_generators(workers: int) -> None:
+    """What is read again is read with the same numbers, whichever batch it is read again for."""
+
+    def loader(seed: int) -> td.DataLoader:
+        own = td.TorchGenerator(seed)
+        return td.DataLoader(Shuffling(30), 4, num_workers=workers, generator=own)
+
+    first = loader(3)
+    whole = [[batch.tolist() for batch in first] for _ in range(2)]
+    assert sorted(i for batch in whole[0] for i in batch) == list(range(30)), "each its own share"
+    first = loader(3)
+    for done, _ in enumerate(first, 1):
+        again = loader(4)
+        again.load_state_dict(through_json(first))
+        assert [batch.tolist() for batch in again] == whole[0][done:]
+        assert [batch.tolist() for batch in again] == whole[1], "and the epoch after it"
+
+
+def test_a_sampler_with_a_state() -> None:
+    def loader(workers: int) -> tuple[td.DataLoader, Remembering]:
+        sampler = Remembering(20)
+        return td.DataLoader(Numbers(20), 3, sampler=sampler, num_workers=workers), sampler
+
+    first, _ = loader(2)
+    for _ in zip(range(2), first, strict=False):
+        continue
+    again, sampler = loader(0)
+    again.load_state_dict(through_json(first))
+    rest = [int(i) for batch in again for i in batch]
+
+    assert rest == list(range(6, 20))
+    assert sampler.begun_at == 6, "by its state, not by asking it again"
 
 
 def test_a_dataset_of_ours() -> None:
@@ -279,6 +322,28 @@ def test_what_is_none_of_ours() -> None:
     loader = td.DataLoader(Numbers(4))
     with pytest.raises(CheckpointError, match="no state of a"):
         loader.load_state_dict({"_num_yielded": 3})
+
+
+def test_another_seed_of_the_sampler() -> None:
+    def loader(seed: int) -> td.DataLoader:
+        return td.DataLoader(
+            Numbers(8), 2, sampler=td.DistributedSampler(range(8), 2, 0, seed=seed)
+        )
+
+    first, again = loader(1), loader(2)
+    next(iter(first))
+    again.load_state_dict(first.state_dict())
+    with pytest.raises(IncompatibleCheckpointError, match=r"'seed': 2.*'seed': 1"):
+        iter(again)
+
+
+def test_a_dataset_of_another_length() -> None:
+    loader = td.DataLoader(Numbers(8), 2)
+    next(iter(loader))
+    again = td.DataLoader(Numbers(9), 2)
+    again.load_state_dict(loader.state_dict())
+    with pytest.raises(IncompatibleCheckpointError, match="'samples': 9"):
+        iter(again)
 
 
 def test_another_sampler() -> None:
