@@ -1,10 +1,18 @@
-"""Which heavy modules a dataset needs: they are imported once for all workers."""
+"""Which installed modules a dataset needs: they are imported once for all workers.
+
+A worker that imports torch, torchvision or pandas for itself takes seconds to start. The user's own
+modules are left to the workers: what they do when they are imported (open a file, say) must not be
+shared, and they may have changed since.
+"""
 
 from __future__ import annotations
 
+import site
 import sys
+import sysconfig
 import types
 from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,45 +20,54 @@ if TYPE_CHECKING:
 
 __all__ = ["modules_to_preload"]
 
-_HEAVY = ("torch", "torchvision", "torchaudio", "PIL", "cv2", "pandas", "scipy", "tokenizers")
 _MOST = 2000
+_MOST_FOUND = 64
 _OURS = "tundish.loader.dataloader.worker"
+
+# Ours and numpy are there already; the others start threads, or take hold of a device.
+_LEFT_OUT = {"tundish", "numpy", "tensorflow", "jax", "jaxlib", "cupy", "ray", "grpc", "pytest"}
 
 
 def modules_to_preload(recipe: Recipe) -> tuple[str, ...]:
-    """The heavy modules that a worker will import when it is given its dataset; and our own.
+    """The installed modules that a worker will import when it is given its dataset; and our own.
 
     Looked for in what the modules of the dataset and of the functions have imported. One that is
     missed costs time, no more: each worker imports it for itself.
     """
-    loaded = [name for name in _HEAVY if name in sys.modules]
-    if not loaded:
-        return (_OURS,)
     roots = [recipe.dataset, recipe.collate, recipe.worker_init]
     inner = getattr(recipe.dataset, "__dict__", {})
     roots += [value for value in inner.values() if not isinstance(value, (str, bytes, int, float))]
     seen: set[str] = set()
     found: list[str] = []
     waiting = [name for root in roots for name in _modules_of(root)]
-    while waiting and len(seen) < _MOST:
+    while waiting and len(seen) < _MOST and len(found) < _MOST_FOUND:
         name = waiting.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        heavy = next((h for h in loaded if name == h or name.startswith(f"{h}.")), None)
-        if heavy is not None:
-            if heavy not in found:
-                found.append(heavy)
-            continue
         module = sys.modules.get(name)
         top = name.partition(".")[0]
-        if module is None or top in sys.stdlib_module_names or top in ("numpy", "tundish"):
+        if name in seen or module is None or top in sys.stdlib_module_names or top in _LEFT_OUT:
             continue
+        seen.add(name)
         if top == "__main__":
             continue  # its classes travel by value, with the globals that they use
+        if _is_installed(module):
+            found.append(name)
+            continue
         for value in list(vars(module).values()):
             waiting += _modules_of(value)
-    return (_OURS, *found)
+    return (_OURS, *sorted(found))
+
+
+@cache
+def _places() -> tuple[str, ...]:
+    """Where packages are installed."""
+    paths = sysconfig.get_paths()
+    places = [paths["purelib"], paths["platlib"], *site.getsitepackages()]
+    return tuple({*places, site.getusersitepackages()})
+
+
+def _is_installed(module: types.ModuleType) -> bool:
+    file = getattr(module, "__file__", None)
+    return isinstance(file, str) and file.startswith(_places())
 
 
 def _modules_of(value: Any) -> Iterator[str]:

@@ -84,7 +84,7 @@ def reduce_shared_tensor(tensor: Any) -> Any:
     if _torch().multiprocessing.get_sharing_strategy() != "file_descriptor":
         return NotImplemented
     storage = tensor.untyped_storage()
-    fd, nbytes = storage._share_fd_cpu_()  # noqa: SLF001 - what torch's own pickling calls
+    fd, nbytes = storage._share_fd_cpu_()
     place = (tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()))
     return _open_shared, (Descriptor(fd), nbytes, str(tensor.dtype).partition(".")[2], place)
 

@@ -133,6 +133,7 @@ class _Zygote:
         self.control = control
         self.parent = parent
         self.forks = forks
+        self.safe = True
         self.workers: dict[int, _Worker] = {}
         self.outlet = _Outlet()
         self.wakeup, wakeup_end = os.pipe()
@@ -214,6 +215,9 @@ class _Zygote:
                 importlib.import_module(name)
         sys.path[:] = before
         gc.freeze()
+        if _threads() > 1:
+            # A module has started one, and a lock that it holds would be held in a fork for ever.
+            self.safe = False
 
     def start(self, message: Message) -> None:
         if len(message.fds) < message.value:
@@ -224,7 +228,7 @@ class _Zygote:
         read, write = os.pipe()
         os.set_blocking(read, False)
         try:
-            begin = self.fork if self.forks else self.execute
+            begin = self.fork if self.forks and self.safe else self.execute
             pid, reap = begin(body, stdout, write, fds)
         except BaseException:
             os.close(read)
@@ -269,6 +273,8 @@ class _Zygote:
         self, body: int, stdout: int, stderr: int, fds: Sequence[int]
     ) -> tuple[int, Callable[[], int | None]]:
         request = Request.read(body)
+        if self.forks:  # `run_worker` expects one more, which is only to be held
+            fds = (*fds, self.life)
         statement = f"run_worker({body},{self.life},{list(fds)})"
         process = subprocess.Popen(
             command(sys.executable, request.path, statement),
@@ -322,6 +328,10 @@ class _Zygote:
             self.pass_on(worker)
         self.outlet.write(patience_ms=_PATIENCE_MS)
         os._exit(0)
+
+
+def _threads() -> int:
+    return len(os.listdir("/proc/self/task"))  # noqa: PTH208 - a zygote forks on Linux only
 
 
 def _reap(pid: int) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from multiprocessing import resource_tracker
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from tundish.torch import DataLoader  # noqa: E402 - torch first
+
+resource_tracker.ensure_running()  # multiprocessing's own process, which stays
 
 
 class Sharing:

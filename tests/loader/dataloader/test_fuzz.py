@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -90,7 +91,8 @@ def trial(seed: int) -> None:
                 had.append(told(batch))
                 if draw.random() < kills:
                     for pid in iterator.worker_pids()[:1]:
-                        os.kill(pid, signal.SIGKILL)
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(pid, signal.SIGKILL)
             state = json.loads(json.dumps(loader.state_dict()))
             if stop is None or state.get("ended"):
                 break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import os
 import pickle
@@ -159,3 +160,11 @@ def threads(fds: list[int], config: bytes) -> None:
     thread.start()
     tell(fds[0], os.getpid())
     thread.join()
+
+
+def tell_who_imported(fds: list[int], _: bytes) -> int:
+    """Write which process has imported `shared_module`, and which this is."""
+    shared_module = importlib.import_module("shared_module")
+
+    os.write(fds[0], f"{shared_module.WHO} {os.getpid()}".encode())
+    return 0

@@ -799,3 +799,40 @@ else:
     )
 
     assert (done.stdout, done.stderr) == (b"0\n", b"last words\n")
+
+
+THREAD_AT_IMPORT = """
+import threading
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+"""
+
+
+@pytest.mark.skipif(module.start_method() != "zygote", reason="only a zygote imports for others")
+@pytest.mark.parametrize("starts_a_thread", [False, True])
+def test_modules_are_imported_once_for_all_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, starts_a_thread: bool
+) -> None:
+    """Where importing one starts a thread, nobody is forked from there any more."""
+    text = f"import os\nWHO = os.getpid()\n{THREAD_AT_IMPORT if starts_a_thread else ''}"
+    (tmp_path / "shared_module.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    own = Launcher("zygote")
+    own.preload(["shared_module", "no_such_module"])
+    told = []
+    for _ in range(2):
+        read, write = os.pipe()
+        worker = own.start("tests.loader.run.entries:tell_who_imported", [write], b"")
+        os.close(write)
+        with open(read, "rb") as answer:  # noqa: PTH123 - a descriptor
+            told.append(answer.read().split())
+        assert worker.wait_exit(10.0) is not None
+        worker.release()
+    own.close()
+    importers, workers = {pair[0] for pair in told}, {pair[1] for pair in told}
+
+    assert len(workers) == 2
+    if starts_a_thread:
+        assert importers == workers, "each has imported it for itself"
+    else:
+        assert len(importers) == 1
+        assert not importers & workers
