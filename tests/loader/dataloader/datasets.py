@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,17 @@ class Remembering:
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         self.at = state["at"]
+
+
+class Loaded(Numbers):
+    """Whether a module has been imported where samples are made."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(4)
+        self.name = name
+
+    def __getitem__(self, index: int) -> int:
+        return int(self.name in sys.modules)
 
 
 class Slow(Numbers):

@@ -1,0 +1,49 @@
+"""What is imported once for all workers: installed modules that the dataset needs, nothing else."""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+from tests.loader.dataloader.datasets import Numbers
+
+import tundish as td
+from tundish.loader.dataloader.iterator import recipe_of
+from tundish.loader.dataloader.preload import modules_to_preload
+
+if TYPE_CHECKING:
+    import pytest
+
+OURS = "tundish.loader.dataloader.worker"
+
+
+def wanted(dataset: Any, **given: Any) -> set[str]:
+    return set(modules_to_preload(recipe_of(td.DataLoader(dataset, **given), 0)))
+
+
+def test_a_dataset_that_needs_nothing() -> None:
+    assert wanted(range(4)) == {OURS}
+
+
+def test_what_its_module_has_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through modules of the user's, which are not imported themselves."""
+    middle = types.ModuleType("users_middle")
+    middle.__dict__["packaging"] = __import__("packaging.version")
+    module = types.ModuleType("users_dataset")
+    module.__dict__["helper"] = middle
+    monkeypatch.setitem(sys.modules, "users_middle", middle)
+    monkeypatch.setitem(sys.modules, "users_dataset", module)
+    kind = type("Users", (Numbers,), {"__module__": "users_dataset"})
+
+    assert "packaging" in wanted(kind(4))
+    assert not {"users_dataset", "users_middle"} & wanted(kind(4))
+
+
+def test_what_its_functions_need() -> None:
+    def collate(samples: list[Any]) -> Any:
+        return samples
+
+    collate.__module__ = "hypothesis.strategies"  # as a function of a library has it
+    sys.modules.setdefault("hypothesis.strategies", __import__("hypothesis.strategies"))
+    assert "hypothesis.strategies" in wanted(range(4), collate_fn=collate)

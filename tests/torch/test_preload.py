@@ -1,0 +1,51 @@
+"""Torch is in workers only if the dataset needs it, set up as a worker's: one thread, no device."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from tests.torch.torchdatasets import Filled  # noqa: E402 - torch first
+
+from tundish.torch import DataLoader  # noqa: E402
+
+ROOT = Path(__file__).parents[2]
+
+
+class TellingTorch(Filled):
+    """The same, from a module that imports torch."""
+
+    def __getitem__(self, index: int) -> Any:
+        found = sys.modules["torch"]
+        hidden = os.environ["CUDA_VISIBLE_DEVICES"] == "" and not found.cuda.is_available()
+        return found.get_num_threads(), int(hidden)
+
+
+PROGRAM = """
+import torch
+from tests.loader.dataloader.datasets import Loaded
+from tundish.torch import DataLoader
+(batch,) = DataLoader(Loaded("torch"), 4, num_workers=1)
+print(type(batch).__name__, batch.tolist())
+"""
+
+
+def test_without_need_there_is_no_torch() -> None:
+    """In a process of its own: workers of this one may have it from another test."""
+    command = [sys.executable, "-c", PROGRAM]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "Tensor [0, 0, 0, 0]\n"
+
+
+def test_with_need_it_is_a_workers() -> None:
+    loader: Any = DataLoader(TellingTorch(8), 4, num_workers=2)
+    for threads, hidden in loader:
+        assert threads.tolist() == [1, 1, 1, 1]
+        assert hidden.tolist() == [1, 1, 1, 1]
