@@ -99,8 +99,12 @@ class Epoch:
         self._generators = _distinct(generator, *generators)
         self._valid: np.ndarray | None = None
         self._ahead: list[Any] = []
-        self.stride, self.rank, self.shared_anew = 1, 0, False
+        self.stride, self.shared_anew = 1, False
         self._first = 0
+        for each, _ in self._chain:
+            # Accelerate's share of the batches for one process: its places must not be another's.
+            if hasattr(each, "num_processes") and hasattr(each, "process_index"):
+                self.stride, self._first = each.num_processes, each.process_index
         self._position = samples
         holders = (each for each, _ in self._chain if _is_stateful(each))
         self._stateful = next(holders, None)
@@ -208,7 +212,7 @@ class Epoch:
         world, rank = core.num_replicas, core.rank
         if "world" not in record:
             record.update(world=world, start=0)
-        self.stride, self.rank = world, rank
+        self.stride = world
         if record["world"] != world:
             # What all ranks have had is the beginning of the order: the rest is shared out anew.
             record.update(start=record["start"] + record["world"] * samples, world=world)

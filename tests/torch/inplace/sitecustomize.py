@@ -52,15 +52,10 @@ def put_in_place(compat: str) -> None:
 
     from tundish.torch import DataLoader
 
-    if compat == "batch":
-        ours = DataLoader
-    else:
-
-        class ours(DataLoader[Any]):  # type: ignore[no-redef] # noqa: N801
-            def __init__(self, *args: Any, **arguments: Any) -> None:
-                super().__init__(*args, rng_compat=compat, **arguments)
-
-    torch.utils.data.DataLoader = torch.utils.data.dataloader.DataLoader = ours
+    defaults = DataLoader.__init__.__kwdefaults__
+    assert defaults is not None
+    defaults["rng_compat"] = compat
+    torch.utils.data.DataLoader = torch.utils.data.dataloader.DataLoader = DataLoader
 
 
 if VARIABLE in os.environ:
