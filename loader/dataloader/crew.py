@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import pickle
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tundish.errors import SharedMemoryError, WorkerDiedError
+from tundish.loader.dataloader.wanted import Outcome, Wanted
 from tundish.loader.dataloader.wire import unpack_batch
 from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.launcher import launcher
@@ -48,64 +49,6 @@ _FIRST_SHARE = 16
 _SLACK = 65536
 _TAIL_BYTES = 32768
 _QUICK_S = 0.0005
-
-
-@dataclass(eq=False)
-class Wanted:
-    """A batch that workers were asked for.
-
-    Parameters
-    ----------
-    number : int
-        Which batch of the epoch.
-    keys : object
-        Of its samples; None for an iterable dataset.
-    position : int
-        Where its first sample stands in the epoch; for an iterable, which batch of its replica.
-    seat : int or None
-        The only worker that may make it.
-    samples : int
-        How many keys.
-    mark : object
-        Where the sampler stood behind it, if it tells.
-    valid : numpy.ndarray or None
-        Which of its samples are no padding, where the sampler says so.
-    """
-
-    number: int
-    keys: Any
-    position: int
-    seat: int | None
-    samples: int
-    mark: Any = None
-    valid: np.ndarray | None = None
-    slot: int | None = None
-    reserved: int = 0
-    deaths: int = 0
-    careful: bool = False
-    outcome: Outcome | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """What came of a batch.
-
-    Parameters
-    ----------
-    message : bytes
-        Of `write_batch`.
-    root : numpy.ndarray or None
-        The slot, leased.
-    error : BaseException or None
-        Instead of a batch.
-    ended : bool
-        Instead of a batch: the worker's replica has no more.
-    """
-
-    message: bytes = b""
-    root: np.ndarray | None = None
-    error: BaseException | None = None
-    ended: bool = False
 
 
 class LoaderCrew:

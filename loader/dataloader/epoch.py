@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tundish.errors import IncompatibleCheckpointError
-from tundish.loader.dataloader import samplers
+from tundish.loader.dataloader import distributed, samplers
 from tundish.loader.dataloader.generators import as_generator
 from tundish.loader.dataloader.torchrandom import TorchGenerator
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Epoch", "Keys"]
 
+_OURS = (samplers.__name__, distributed.__name__)
 _TORCHS = ("torch.utils.data.sampler", "torch.utils.data.distributed")
 
 
@@ -247,7 +248,7 @@ class _Rest:
 def _is(sampler: Any, name: str) -> bool:
     """Whether it is torch's sampler of this name, or ours; not a class made of it."""
     kind = type(sampler)
-    return kind.__name__ == name and kind.__module__ in (*_TORCHS, samplers.__name__)
+    return kind.__name__ == name and kind.__module__ in (*_TORCHS, *_OURS)
 
 
 def _chain(sampler: Any) -> list[tuple[Any, str]]:
@@ -304,11 +305,11 @@ def _generator_of(core: Any) -> Any:
     return sys.modules["torch"].Generator() if _is_torchs(core) else TorchGenerator()
 
 
-def _ours(core: Any) -> samplers.DistributedSampler:
+def _ours(core: Any) -> distributed.DistributedSampler:
     if not _is_torchs(core):
-        assert isinstance(core, samplers.DistributedSampler)
+        assert isinstance(core, distributed.DistributedSampler)
         return core
-    own = samplers.DistributedSampler(
+    own = distributed.DistributedSampler(
         range(len(core.dataset)),
         core.num_replicas,
         core.rank,

@@ -10,9 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import StalledError
-from tundish.loader.dataloader.crew import LoaderCrew, Outcome, Wanted
+from tundish.loader.dataloader.crew import LoaderCrew
 from tundish.loader.dataloader.iterator import LoaderIterator, Settings, check_replicas
 from tundish.loader.dataloader.preload import modules_to_preload
+from tundish.loader.dataloader.wanted import Outcome, Wanted
 
 if TYPE_CHECKING:
     from tundish.loader.dataloader.progress import Progress

@@ -1,4 +1,4 @@
-"""torch's samplers: which sample comes when, and to which process.
+"""torch's samplers: which sample comes when.
 
 Each gives what torch's gives for the same generator, draw for draw, and leaves it at the same
 place. Orders are kept as int64 arrays, 8 bytes a sample; Python ints are made a block at a time.
@@ -7,31 +7,25 @@ place. Orders are kept as int64 arrays, 8 bytes a sample; Python ints are made a
 from __future__ import annotations
 
 import itertools
-import os
-import sys
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from typing import Any, Generic, Literal, TypeVar, get_args
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from tundish.errors import SpecError
 from tundish.loader.dataloader.generators import as_generator
 from tundish.loader.dataloader.torchrandom import TorchGenerator, default_generator
 
 __all__ = [
     "BatchSampler",
-    "DistributedSampler",
     "RandomSampler",
     "Sampler",
     "SequentialSampler",
     "SubsetRandomSampler",
-    "Uneven",
     "WeightedRandomSampler",
     "as_ints",
 ]
 
 T_co = TypeVar("T_co", covariant=True)
-Uneven = Literal["pad", "drop", "mask", "error"]
 
 _BLOCK = 4096
 _DRAWN_TOGETHER = 32  # with replacement; torch's number, which shows in a shared generator
@@ -290,195 +284,6 @@ class BatchSampler(Sampler[list[int]]):
         return int((len(sampler) + short) // self.batch_size)
 
 
-class DistributedSampler(Sampler[int]):
-    """One process's share of an order that all processes know: every R-th index, from its own on.
-
-    Parameters
-    ----------
-    dataset : Sized
-        Only its length is used.
-    num_replicas, rank : int, optional
-        How many processes, and which is this one. By default those of ``torch.distributed`` where
-        this process has initialised it, else ``WORLD_SIZE`` and ``RANK`` of the environment, which
-        ``torchrun`` sets.
-    shuffle : bool
-        Whether an epoch's order is the permutation of seed + epoch, or the dataset's own.
-    seed : int
-        The same in all processes.
-    drop_last : bool
-        Torch's rule for counts that R does not divide: leave out the end of the order, or (False)
-        fill up with its beginning.
-    uneven : {"pad", "drop", "mask", "error"}, optional
-        Ours: what is done about such counts. "pad" and "drop" are torch's two rules, and None lets
-        `drop_last` choose. "mask" fills up too and says by `valid` which places are real, so that
-        an evaluation counts every sample once. "error" refuses.
-
-    Attributes
-    ----------
-    epoch : int
-        Set by `set_epoch`. Without it every epoch has the same order.
-    num_samples : int
-        How many this process has an epoch: as many as each other.
-    total_size : int
-        How many all have together.
-
-    Raises
-    ------
-    ValueError
-        The rank is not one of 0..num_replicas-1, neither was given nor found, or `uneven` and
-        `drop_last` contradict each other.
-    SpecError
-        `uneven` is "error", and `num_replicas` does not divide the number of samples.
-
-    Examples
-    --------
-    >>> [list(DistributedSampler("abcde", 2, rank, shuffle=False)) for rank in (0, 1)]
-    [[0, 2, 4], [1, 3, 0]]
-    >>> sampler = DistributedSampler("abcde", 2, 1, shuffle=False, uneven="mask")
-    >>> sampler.valid().tolist()
-    [True, True, False]
-
-    Three processes go on where two stopped after a batch of one sample each:
-
-    >>> shares = [DistributedSampler("abcde", 3, r, shuffle=False).share(2) for r in range(3)]
-    >>> [indices.tolist() for indices, valid in shares]
-    [[2], [3], [4]]
-    """
-
-    def __init__(  # noqa: PLR0917 - torch's signature
-        self,
-        dataset: Sized,
-        num_replicas: int | None = None,
-        rank: int | None = None,
-        shuffle: bool = True,
-        seed: int = 0,
-        drop_last: bool = False,
-        *,
-        uneven: Uneven | None = None,
-    ) -> None:
-        if num_replicas is None:
-            num_replicas = _of_this_process("get_world_size", "WORLD_SIZE", "num_replicas")
-        if rank is None:
-            rank = _of_this_process("get_rank", "RANK", "rank")
-        if not 0 <= rank < num_replicas:
-            # Begins as programs that look into torch's message expect.
-            raise ValueError(
-                f"Invalid rank {rank}: of {num_replicas} processes it must be one of "
-                f"0 to {num_replicas - 1}"
-            )
-        if uneven is not None and uneven not in get_args(Uneven):
-            raise ValueError(f"uneven must be one of {get_args(Uneven)} or None, not {uneven!r}")
-        if drop_last and uneven not in (None, "drop"):
-            raise ValueError(f"drop_last=True and uneven={uneven!r} contradict each other")
-        self.dataset = dataset
-        self.num_replicas = num_replicas
-        self.rank = rank
-        self.epoch = 0
-        self.drop_last = drop_last or uneven == "drop"
-        self.shuffle = shuffle
-        self.seed = seed
-        self.uneven: Uneven = uneven or ("drop" if drop_last else "pad")
-        self.num_samples = self._count(len(dataset))
-        self.total_size = self.num_samples * num_replicas
-
-    def _count(self, left: int) -> int:
-        """How many of so many samples each process has."""
-        if self.uneven == "error" and left % self.num_replicas:
-            raise SpecError(
-                f"{left} samples cannot be dealt evenly to {self.num_replicas} processes; "
-                'uneven="pad", "drop" or "mask" says what to do'
-            )
-        return left // self.num_replicas if self.drop_last else -(-left // self.num_replicas)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Say which epoch the next iteration is of: another epoch, another order.
-
-        Parameters
-        ----------
-        epoch : int
-            The same in all processes.
-        """
-        self.epoch = epoch
-
-    def __iter__(self) -> Iterator[int]:
-        size, total = len(self.dataset), self.total_size
-        enough = size >= total if self.drop_last else 0 < size <= total or size == total
-        if not enough or (self.uneven == "error" and size != total):  # torch's check, by its type
-            raise AssertionError(
-                f"the dataset has {size} samples now, and {self.num_replicas} processes share out "
-                f"the {total} places there were when this sampler was made"
-            )
-        places, _ = self._places(0, self.num_samples)
-        return as_ints(self._at(places))
-
-    def __len__(self) -> int:
-        return self.num_samples
-
-    def order(self, epoch: int | None = None) -> np.ndarray:
-        """An epoch's order of all samples, for all processes, before any are added or left out.
-
-        Parameters
-        ----------
-        epoch : int, optional
-            By default the present one.
-
-        Returns
-        -------
-        (n,) int64 ndarray
-        """
-        if not self.shuffle:
-            return np.arange(len(self.dataset))
-        chosen = self.epoch if epoch is None else epoch
-        return TorchGenerator(self.seed + chosen).randperm(len(self.dataset))
-
-    def share(self, start: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """What this process has of the rest of the present epoch.
-
-        Parameters
-        ----------
-        start : int
-            How many samples of the order have been had already, by all processes together, however
-            many those were.
-
-        Returns
-        -------
-        indices : (k,) int64 ndarray
-            As long in each process. What fills up is the beginning of the epoch's order.
-        valid : (k,) bool ndarray
-            False where an index only fills up.
-
-        Raises
-        ------
-        SpecError
-            `uneven` is "error", and `num_replicas` does not divide what is left.
-        """
-        if start < 0:
-            raise ValueError(f"start must not be below 0, but is {start}")
-        count = self._count(max(0, len(self.dataset) - start))
-        places, valid = self._places(start, count)
-        return self._at(places), valid
-
-    def valid(self) -> np.ndarray:
-        """Which of this process's indices of an epoch are real, and not there to fill up.
-
-        Returns
-        -------
-        (num_samples,) bool ndarray
-        """
-        return self._places(0, self.num_samples)[1]
-
-    def _places(self, start: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Where in an epoch's order this process's indices are, and which are no repetition."""
-        size = len(self.dataset)
-        places = start + self.rank + self.num_replicas * np.arange(count)
-        valid = places < size
-        places[~valid] %= max(1, size)
-        return places, valid
-
-    def _at(self, places: np.ndarray) -> np.ndarray:
-        return self.order()[places] if self.shuffle else places
-
-
 def _is_positive_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
@@ -492,20 +297,3 @@ def _float64(values: Any) -> np.ndarray:
     if hasattr(values, "detach"):
         values = values.detach().cpu()
     return np.asarray(values, np.float64)
-
-
-def _of_this_process(function: str, variable: str, argument: str) -> int:
-    """A number that the launcher of a distributed run gave this process."""
-    distributed: Any = sys.modules.get("torch.distributed")  # not imported: it may never be needed
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return int(getattr(distributed, function)())
-    text = os.environ.get(variable)
-    if text is None:
-        raise ValueError(
-            f"{argument} is not given, torch.distributed is not initialised in this process, and "
-            f"the environment has no {variable}"
-        )
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"{variable} in the environment is no integer: {text!r}") from None

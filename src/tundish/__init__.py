@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from tundish import errors, testing
     from tundish.loader.dataloader.collate import default_collate, default_convert
     from tundish.loader.dataloader.dataloader import DataLoader
+    from tundish.loader.dataloader.distributed import DistributedSampler
     from tundish.loader.dataloader.info import WorkerInfo, get_worker_info
     from tundish.loader.dataloader.samplers import (
         BatchSampler,
-        DistributedSampler,
         RandomSampler,
         Sampler,
         SequentialSampler,
@@ -91,7 +91,7 @@ _HOME = {
     "BatchSampler": "tundish.loader.dataloader.samplers",
     "DataLoader": "tundish.loader.dataloader.dataloader",
     "Dataset": "tundish.loader.plan.dataset",
-    "DistributedSampler": "tundish.loader.dataloader.samplers",
+    "DistributedSampler": "tundish.loader.dataloader.distributed",
     "InputContext": "tundish.loader.plan.options",
     "Iterator": "tundish.loader.run.iterator",
     "Options": "tundish.loader.plan.options",

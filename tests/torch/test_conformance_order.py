@@ -143,7 +143,7 @@ def test_24_ranks_see_what_torch_shows_them(face: Face, *, drop_last: bool) -> N
     if face.torch:
         kind = Theirs
     else:
-        from tundish.loader.dataloader.samplers import DistributedSampler as kind  # noqa: N813
+        from tundish.loader.dataloader.distributed import DistributedSampler as kind  # noqa: N813
     for size, ranks in ((1, 3), (10, 3), (12, 4), (103, 4)):
         for rank in range(ranks):
             for shuffle in (True, False):

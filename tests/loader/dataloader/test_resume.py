@@ -23,7 +23,7 @@ from tundish.errors import CheckpointError, IncompatibleCheckpointError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tundish.loader.dataloader.samplers import Uneven
+    from tundish.loader.dataloader.distributed import Uneven
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 

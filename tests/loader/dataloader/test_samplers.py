@@ -17,14 +17,13 @@ import pytest
 
 import tundish as td
 from tundish.errors import SpecError
+from tundish.loader.dataloader.distributed import DistributedSampler, Uneven
 from tundish.loader.dataloader.samplers import (
     BatchSampler,
-    DistributedSampler,
     RandomSampler,
     Sampler,
     SequentialSampler,
     SubsetRandomSampler,
-    Uneven,
     WeightedRandomSampler,
 )
 from tundish.loader.dataloader.torchrandom import TorchGenerator, default_generator

@@ -1,0 +1,69 @@
+"""A batch that workers were asked for, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Outcome", "Wanted"]
+
+
+@dataclass(eq=False)
+class Wanted:
+    """A batch that workers were asked for.
+
+    Parameters
+    ----------
+    number : int
+        Which batch of the epoch.
+    keys : object
+        Of its samples; None for an iterable dataset.
+    position : int
+        Where its first sample stands in the epoch; for an iterable, which batch of its replica.
+    seat : int or None
+        The only worker that may make it.
+    samples : int
+        How many keys.
+    mark : object
+        Where the sampler stood behind it, if it tells.
+    valid : numpy.ndarray or None
+        Which of its samples are no padding, where the sampler says so.
+    """
+
+    number: int
+    keys: Any
+    position: int
+    seat: int | None
+    samples: int
+    mark: Any = None
+    valid: np.ndarray | None = None
+    slot: int | None = None
+    reserved: int = 0
+    deaths: int = 0
+    careful: bool = False
+    outcome: Outcome | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What came of a batch.
+
+    Parameters
+    ----------
+    message : bytes
+        Of `write_batch`.
+    root : numpy.ndarray or None
+        The slot, leased.
+    error : BaseException or None
+        Instead of a batch.
+    ended : bool
+        Instead of a batch: the worker's replica has no more.
+    """
+
+    message: bytes = b""
+    root: np.ndarray | None = None
+    error: BaseException | None = None
+    ended: bool = False
