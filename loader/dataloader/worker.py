@@ -18,6 +18,7 @@ import signal
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +26,7 @@ import numpy as np
 from tundish.errors import TransformError
 from tundish.loader.dataloader.fetching import BatchTask, Exhausted, Fetcher, fetcher_of
 from tundish.loader.dataloader.info import WorkerInfo, install, tell_torch
-from tundish.loader.dataloader.seeding import seed_batch, seed_worker
+from tundish.loader.dataloader.seeding import Arrival, seed_batch, seed_worker
 from tundish.loader.dataloader.wire import SlotMemory, pack_batch, write_batch
 from tundish.loader.run.messages import (
     DONE,
@@ -147,7 +148,6 @@ class LoaderWorker:
     def _made_batch(
         self, task: Task, tail: bytes | memoryview, memory: SlotMemory
     ) -> tuple[Any, int]:
-        tell_torch()
         recipe, epoch = self._recipe, self._epoch
         if self._failed is not None:
             failed, self._failed = self._failed, None
@@ -254,6 +254,8 @@ def main(fds: list[int], config: bytes) -> int:
         recipe = assemble(unpack(fds.pop(0), writable=True))
         seat = settings["seat"]
         seed_worker(settings["base_seed"], seat)
+        if "torch" not in sys.modules:
+            Arrival(partial(_torch_has_come, recipe)).await_it()
         install(WorkerInfo(seat, recipe.workers, settings["base_seed"] + seat, recipe.dataset))
         prepare_torch(recipe)
         try:
@@ -269,6 +271,11 @@ def main(fds: list[int], config: bytes) -> int:
     LoaderWorker(channel, arena, recipe, seat, failed).run()
     sys.stdout.flush()
     return 0
+
+
+def _torch_has_come(recipe: Recipe) -> None:
+    prepare_torch(recipe)
+    tell_torch()
 
 
 def assemble(parts: list[Any]) -> Recipe:

@@ -44,6 +44,30 @@ def test_without_need_there_is_no_torch() -> None:
     assert done.stdout == "Tensor [0, 0, 0, 0]\n"
 
 
+DRAWING = """
+import sys
+from tests.loader.dataloader.datasets import DrawingLate
+from tundish import DataLoader, TorchGenerator
+loader = DataLoader(DrawingLate(6), 2, num_workers=int(sys.argv[1]), generator=TorchGenerator(1))
+print([batch.tolist() for batch in loader])
+"""
+
+
+def test_torch_that_comes_in_the_middle_of_a_batch_is_seeded() -> None:
+    """A sample may be the first to import it: with and without workers."""
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", DRAWING, workers],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=ROOT,
+        ).stdout
+        for workers in ("0", "1", "2")
+    }
+    assert len(told) == 1
+
+
 def test_with_need_it_is_a_workers() -> None:
     loader: Any = DataLoader(TellingTorch(8), 4, num_workers=2)
     for threads, hidden in loader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import random
 import signal
@@ -154,6 +155,16 @@ class Loaded(Numbers):
 
     def __getitem__(self, index: int) -> int:
         return int(self.name in sys.modules)
+
+
+class DrawingLate(Numbers):
+    """Imports torch when it makes a sample, and draws from it; and says whether it is a worker."""
+
+    def __getitem__(self, index: int) -> Any:
+        torch = importlib.import_module("torch")
+        info = torch.utils.data.get_worker_info()
+        assert (info is None) == (get_worker_info() is None)
+        return float(torch.rand(()))
 
 
 class Slow(Numbers):
