@@ -26,7 +26,7 @@ from tundish.loader.dataloader.progress import Progress
 from tundish.loader.dataloader.samplers import BatchSampler, RandomSampler, SequentialSampler
 from tundish.loader.plan.dataset import Dataset
 from tundish.loader.run.launcher import launcher
-from tundish.loader.run.worker import in_worker
+from tundish.loader.run.serving import in_worker
 
 __all__ = ["DataLoader", "Loading"]
 

@@ -10,11 +10,8 @@ again. Of an iterable dataset it holds a replica of its own, as torch's workers 
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import os
 import pickle
-import signal
 import sys
 import time
 from dataclasses import replace
@@ -27,7 +24,7 @@ from tundish.errors import TransformError
 from tundish.loader.dataloader.fetching import BatchTask, Exhausted, Fetcher, fetcher_of
 from tundish.loader.dataloader.info import WorkerInfo, install, tell_torch
 from tundish.loader.dataloader.seeding import Arrival, seed_batch, seed_worker
-from tundish.loader.dataloader.wire import SlotMemory, pack_batch, write_batch
+from tundish.loader.dataloader.wire import Packed, SlotMemory, pack_batch, write_batch
 from tundish.loader.run.messages import (
     DONE,
     EXTRA,
@@ -37,26 +34,24 @@ from tundish.loader.run.messages import (
     POINTER,
     RECORD,
     STREAM_END,
-    TASK,
     Items,
     Kind,
     Task,
 )
-from tundish.loader.run.outbox import Outbox
 from tundish.loader.run.payload import dumps_exception, unpack
-from tundish.loader.run.worker import note_process
+from tundish.loader.run.serving import Serving, serve
 from tundish.loader.run.writing import NeedsMore
-from tundish.shm.channel import Channel, ChannelClosed
-from tundish.shm.memory import Arena
 
 if TYPE_CHECKING:
     from tundish.loader.dataloader.recipe import Recipe
+    from tundish.shm.channel import Channel
+    from tundish.shm.memory import Arena
 
 _MOST_TEXT = 128 << 10  # bytes of an exception: a message takes no more
 _SHOWN = 4096
 
 
-class LoaderWorker:
+class LoaderWorker(Serving):
     """Runs the tasks that come over a channel until it closes.
 
     Parameters
@@ -81,43 +76,16 @@ class LoaderWorker:
         seat: int,
         failed: Exception | None,
     ) -> None:
-        self._channel, self._outbox = channel, Outbox(channel)
+        super().__init__(channel)
         self._arena, self._recipe, self._seat = arena, recipe, seat
         self._failed = failed
         self._fetcher: Fetcher | None = None
         self._epoch: dict[str, Any] = {}
         self._made = 0
-        self._kept: dict[int, tuple[Any, ...]] = {}
-        self._process = os.getpid()
+        self._kept: dict[int, Packed] = {}
 
-    def run(self) -> None:
-        """Serve until the coordinator closes the channel."""
-        with contextlib.suppress(ChannelClosed):
-            self._outbox.say(RECORD.pack(Kind.HELLO, 0, 0, os.getpid(), 0))
-            self._outbox.flush()
-            while True:
-                message = self._channel.recv()
-                assert message is not None  # a worker's end waits
-                self._serve(message)
-                self._outbox.flush()
-
-    def _serve(self, message: bytes | memoryview) -> None:
-        at, end = 0, len(message)
-        while at < end:
-            if message[at] == Kind.STAGE:
-                _, _, _, number, size = RECORD.unpack_from(message, at)
-                at += RECORD.size + size
-                self._begin(number, pickle.loads(message[at - size : at]))
-                continue
-            task = Task(*TASK.unpack_from(message, at))
-            at += TASK.size + task.tail
-            self._task(task, message[at - task.tail : at])
-            if os.getpid() != self._process:
-                os._exit(0)  # the user's function forked, and this is the child
-            self._outbox.flush_if_due()
-
-    def _begin(self, number: int, epoch: dict[str, Any]) -> None:
-        self._epoch = {**epoch, "number": number}
+    def _open_stage(self, number: int, flag: int, what: dict[str, Any]) -> None:
+        self._epoch = what
         self._fetcher, self._made = None, 0
         self._kept.clear()
 
@@ -127,27 +95,23 @@ class LoaderWorker:
         began = time.perf_counter()
         arena = self._arena if task.slot != NO_SLOT else None
         memory = SlotMemory(arena, task.slot, task.have, task.may)
-        flags = 0
         try:
-            kept = self._kept.pop(task.block, None)
-            packed, flags = kept or self._made_batch(task, tail, memory)
+            packed = self._kept.pop(task.block, None) or self._made_batch(task, tail, memory)
             try:
                 message, in_slot = write_batch(packed, memory)
             except NeedsMore as need:
                 # Nothing is made twice: the batch waits here for a larger slot.
-                self._kept[task.block] = (packed, flags)
+                self._kept[task.block] = packed
                 self._answer(Kind.NEED, task, began, nbytes=need.nbytes)
                 return
-            flags |= EXTRA_IN_SLOT if in_slot else 0
+            flags = EXTRA_IN_SLOT if in_slot else 0
         except Exhausted:
             message, flags = b"", STREAM_END
         except Exception as error:  # noqa: BLE001 - the batch's error
             message, flags = self._error(error, task), EXTRA
         self._answer(Kind.DONE, task, began, message, flags=flags, nbytes=memory.used)
 
-    def _made_batch(
-        self, task: Task, tail: bytes | memoryview, memory: SlotMemory
-    ) -> tuple[Any, int]:
+    def _made_batch(self, task: Task, tail: bytes | memoryview, memory: SlotMemory) -> Packed:
         recipe, epoch = self._recipe, self._epoch
         if self._failed is not None:
             failed, self._failed = self._failed, None
@@ -170,7 +134,7 @@ class LoaderWorker:
         self._made += 1
         state = self._fetcher.state()
         try:
-            return pack_batch(batch, state), 0
+            return pack_batch(batch, state)
         except TypeError as error:
             at = getattr(error, "position", None)
             if at is not None and recipe.batched and not recipe.iterable:
@@ -241,36 +205,26 @@ class LoaderWorker:
 
 def main(fds: list[int], config: bytes) -> int:
     """Run a worker process: the entry that the launcher calls."""
-    note_process()
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see `uninterrupted`
-    settings = pickle.loads(config)
-    fds = list(fds)
-    channel = Channel.adopt(fds.pop(0), settings["channel"])
+    return serve(fds, config, _make)
+
+
+def _make(
+    channel: Channel, arena: Arena | None, payload: int, settings: dict[str, Any]
+) -> LoaderWorker:
+    recipe = assemble(unpack(payload, writable=True))
+    seat, base_seed = settings["seat"], settings["base_seed"]
+    seed_worker(base_seed, seat)
+    if "torch" not in sys.modules:
+        Arrival(partial(_torch_has_come, recipe)).await_it()
+    install(WorkerInfo(seat, recipe.workers, base_seed + seat, recipe.dataset))
+    prepare_torch(recipe)
     failed = None
     try:
-        arena = None
-        if settings["stride"]:
-            arena = Arena.attach(fds.pop(0), settings["stride"], settings["slots"])
-        recipe = assemble(unpack(fds.pop(0), writable=True))
-        seat = settings["seat"]
-        seed_worker(settings["base_seed"], seat)
-        if "torch" not in sys.modules:
-            Arrival(partial(_torch_has_come, recipe)).await_it()
-        install(WorkerInfo(seat, recipe.workers, settings["base_seed"] + seat, recipe.dataset))
-        prepare_torch(recipe)
-        try:
-            if recipe.worker_init is not None:
-                recipe.worker_init(seat)
-        except Exception as error:  # noqa: BLE001 - the first batch's error
-            failed = error
-    except BaseException as error:  # noqa: BLE001 - told to the coordinator
-        tail = dumps_exception(error)
-        with contextlib.suppress(ChannelClosed):
-            channel.send(RECORD.pack(Kind.FATAL, 0, 0, os.getpid(), len(tail)) + tail)
-        return 1
-    LoaderWorker(channel, arena, recipe, seat, failed).run()
-    sys.stdout.flush()
-    return 0
+        if recipe.worker_init is not None:
+            recipe.worker_init(seat)
+    except Exception as error:  # noqa: BLE001 - the first batch's error
+        failed = error
+    return LoaderWorker(channel, arena, recipe, seat, failed)
 
 
 def _torch_has_come(recipe: Recipe) -> None:

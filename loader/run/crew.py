@@ -10,7 +10,8 @@ from tundish.loader.run.context import Context
 from tundish.loader.run.launcher import launcher
 from tundish.loader.run.payload import Payload, pack
 from tundish.loader.run.peers import Crew
-from tundish.loader.run.worker import IN_WORKER, Worker
+from tundish.loader.run.serving import IN_WORKER
+from tundish.loader.run.worker import Worker
 
 if TYPE_CHECKING:
     from tundish.loader.plan.options import Options

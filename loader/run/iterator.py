@@ -22,8 +22,8 @@ from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.engine import Engine, InlineEngine
 from tundish.loader.run.items import End, Failure
 from tundish.loader.run.planner import effective, open_inline
+from tundish.loader.run.serving import in_worker
 from tundish.loader.run.state import check_state, make_state, read_state, write_state
-from tundish.loader.run.worker import in_worker
 from tundish.shm.budget import usable_cores
 from tundish.spec import copy_element, spec_of
 

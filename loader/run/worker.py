@@ -10,13 +10,9 @@ into shared memory only rows of a task it has been given, and decides nothing.
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import os
 import pickle
-import signal
-import sys
-import threading
 import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
@@ -41,7 +37,6 @@ from tundish.loader.run.messages import (
     RECORD,
     ROWS_INLINE,
     STREAM_END,
-    TASK,
     Items,
     Kind,
     Task,
@@ -49,17 +44,15 @@ from tundish.loader.run.messages import (
     share_offset,
 )
 from tundish.loader.run.origins import add_origin, describe_origin
-from tundish.loader.run.outbox import Outbox
 from tundish.loader.run.payload import dumps_exception, unpack
 from tundish.loader.run.planner import InlinePlanner
 from tundish.loader.run.reading import compile_read
+from tundish.loader.run.serving import Serving, serve
 from tundish.loader.run.shared import open_item
 from tundish.loader.run.values import compile_inner, compile_sweep, compile_values, raise_from
 from tundish.loader.run.writing import NeedsMore, Rows, own, writer
-from tundish.shm.channel import Channel, ChannelClosed
 from tundish.shm.encode import Encoded, decode
 from tundish.shm.layout import Layout
-from tundish.shm.memory import Arena
 from tundish.spec import flatten, leaf_key, unflatten
 
 if TYPE_CHECKING:
@@ -67,24 +60,10 @@ if TYPE_CHECKING:
 
     from tundish.loader.plan.options import Options
     from tundish.loader.run.values import Identity, Value
+    from tundish.shm.channel import Channel
+    from tundish.shm.memory import Arena
 
 _OPEN_STREAMS = 64
-
-IN_WORKER = threading.local()
-"""``IN_WORKER.yes`` is set in a worker's process or thread: no workers of workers."""
-
-
-def in_worker() -> bool:
-    """Whether this thread computes for an iterator."""
-    return getattr(IN_WORKER, "yes", False) or _PROCESS[0]
-
-
-_PROCESS = [False]
-
-
-def note_process() -> None:
-    """Note that this process is a worker."""
-    _PROCESS[0] = True
 
 
 class Stage:
@@ -114,7 +93,7 @@ class Stage:
         self.label = ""
 
 
-class Worker:
+class Worker(Serving):
     """Runs the tasks that come over a channel until it closes.
 
     Parameters
@@ -141,46 +120,18 @@ class Worker:
         *,
         forks: bool = True,
     ) -> None:
-        self._channel, self._arena, self._context = channel, arena, context
-        self._options = options
+        super().__init__(channel, forks=forks)
+        self._arena, self._context, self._options = arena, context, options
         self._planner = InlinePlanner(context, options)
         self._stages: dict[int, Stage] = {}
         self._layouts: dict[tuple[Any, ...], tuple[int, Layout]] = {}
         self._streams: OrderedDict[tuple[int, int], tuple[Any, int]] = OrderedDict()
-        self._outbox = Outbox(channel)
-        self._process = os.getpid() if forks else None
         self._deadline = options.deadline if forks else None
 
-    # -- messages ------------------------------------------------------------------------------
+    # -- stages --------------------------------------------------------------------------------
 
-    def run(self) -> None:
-        """Serve until the coordinator closes the channel."""
-        with contextlib.suppress(ChannelClosed):
-            self._outbox.say(RECORD.pack(Kind.HELLO, 0, 0, os.getpid(), 0))
-            self._outbox.flush()
-            while True:
-                message = self._channel.recv()
-                assert message is not None  # a worker's end waits
-                self._serve(message)
-                self._outbox.flush()
-
-    def _serve(self, message: bytes | memoryview) -> None:
-        at, end = 0, len(message)
-        while at < end:
-            if message[at] == Kind.STAGE:
-                _, flag, _, number, size = RECORD.unpack_from(message, at)
-                at += RECORD.size + size
-                self._open_stage(number, flag, pickle.loads(message[at - size : at]))
-                continue
-            task = Task(*TASK.unpack_from(message, at))
-            at += TASK.size + task.tail
-            self._task(task, message[at - task.tail : at])
-            if self._process is not None and os.getpid() != self._process:
-                os._exit(0)  # the user's function forked, and this is the child
-            self._outbox.flush_if_due()
-
-    def _open_stage(self, number: int, is_stream: int, where: tuple[int, int, int]) -> None:
-        node, base, pass_ = where
+    def _open_stage(self, number: int, flag: int, what: tuple[int, int, int]) -> None:
+        is_stream, (node, base, pass_) = flag, what
         nodes, context = self._context.nodes, self._context
         open_inner = self._planner.open_inner
         if is_stream:
@@ -536,26 +487,13 @@ class Worker:
 
 def main(fds: list[int], config: bytes) -> int:
     """Run a worker process: the entry that the launcher calls."""
-    note_process()
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see `uninterrupted`
-    settings = pickle.loads(config)
-    fds = list(fds)
-    channel = Channel.adopt(fds.pop(0), settings["channel"])
-    try:
-        arena = None
-        if settings["stride"]:
-            arena = Arena.attach(fds.pop(0), settings["stride"], settings["slots"])
-        root, options = unpack(fds.pop(0))
-        context = Context(root, *settings["context"])
-        context.where = f"in worker {os.getpid()}"
-        if options.worker_init is not None:
-            options.worker_init()
-        worker = Worker(channel, arena, context, options)
-    except BaseException as error:  # noqa: BLE001 - told to the coordinator
-        tail = dumps_exception(error)
-        with contextlib.suppress(ChannelClosed):
-            channel.send(RECORD.pack(Kind.FATAL, 0, 0, os.getpid(), len(tail)) + tail)
-        return 1
-    worker.run()
-    sys.stdout.flush()
-    return 0
+    return serve(fds, config, _make)
+
+
+def _make(channel: Channel, arena: Arena | None, payload: int, settings: dict[str, Any]) -> Worker:
+    root, options = unpack(payload)
+    context = Context(root, *settings["context"])
+    context.where = f"in worker {os.getpid()}"
+    if options.worker_init is not None:
+        options.worker_init()
+    return Worker(channel, arena, context, options)

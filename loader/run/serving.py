@@ -1,0 +1,126 @@
+"""A worker's loop: what it is told comes over a channel, what it has done goes back.
+
+What is computed is another's affair: a pipeline's `Worker`, a `DataLoader`'s `LoaderWorker`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from tundish.loader.run.messages import RECORD, TASK, Kind, Task
+from tundish.loader.run.outbox import Outbox
+from tundish.loader.run.payload import dumps_exception
+from tundish.shm.channel import Channel, ChannelClosed
+from tundish.shm.memory import Arena
+
+__all__ = ["IN_WORKER", "Serving", "in_worker", "serve"]
+
+IN_WORKER = threading.local()
+"""``IN_WORKER.yes`` is set in a worker's process or thread: no workers of workers."""
+
+_PROCESS = [False]
+
+
+def in_worker() -> bool:
+    """Whether this thread computes for an iterator."""
+    return getattr(IN_WORKER, "yes", False) or _PROCESS[0]
+
+
+class Serving:
+    """Runs the tasks that come over a channel until it closes.
+
+    Parameters
+    ----------
+    channel : Channel
+        The worker's end.
+    forks : bool
+        Whether this is a process of its own: a child that the user's function forks and that
+        comes back is ended.
+    """
+
+    def __init__(self, channel: Channel, *, forks: bool = True) -> None:
+        self._channel, self._outbox = channel, Outbox(channel)
+        self._process = os.getpid() if forks else None
+
+    def run(self) -> None:
+        """Serve until the coordinator closes the channel."""
+        with contextlib.suppress(ChannelClosed):
+            self._outbox.say(RECORD.pack(Kind.HELLO, 0, 0, os.getpid(), 0))
+            self._outbox.flush()
+            while True:
+                message = self._channel.recv()
+                assert message is not None  # a worker's end waits
+                self.take(message)
+                self._outbox.flush()
+
+    def take(self, message: bytes | memoryview) -> None:
+        """Do what a message says, record after record."""
+        at, end = 0, len(message)
+        while at < end:
+            if message[at] == Kind.STAGE:
+                _, flag, _, number, size = RECORD.unpack_from(message, at)
+                at += RECORD.size + size
+                self._open_stage(number, flag, pickle.loads(message[at - size : at]))
+                continue
+            task = Task(*TASK.unpack_from(message, at))
+            at += TASK.size + task.tail
+            self._task(task, message[at - task.tail : at])
+            if self._process is not None and os.getpid() != self._process:
+                os._exit(0)  # the user's function forked, and this is the child
+            self._outbox.flush_if_due()
+
+    def _open_stage(self, number: int, flag: int, what: Any) -> None:
+        """Get ready for the tasks of a stage."""
+        raise NotImplementedError
+
+    def _task(self, task: Task, tail: bytes | memoryview) -> None:
+        """Do a task, and say so."""
+        raise NotImplementedError
+
+
+Make = Callable[[Channel, "Arena | None", int, dict[str, Any]], Serving]
+"""Makes a worker of its channel, the arena, the payload's descriptor and its settings."""
+
+
+def serve(fds: list[int], config: bytes, make: Make) -> int:
+    """Be a worker process: what the entries do that the launcher calls.
+
+    Parameters
+    ----------
+    fds : list of int
+        Channel, arena if there is one, payload.
+    config : bytes
+        Pickled settings.
+    make : callable
+        Makes the worker. What it raises is told to the coordinator.
+
+    Returns
+    -------
+    int
+        The exit status.
+    """
+    _PROCESS[0] = True
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see `uninterrupted`
+    settings = pickle.loads(config)
+    fds = list(fds)
+    channel = Channel.adopt(fds.pop(0), settings["channel"])
+    try:
+        arena = None
+        if settings["stride"]:
+            arena = Arena.attach(fds.pop(0), settings["stride"], settings["slots"])
+        worker = make(channel, arena, fds.pop(0), settings)
+    except BaseException as error:  # noqa: BLE001 - told to the coordinator
+        tail = dumps_exception(error)
+        with contextlib.suppress(ChannelClosed):
+            channel.send(RECORD.pack(Kind.FATAL, 0, 0, os.getpid(), len(tail)) + tail)
+        return 1
+    worker.run()
+    sys.stdout.flush()
+    return 0
