@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -72,6 +73,10 @@ class Fetcher(Protocol):
         """Where an iterable dataset stands, if it says so; else None."""
         ...
 
+    def pass_over(self) -> None:
+        """Leave out the next batch of an iterable dataset."""
+        ...
+
 
 def fetcher_of(recipe: Recipe, base_seed: int, epoch: int, restored: Any = None) -> Fetcher:
     """A fetcher for an epoch.
@@ -100,6 +105,9 @@ class MapFetcher:
 
     def state(self) -> Any:
         return None
+
+    def pass_over(self) -> None:
+        raise AssertionError("what has keys needs no reading over")
 
     def fetch(self, task: BatchTask, allocate: Allocate | None) -> Any:
         recipe = self._recipe
@@ -154,8 +162,11 @@ class IterableFetcher:
     """Of an iterable dataset: this process's replica of it."""
 
     def __init__(self, recipe: Recipe, restored: Any = None) -> None:
-        self._recipe, self._ended = recipe, False
-        dataset = recipe.dataset
+        self._recipe, dataset = recipe, recipe.dataset
+        self._ended = bool(restored and restored.get("ended"))
+        self._iterator: Any = iter(())
+        if self._ended:
+            return  # one that has ended might begin anew
         if restored is not None and "dataset" in restored:
             dataset.load_state_dict(restored["dataset"])
         self._iterator = iter(dataset)
@@ -168,6 +179,8 @@ class IterableFetcher:
             state["iterator"] = self._iterator.state_dict()
         elif hasattr(self._recipe.dataset, "state_dict"):
             state["dataset"] = self._recipe.dataset.state_dict()
+        if self._ended:
+            state["ended"] = True
         return state or None
 
     def fetch(self, task: BatchTask, allocate: Allocate | None) -> Any:
@@ -186,6 +199,11 @@ class IterableFetcher:
         if not samples or (recipe.drop_last and len(samples) < recipe.batch_size):
             raise Exhausted
         return collated(recipe, samples, range(len(samples)), allocate)
+
+    def pass_over(self) -> None:
+        """Read a batch that has been delivered; an error that was its outcome is none now."""
+        with contextlib.suppress(Exception):
+            self.fetch(BatchTask(None), None)
 
     def _next(self) -> Any:
         for sample in self._iterator:

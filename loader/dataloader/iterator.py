@@ -250,7 +250,7 @@ class InProcess(LoaderIterator):
         self._fetcher = fetcher_of(self._recipe, progress.base_seed, progress.epoch, self._restored)
         for position in range(self._over):
             self._seed(position)
-            self._fetcher.fetch(BatchTask(None), None)
+            self._fetcher.pass_over()
 
     def _note(self, keys: Any) -> None:
         progress = self._progress

@@ -130,8 +130,8 @@ class LoaderWorker(Serving):
             keys = self._keys(task, tail)
             task_of = BatchTask(keys, task.step, epoch["stride"], announce)
         self._seed(task.step)
+        self._made += 1  # also if it is an error: the replica is behind it then
         batch = self._fetcher.fetch(task_of, memory.allocate)
-        self._made += 1
         state = self._fetcher.state()
         try:
             return pack_batch(batch, state)
@@ -157,7 +157,7 @@ class LoaderWorker(Serving):
         assert self._fetcher is not None
         while self._made < upto:
             self._seed(self._made)
-            self._fetcher.fetch(BatchTask(None), None)
+            self._fetcher.pass_over()
             self._made += 1
 
     def _seed(self, position: int) -> None:

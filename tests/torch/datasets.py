@@ -134,6 +134,42 @@ class Counting:
             yield (worker, number) if self.marked else number
 
 
+class Surviving(Counting):
+    """The same, but each worker's number `at` raises; the iterator goes on behind it."""
+
+    at = 1
+
+    def __iter__(self) -> Iterator[Any]:
+        numbers = super().__iter__()
+
+        def next_number() -> Any:
+            for number in numbers:
+                if number == self.at:
+                    raise ValueError(number)
+                return number
+            return None
+
+        return iter(next_number, None)
+
+
+class Resetting(Counting):
+    """The same with a state; whoever has reached the end begins anew."""
+
+    position = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for number in list(super().__iter__())[self.position :]:
+            self.position = number + 1
+            yield number
+        self.position = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"position": self.position}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.position = state["position"]
+
+
 class Random(Numbers):
     """A number, and a random one of each of the global generators that are there."""
 

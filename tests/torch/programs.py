@@ -68,6 +68,28 @@ def fail(module: str) -> None:
         raise SystemExit(3)
 
 
+class Late:
+    """Random numbers of torch's, which nothing names before a sample is made."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> float:
+        return float(importlib.import_module("torch").rand(()))
+
+
+def draw(module: str) -> None:
+    """Draw torch's numbers in workers that begin without torch, then here."""
+    tundish = importlib.import_module("tundish")
+    for _ in tundish.DataLoader(Slow(2, 0), num_workers=1):  # the zygote is there, without torch
+        pass
+    kind = importlib.import_module(module).DataLoader
+    for workers in (2, 0):
+        generator = tundish.TorchGenerator(3)
+        batches = kind(Late(), num_workers=workers, collate_fn=list, generator=generator)
+        print(list(batches), flush=True)  # noqa: T201
+
+
 iterator: Any
 kept: Any
 

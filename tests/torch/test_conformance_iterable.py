@@ -93,6 +93,22 @@ def test_29_what_it_raises_comes_out(face: Face, workers: int) -> None:
         list(iterator)
 
 
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_29_what_is_behind_an_error_comes(face: Face, workers: int) -> None:
+    dataset = face.counting(5, kind="Surviving")
+    iterator = iter(face(dataset, batch_size=None, num_workers=workers))
+    found = []
+    for _ in range(2 * 5):
+        try:
+            found.append(next(iterator, "end"))
+        except ValueError:
+            found.append("error")
+
+    wanted = [0, "error", 2, 3, 4]
+    each = [number for number in wanted for _ in range(max(workers, 1))]
+    assert found == [*each, *["end"] * 10][:10]
+
+
 def broken(face: Face) -> Any:
     """An iterable dataset whose second number raises."""
 

@@ -17,7 +17,7 @@ import psutil
 import pytest
 from tests.laws.functions import DEATHS
 from tests.torch.datasets import Blocks, Deadly, Here, Numbers, noted
-from tests.torch.faces import Face, numbers
+from tests.torch.faces import NUMPY, Face, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -202,6 +202,16 @@ def test_39_leaving_is_quick_and_silent(face: Face, name: str, status: int) -> N
     assert errors == ""
     assert process.returncode == status
     assert ended - float(output.split()[0]) < 1 + 2 * NOISE_S
+
+
+@pytest.mark.slow
+def test_21_a_generator_that_comes_late_is_seeded_too() -> None:
+    with start("draw", NUMPY) as process:
+        output, errors = process.communicate(timeout=30)
+
+    assert errors == ""
+    in_workers, here = output.splitlines()
+    assert in_workers == here
 
 
 def test_39_dropping_an_iterator_ends_its_workers(face: Face) -> None:

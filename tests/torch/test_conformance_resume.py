@@ -255,6 +255,25 @@ def test_40_an_iterable_without_one(stateful: Face, workers: int, step: int) -> 
     assert epoch(after) == wanted[step:]
 
 
+@pytest.mark.parametrize("step", range(7))
+def test_40_an_iterable_that_begins_anew_at_its_end(our_face: Face, step: int) -> None:
+    """Worker 0 ends within its only batch, which is short; torchdata's lets it begin again."""
+
+    def loader() -> Any:
+        dataset = our_face.counting(1, 5, 9, kind="Resetting")
+        return our_face(dataset, batch_size=3, num_workers=3)
+
+    wanted = epoch(loader())
+    assert len(wanted) == 6
+    before = loader()
+    assert taken(before, step) == wanted[:step]
+    after = loader()
+    after.load_state_dict(before.state_dict())
+
+    if step < 6:  # behind all of them it may be the end, or the next beginning
+        assert epoch(after) == wanted[step:]
+
+
 class Steady(torch.utils.data.Sampler):  # type: ignore[misc, name-defined]
     """A sampler that can be continued; its own state, not its generator's, says where."""
 

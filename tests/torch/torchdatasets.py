@@ -14,6 +14,14 @@ class Counting(datasets.Counting, torch.utils.data.IterableDataset):  # type: ig
     """The same, and known to torch as iterable."""
 
 
+class Surviving(datasets.Surviving, Counting):
+    """The same, and known to torch as iterable."""
+
+
+class Resetting(datasets.Resetting, Counting):
+    """The same, and known to torch as iterable."""
+
+
 class Point:
     """A sample that only an entry in torch's table can collate."""
 
