@@ -16,6 +16,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.filterwarnings(FEW_CORES))
+            if "theirs" in item.name or "stateful" in item.name:
+                item.add_marker(pytest.mark.untidy)
 
 
 @pytest.fixture(params=[THEIRS, OURS, NUMPY], ids=str)
