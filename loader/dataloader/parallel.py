@@ -180,6 +180,9 @@ class Parallel(LoaderIterator):
             raise
 
     def _delivered(self) -> Any:
+        assert self._crew is not None
+        if self._crew.closed:  # by the user, or at the end
+            raise StopIteration
         while True:
             wanted = self._awaited()
             if wanted is None:

@@ -128,6 +128,18 @@ def test_closing_while_all_sleep() -> None:
     assert time.perf_counter() - start < 1.0
 
 
+def test_closed_it_is_at_its_end_and_its_state_is_not() -> None:
+    loader = td.DataLoader(Numbers(12), 4, num_workers=2)
+    iterator = iter(loader)
+    next(iterator)
+    iterator.close()
+    iterator.close()
+    assert list(iterator) == []
+    again = td.DataLoader(Numbers(12), 4)
+    again.load_state_dict(loader.state_dict())
+    assert values(again) == list(range(4, 12))
+
+
 def test_early_break_then_a_new_epoch() -> None:
     loader = td.DataLoader(Numbers(40), 4, num_workers=2, persistent_workers=True)
     for _ in range(3):
