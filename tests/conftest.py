@@ -12,6 +12,8 @@ import hypothesis
 import psutil
 import pytest
 
+from tundish.loader.run import store
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -34,6 +36,7 @@ class Holdings:
     descriptors: frozenset[tuple[str, str]]
     names: frozenset[Path]
     threads: frozenset[threading.Thread]
+    arenas: int
 
 
 def holdings() -> Holdings:
@@ -47,6 +50,7 @@ def holdings() -> Holdings:
         descriptors=frozenset(descriptors()),
         names=frozenset(NAMED_MEMORY.glob("*tundish*")),
         threads=frozenset(threading.enumerate()),
+        arenas=len(store._current),
     )
 
 
@@ -90,7 +94,7 @@ def leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     gc.collect()
     after = holdings()
-    if before.zygotes != after.zygotes:
+    if (before.zygotes, before.arenas) != (after.zygotes, after.arenas):
         after = replace(after, descriptors=before.descriptors)
     _, workers = psutil.wait_procs(after.workers - before.workers, timeout=ENDING_S)
     left = {

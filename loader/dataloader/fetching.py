@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import sys
-from collections.abc import Callable
-from functools import partial
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +18,7 @@ from tundish.loader.dataloader.recipe import Recipe, sample_getter
 from tundish.loader.dataloader.streaming import StreamedCollate
 from tundish.loader.dataloader.wire import TensorLeaf
 from tundish.loader.run.rng import ElementRng
+from tundish.spec import is_namedtuple
 
 __all__ = ["BatchTask", "Exhausted", "Fetcher", "IterableFetcher", "MapFetcher", "fetcher_of"]
 
@@ -239,10 +241,24 @@ def general(recipe: Recipe) -> Callable[[Any], Any]:
     """The default rule for a list of samples."""
     if not recipe.tensors:
         return default_collate
-    torch: Any = sys.modules.get("torch")
-    if torch is None:
-        return partial(collate, rules=_MARKED)
-    return _torchs_rule
+    return _torchs_rule if "torch" in sys.modules else _without_torch
+
+
+def _without_torch(samples: list[Any]) -> Any:
+    """Torch's rule, without it as long as its containers are those whose ways we know."""
+    if all(map(_is_plain, samples)):
+        return collate(samples, rules=_MARKED)
+    importlib.import_module("torch")
+    return _torchs_rule(samples)
+
+
+def _is_plain(value: Any) -> bool:
+    kind = type(value)
+    if kind in (dict, OrderedDict):
+        return all(map(_is_plain, value.values()))
+    if kind in (list, tuple) or is_namedtuple(kind):
+        return all(map(_is_plain, value))
+    return isinstance(value, (str, bytes)) or not isinstance(value, (Mapping, Sequence))
 
 
 def _torchs_rule(samples: list[Any]) -> Any:

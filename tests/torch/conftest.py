@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.torch.faces import NUMPY, OURS, THEIRS, Face
+from tests.torch.faces import NUMPY, OURS, STATEFUL, THEIRS, Face
 
 HERE = Path(__file__).parent
 FEW_CORES = "ignore:This DataLoader will create:UserWarning"
@@ -35,6 +35,14 @@ def torch_face(request: pytest.FixtureRequest) -> Face:
 @pytest.fixture(params=[OURS, NUMPY], ids=str)
 def our_face(request: pytest.FixtureRequest) -> Face:
     """Our two, where we mean to differ from torch or to promise more."""
+    return needed(request)
+
+
+@pytest.fixture(params=[STATEFUL, OURS, NUMPY], ids=str)
+def stateful(request: pytest.FixtureRequest) -> Face:
+    """The three that have states: torchdata's is the standard."""
+    if request.param is STATEFUL:
+        pytest.importorskip("torchdata")
     return needed(request)
 
 

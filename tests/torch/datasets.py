@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import enum
 import importlib
 import os
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from tests.laws.functions import end
@@ -289,44 +288,3 @@ def as_it_is(batch: Any) -> Any:
 def told(batch: Any) -> Any:
     """A `collate_fn` that says what it got, and where."""
     return type(batch).__name__, list(batch), os.getpid()
-
-
-class Colour(enum.IntEnum):
-    """A number with a name."""
-
-    RED = 1
-    BLUE = 2
-
-
-class Pair(NamedTuple):
-    """A tuple that keeps its type."""
-
-    left: Any
-    right: Any
-
-
-class Box(Mapping[str, Any]):
-    """A mapping that is neither a dict nor can be changed."""
-
-    def __init__(self, held: dict[str, Any]) -> None:
-        self.held = dict(held)
-
-    def __getitem__(self, key: str) -> Any:
-        return self.held[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.held)
-
-    def __len__(self) -> int:
-        return len(self.held)
-
-
-class Row(list[Any]):
-    """A list that is not quite one."""
-
-
-@dataclass
-class Record:
-    """What nobody knows how to collate."""
-
-    x: int

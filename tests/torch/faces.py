@@ -76,6 +76,12 @@ def numbers(loader: Any) -> list[Any]:
     return [value for batch in epoch(loader) for value in batch]
 
 
+def taken(loader: Any, count: int) -> list[Any]:
+    """The first batches of an iteration that is broken off."""
+    iterator = iter(loader)
+    return [plain(next(iterator)) for _ in range(count)]
+
+
 def array(value: Any) -> Any:
     """A tensor as an array; anything else as it is."""
     return value.numpy() if hasattr(value, "numpy") else value

@@ -65,7 +65,8 @@ def main() -> int:
     if arguments.child:
         return child(arguments.path, arguments.child)
     started = time.monotonic()
-    names = [name for name in listed_tests(arguments) if chosen(name, arguments.k)]
+    words = arguments.k or [""]
+    names = [name for name in listed_tests(arguments) if any(word in name for word in words)]
     outcomes = []
     for outcome in run_all(names, arguments):
         outcomes.append(outcome)
@@ -96,11 +97,6 @@ def command_line() -> argparse.Namespace:
     parser.add_argument("-v", "--verbose", action="store_true", help="every test, and tracebacks")
     parser.add_argument("--child", help=argparse.SUPPRESS)  # a file of names, or "list"
     return parser.parse_args()
-
-
-def chosen(name: str, words: list[str] | None) -> bool:
-    """Whether `-k` lets a test through."""
-    return not words or any(word in name for word in words)
 
 
 def report(outcomes: list[Outcome], reasons: dict[str, str], seconds: float) -> int:

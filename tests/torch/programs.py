@@ -68,6 +68,20 @@ def fail(module: str) -> None:
         raise SystemExit(3)
 
 
+class Loaded(Slow):
+    """Whether torch is loaded where a sample is made."""
+
+    def __getitem__(self, index: int) -> bool:
+        return "torch" in sys.modules
+
+
+def without_torch(module: str) -> None:
+    """Say whether a worker has loaded torch, though this process has."""
+    importlib.import_module("torch")
+    kind = importlib.import_module(module).DataLoader
+    print(list(kind(Loaded(1, 0), batch_size=None, num_workers=1)), flush=True)  # noqa: T201
+
+
 class Late:
     """Random numbers of torch's, which nothing names before a sample is made."""
 

@@ -205,7 +205,17 @@ def test_39_leaving_is_quick_and_silent(face: Face, name: str, status: int) -> N
 
 
 @pytest.mark.slow
+def test_39_no_torch_in_workers_that_do_not_need_it() -> None:
+    pytest.importorskip("torch")
+    with start("without_torch", NUMPY) as process:
+        output, errors = process.communicate(timeout=30)
+
+    assert (output, errors) == ("[False]\n", "")
+
+
+@pytest.mark.slow
 def test_21_a_generator_that_comes_late_is_seeded_too() -> None:
+    pytest.importorskip("torch")
     with start("draw", NUMPY) as process:
         output, errors = process.communicate(timeout=30)
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tests.torch.datasets import Numbers, Random
-from tests.torch.faces import NUMPY, OURS, STATEFUL, Face, epoch, numbers, plain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tests.torch.faces import Face, epoch, numbers, plain, taken
 
 torch = pytest.importorskip("torch")
 
@@ -19,15 +16,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWa
 
 SIZE, BATCH = 11, 2
 STEPS = range(7)  # six batches an epoch; and behind the last
-
-
-@pytest.fixture(params=[STATEFUL, OURS, NUMPY], ids=str)
-def stateful(request: pytest.FixtureRequest) -> Face:
-    """The three that have states: torchdata's is the standard."""
-    if request.param is STATEFUL:
-        pytest.importorskip("torchdata")
-    found: Face = request.param
-    return found
 
 
 def made(face: Face, workers: int, seed: int = 1, **options: Any) -> Any:
@@ -40,12 +28,6 @@ def made(face: Face, workers: int, seed: int = 1, **options: Any) -> Any:
         generator=face.generator(seed),
         **options,
     )
-
-
-def taken(loader: Any, count: int) -> list[Any]:
-    """The first batches of an iteration that is broken off."""
-    iterator = iter(loader)
-    return [plain(next(iterator)) for _ in range(count)]
 
 
 @pytest.mark.parametrize("workers", [0, 2, 3])
@@ -199,113 +181,3 @@ def test_40_another_number_of_ranks(our_face: Face, ranks: int, step: int) -> No
     found = [number for batches in seen for batch in batches for number in batch]
     assert sorted(chain(found, *rest)) == list(range(36)), "each once"
     assert len({len(numbers) for numbers in rest}) == 1, "the same for each"
-
-
-class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc, name-defined]
-    """Counts, and says how far it is."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.at = 0
-
-    def __iter__(self) -> Iterator[int]:
-        while self.at < self.size:
-            self.at += 1
-            yield self.at - 1
-        self.at = 0
-
-    def state_dict(self) -> dict[str, int]:
-        return {"at": self.at}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        self.at = state["at"]
-
-
-@pytest.mark.parametrize("workers", [0, 1, 2])
-@pytest.mark.parametrize("step", [0, 1, 2])
-def test_40_an_iterable_with_a_state(stateful: Face, workers: int, step: int) -> None:
-    if not stateful.torch:
-        pytest.skip("the dataset is torch's")
-
-    def loader() -> Any:
-        return stateful(Stream(5), batch_size=2, num_workers=workers)
-
-    wanted = epoch(loader())
-    before = loader()
-    assert taken(before, step) == wanted[:step]
-    after = loader()
-    after.load_state_dict(before.state_dict())
-
-    assert epoch(after) == wanted[step:]
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("step", [0, 1, 3])
-def test_40_an_iterable_without_one(stateful: Face, workers: int, step: int) -> None:
-    def loader() -> Any:
-        return stateful(stateful.counting(5), batch_size=2, num_workers=workers)
-
-    wanted = epoch(loader())
-    before = loader()
-    assert taken(before, step) == wanted[:step]
-    after = loader()
-    after.load_state_dict(before.state_dict())
-
-    assert epoch(after) == wanted[step:]
-
-
-@pytest.mark.parametrize("step", range(7))
-def test_40_an_iterable_that_begins_anew_at_its_end(our_face: Face, step: int) -> None:
-    """Worker 0 ends within its only batch, which is short; torchdata's lets it begin again."""
-
-    def loader() -> Any:
-        dataset = our_face.counting(1, 5, 9, kind="Resetting")
-        return our_face(dataset, batch_size=3, num_workers=3)
-
-    wanted = epoch(loader())
-    assert len(wanted) == 6
-    before = loader()
-    assert taken(before, step) == wanted[:step]
-    after = loader()
-    after.load_state_dict(before.state_dict())
-
-    if step < 6:  # behind all of them it may be the end, or the next beginning
-        assert epoch(after) == wanted[step:]
-
-
-class Steady(torch.utils.data.Sampler):  # type: ignore[misc, name-defined]
-    """A sampler that can be continued; its own state, not its generator's, says where."""
-
-    def __init__(self) -> None:
-        self.at = 0
-
-    def __len__(self) -> int:
-        return SIZE
-
-    def __iter__(self) -> Iterator[int]:
-        while self.at < SIZE:
-            self.at += 1
-            yield (self.at * 4) % SIZE
-        self.at = 0
-
-    def state_dict(self) -> dict[str, int]:
-        return {"at": self.at}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        self.at = state["at"]
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("step", [0, 1, 4])
-def test_40_a_sampler_with_a_state(stateful: Face, workers: int, step: int) -> None:
-    def loader() -> Any:
-        return stateful(Numbers(SIZE), batch_size=BATCH, sampler=Steady(), num_workers=workers)
-
-    wanted = epoch(loader())
-    before = loader()
-    assert taken(before, step) == wanted[:step]
-    after = loader()
-    after.load_state_dict(before.state_dict())
-
-    assert epoch(after) == wanted[step:]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import random
 from typing import TYPE_CHECKING, Any
@@ -209,22 +208,3 @@ def test_28_errors_of_one_are_not_the_others(face: Face) -> None:
         with pytest.raises(ValueError, match="seven"):
             next(iterator)
     assert next(one).item() == next(other).item() == 2
-
-
-def test_no_torch_in_workers_that_do_not_need_it() -> None:
-    tundish = importlib.import_module("tundish")
-    loader = tundish.DataLoader(Loaded(), batch_size=None, num_workers=1)
-
-    assert list(loader) == [False]
-
-
-class Loaded(Numbers):
-    """Whether torch is loaded where a sample is made."""
-
-    def __init__(self) -> None:
-        super().__init__(1)
-
-    def __getitem__(self, index: int) -> Any:
-        import sys
-
-        return "torch" in sys.modules
