@@ -34,6 +34,7 @@ class Sharing:
         return self.epoch[1].clone()
 
 
+@pytest.mark.untidy  # multiprocessing keeps the memory of its values
 def test_shared_memory_stays_shared() -> None:
     dataset = Sharing()
     loader: Any = DataLoader(dataset, 4, num_workers=2, persistent_workers=True)
