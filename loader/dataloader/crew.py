@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.errors import SharedMemoryError, WorkerDiedError
+from tundish.loader.dataloader.preload import modules_to_preload
 from tundish.loader.dataloader.wanted import Outcome, Wanted
 from tundish.loader.dataloader.wire import unpack_batch
 from tundish.loader.run.critical import uninterrupted
@@ -60,15 +61,11 @@ class LoaderCrew:
         What is to be done.
     base_seed : int
         The loader's.
-    preload : tuple of str
-        Modules that are imported once for all workers.
     finish : Finish or None
         Told of slots before they are leased.
     """
 
-    def __init__(
-        self, recipe: Recipe, base_seed: int, preload: tuple[str, ...], finish: Finish | None
-    ) -> None:
+    def __init__(self, recipe: Recipe, base_seed: int, finish: Finish | None) -> None:
         visit_graves()
         self._recipe, self._owner = recipe, os.getpid()
         self.base_seed, self._finish = base_seed, finish
@@ -86,12 +83,15 @@ class LoaderCrew:
         self._batch_s = 1.0
         self.copies = 0
         with uninterrupted():
-            launcher(1).preload(preload)  # it imports while the dataset is packed
+            launcher(1).preload(
+                modules_to_preload(recipe)
+            )  # it imports while the dataset is packed
+            payload = _pack(recipe)
             crew = Crew(
                 entry="tundish.loader.dataloader.worker:main",
                 config={"base_seed": base_seed},
-                payload=_pack(recipe),
-                preload=preload,
+                payload=payload,
+                preload=modules_to_preload(recipe, payload.modules),
             )
             self._pool: Pool | None = Pool(recipe.workers, self._arena, crew, owner=self)
 

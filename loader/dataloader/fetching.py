@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import importlib
 import sys
-from collections import OrderedDict
+from array import array
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -18,7 +19,6 @@ from tundish.loader.dataloader.recipe import Recipe, sample_getter
 from tundish.loader.dataloader.streaming import StreamedCollate
 from tundish.loader.dataloader.wire import TensorLeaf
 from tundish.loader.run.rng import ElementRng
-from tundish.spec import is_namedtuple
 
 __all__ = ["BatchTask", "Exhausted", "Fetcher", "IterableFetcher", "MapFetcher", "fetcher_of"]
 
@@ -245,7 +245,7 @@ def general(recipe: Recipe) -> Callable[[Any], Any]:
 
 
 def _without_torch(samples: list[Any]) -> Any:
-    """Torch's rule, without it as long as its containers are those whose ways we know."""
+    """Torch's rule, without it where its containers do nothing of their own."""
     if all(map(_is_plain, samples)):
         return collate(samples, rules=_MARKED)
     importlib.import_module("torch")
@@ -253,12 +253,15 @@ def _without_torch(samples: list[Any]) -> Any:
 
 
 def _is_plain(value: Any) -> bool:
-    kind = type(value)
-    if kind in (dict, OrderedDict):
+    if isinstance(
+        value, (Counter, bytearray, array)
+    ):  # which do something of their own with tensors
+        return False
+    if isinstance(value, Mapping):
         return all(map(_is_plain, value.values()))
-    if kind in (list, tuple) or is_namedtuple(kind):
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
         return all(map(_is_plain, value))
-    return isinstance(value, (str, bytes)) or not isinstance(value, (Mapping, Sequence))
+    return True
 
 
 def _torchs_rule(samples: list[Any]) -> Any:

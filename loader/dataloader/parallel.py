@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from tundish.errors import StalledError
 from tundish.loader.dataloader.crew import LoaderCrew
 from tundish.loader.dataloader.iterator import LoaderIterator, Settings, check_replicas
-from tundish.loader.dataloader.preload import modules_to_preload
 from tundish.loader.dataloader.wanted import Outcome, Wanted
 
 if TYPE_CHECKING:
@@ -85,8 +84,7 @@ class Parallel(LoaderIterator):
         progress = self._progress
         assert progress.base_seed is not None
         if self._crew is None or self._crew.closed:
-            preload = modules_to_preload(self._recipe)
-            self._crew = LoaderCrew(self._recipe, progress.base_seed, preload, self._finish)
+            self._crew = LoaderCrew(self._recipe, progress.base_seed, self._finish)
             self._box[:] = [self._crew]
         self._crew.begin(
             {

@@ -11,7 +11,7 @@ import site
 import sys
 import sysconfig
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -28,18 +28,25 @@ _OURS = "tundish.loader.dataloader.worker"
 _LEFT_OUT = {"tundish", "numpy", "tensorflow", "jax", "jaxlib", "cupy", "ray", "grpc", "pytest"}
 
 
-def modules_to_preload(recipe: Recipe) -> tuple[str, ...]:
+def modules_to_preload(recipe: Recipe, known: Iterable[str] = ()) -> tuple[str, ...]:
     """The installed modules that a worker will import when it is given its dataset; and our own.
 
     Looked for in what the modules of the dataset and of the functions have imported. One that is
     missed costs time, no more: each worker imports it for itself.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        With the dataset and the functions.
+    known : iterable of str
+        Modules whose classes and functions they are known to refer to.
     """
     roots = [recipe.dataset, recipe.collate, recipe.worker_init]
     inner = getattr(recipe.dataset, "__dict__", {})
     roots += [value for value in inner.values() if not isinstance(value, (str, bytes, int, float))]
     seen: set[str] = set()
     found: list[str] = []
-    waiting = [name for root in roots for name in _modules_of(root)]
+    waiting = [*known, *(name for root in roots for name in _modules_of(root))]
     while waiting and len(seen) < _MOST and len(found) < _MOST_FOUND:
         name = waiting.pop()
         module = sys.modules.get(name)

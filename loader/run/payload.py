@@ -65,10 +65,12 @@ class Payload:
         The file, to be sent to workers.
     nbytes : int
         Its size.
+    modules : frozenset of str
+        Whose classes and functions a worker will need to open it.
     """
 
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
+    def __init__(self, fd: int, modules: frozenset[str] = frozenset()) -> None:
+        self.fd, self.modules = fd, modules
         self.nbytes = os.fstat(fd).st_size
         self._close = weakref.finalize(self, os.close, fd)
 
@@ -105,12 +107,13 @@ def pack(objects: Sequence[tuple[str, object]], advice: str = _ADVICE) -> Payloa
     fd = scratch_file()
     try:
         with open(fd, "wb", closefd=False) as file, ByValue() as modules, starting():
-            _write(file, objects, _Pickler(file, modules), advice)
+            pickler = _Pickler(file, modules)
+            _write(file, objects, pickler, advice)
         _seal(fd)
     except BaseException:
         os.close(fd)
         raise
-    return Payload(fd)
+    return Payload(fd, frozenset(pickler.touched))
 
 
 def _write(
@@ -200,6 +203,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         Lines of code that is in no file (notebook cells), for tracebacks.
     modules : ByValue
         Whose functions and classes travel by value.
+    touched : set of str
+        The modules of all classes and functions that were met.
     """
 
     def __init__(self, file: io.BufferedWriter, modules: ByValue) -> None:
@@ -209,6 +214,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.homes: list[tuple[str, str, type]] = []
         self.sources: dict[str, list[str]] = {}
         self.modules = modules
+        self.touched: set[str] = set()
         self._places: dict[tuple[int, int], int] = {}
 
     def _keep(self, buffer: pickle.PickleBuffer) -> bool:
@@ -224,6 +230,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return False
 
     def reducer_override(self, value: Any) -> Any:
+        named = isinstance(value, (type, types.FunctionType))
+        self.touched.add((value if named else type(value)).__module__ or "")
         if isinstance(value, np.ndarray):
             return self._reduce_array(value)
         if (torch := sys.modules.get("torch")) is not None and type(value) is torch.Tensor:
