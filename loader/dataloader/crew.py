@@ -83,9 +83,7 @@ class LoaderCrew:
         self._batch_s = 1.0
         self.copies = 0
         with uninterrupted():
-            launcher(1).preload(
-                modules_to_preload(recipe)
-            )  # it imports while the dataset is packed
+            launcher(1)  # it starts, if it has not, while the dataset is packed
             payload = _pack(recipe)
             crew = Crew(
                 entry="tundish.loader.dataloader.worker:main",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -26,7 +25,7 @@ from tundish.loader.dataloader.progress import Progress
 from tundish.loader.dataloader.samplers import BatchSampler, RandomSampler, SequentialSampler
 from tundish.loader.plan.dataset import Dataset
 from tundish.loader.run.launcher import launcher
-from tundish.loader.run.serving import in_worker
+from tundish.loader.run.serving import overruled
 
 __all__ = ["DataLoader", "Loading"]
 
@@ -178,8 +177,8 @@ class DataLoader(Loading):
         False delivers batches as they come.
     rng_compat : {"batch", "torch"}
         How Python's, numpy's and torch's global generators are seeded: anew for each batch, from
-        the base seed, the epoch and the batch's number, so that a run depends on no worker; or once
-        a worker, with batches dealt to workers in turn, as torch does it.
+        the base seed, the epoch and the place of its first sample, so that a run depends on no
+        worker; or once a worker, with batches dealt to workers in turn, as torch does it.
 
     Raises
     ------
@@ -308,10 +307,8 @@ _FIXED = {
 
 def how_many(asked: int) -> int:
     """How many workers there will be: ``TUNDISH_WORKERS``, else what was asked; 0 inside a worker."""
-    if in_worker():
-        return 0
-    forced = os.environ.get("TUNDISH_WORKERS")
-    return max(0, int(forced)) if forced else asked
+    forced = overruled()
+    return asked if forced is None else forced
 
 
 def check_rng_compat(value: str) -> str:

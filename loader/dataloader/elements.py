@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Self
 
+from tundish.loader.dataloader.iterator import own_collate
+
 if TYPE_CHECKING:
     from tundish.loader.dataloader.iterator import Settings
     from tundish.loader.dataloader.progress import Progress
@@ -32,19 +34,15 @@ class Elements:
     """
 
     def __init__(self, loader: Settings, dataset: Dataset, progress: Progress) -> None:
-        self._collate = None
         batched = loader._auto_collation  # noqa: SLF001 - torch's name
-        flavour = loader.flavour
-        defaults = flavour.collate if batched else flavour.convert
-        own = not any(loader.collate_fn is each for each in defaults)
+        self._collate = own_collate(loader)
         self._size = 0
-        if own:
-            self._collate = loader.collate_fn
+        if self._collate is not None:
             self._size = (loader.batch_size or 0) if batched else 0
             self._drop_last = loader.drop_last
         elif batched:
             dataset = dataset.batch(loader.batch_size or 1, drop_remainder=loader.drop_last)
-        self._finish, self._convert = loader.finish, flavour.to_samples
+        self._finish, self._convert = loader.finish, loader.flavour.to_samples
         self._progress = progress
         self._source = dataset.iterator(
             iteration=progress.epoch, workers=loader.num_workers or None

@@ -282,8 +282,11 @@ def _described(core: Any, kind: str) -> dict[str, Any]:
     """What has to be the same for an order to be the same, of the samplers that are known."""
     if kind == "distributed":
         return {"samples": len(core.dataset), "seed": core.seed, "shuffle": bool(core.shuffle)}
-    if _is(core, "RandomSampler") or _is(core, "SequentialSampler"):
+    if _is(core, "SequentialSampler"):
         return {"samples": len(core.data_source)}
+    if _is(core, "RandomSampler"):
+        drawn = {"drawn": core.num_samples, "replacement": core.replacement}
+        return {"samples": len(core.data_source), **drawn}
     if _is(core, "SubsetRandomSampler"):
         return {"samples": len(core.indices)}
     if _is(core, "WeightedRandomSampler"):

@@ -14,6 +14,7 @@ from tundish.loader.dataloader.recipe import Recipe
 from tundish.loader.dataloader.seeding import borrowed, seed_batch
 
 if TYPE_CHECKING:
+    from tundish.loader.dataloader.epoch import Keys
     from tundish.loader.dataloader.flavour import Finish, Flavour
     from tundish.loader.dataloader.progress import Progress
 
@@ -52,18 +53,23 @@ class Settings(Protocol):
     def _is_iterable(self) -> bool: ...
 
 
+def own_collate(loader: Settings) -> Any:
+    """The loader's ``collate_fn``; None where it is a default rule."""
+    flavour = loader.flavour
+    defaults = flavour.collate if loader._auto_collation else flavour.convert  # noqa: SLF001
+    return None if any(loader.collate_fn is each for each in defaults) else loader.collate_fn
+
+
 def recipe_of(loader: Settings, workers: int) -> Recipe:
     """What so many workers do for a loader; 0: this process."""
-    flavour, batched = loader.flavour, loader._auto_collation  # noqa: SLF001 - torch's names
-    defaults = flavour.collate if batched else flavour.convert
-    own = not any(loader.collate_fn is each for each in defaults)
+    flavour = loader.flavour
     return Recipe(
         dataset=loader.dataset,
-        iterable=loader._is_iterable,  # noqa: SLF001
-        batched=batched,
+        iterable=loader._is_iterable,  # noqa: SLF001 - torch's names
+        batched=loader._auto_collation,  # noqa: SLF001
         batch_size=loader.batch_size,
         drop_last=loader.drop_last,
-        collate=loader.collate_fn if own else None,
+        collate=own_collate(loader),
         tensors=flavour.tensors,
         worker_init=loader.worker_init_fn,
         workers=workers,
@@ -99,7 +105,7 @@ class LoaderIterator:
         self._recipe = recipe_of(loader, workers)
         self._length: int | None = None
         self._given = 0
-        self._progress = progress
+        self._progress, self._doubt = progress, False
         self._open(progress)
 
     def _open(self, progress: Progress) -> None:
@@ -147,6 +153,23 @@ class LoaderIterator:
         raise NotImplementedError(f"a {type(self).__name__} cannot be pickled: make one there")
 
     def _next(self) -> Any:
+        if self._doubt:
+            self._heal()
+            self._doubt = False
+        try:
+            return self._delivered()
+        except Exception:
+            raise
+        except BaseException:
+            self._doubt = True  # an interrupt may have hit between two steps
+            raise
+
+    def _delivered(self) -> Any:
+        """The next batch."""
+        raise NotImplementedError
+
+    def _heal(self) -> None:
+        """Get over an interrupt: what has not been delivered is still to come."""
         raise NotImplementedError
 
     def expect(self, length: int | None) -> None:
@@ -195,19 +218,26 @@ class InProcess(LoaderIterator):
         check_replicas(replicas, 1)
         states = replicas.get("states")
         self._restored = states[0] if states else None
-        self._over = replicas["made"][0] if replicas and not self._restored else 0
-        self._made = self._over if not replicas else replicas["made"][0]
+        self._made = replicas["made"][0] if replicas else 0
+        self._over = 0 if self._restored else self._made
+        self._held: Keys | None = None
         self._fetcher: Any = None
         self._last = -1
         with contextlib.suppress(Exception):  # a sampler need not know
             self._last = len(self._index_sampler)
 
-    def _next(self) -> Any:
+    def _heal(self) -> None:
+        if self._held is None:  # it ended the sampler's generator, perhaps, or the dataset's
+            self._open(self._progress)
+
+    def _delivered(self) -> Any:
         progress = self._progress
         if progress.ended:
             raise StopIteration
         try:
-            keys = None if self._recipe.iterable else next(self._epoch)
+            if self._held is None and not self._recipe.iterable:
+                self._held = next(self._epoch)
+            keys = self._held
             if self._recipe.rng_compat == "torch":
                 batch = self._fetched(keys)
             else:
@@ -253,7 +283,7 @@ class InProcess(LoaderIterator):
             self._fetcher.pass_over()
 
     def _note(self, keys: Any) -> None:
-        progress = self._progress
+        progress, self._held = self._progress, None
         progress.remember()
         progress.delivered(progress.batches, 0 if keys is None else keys.samples)
         if keys is not None:

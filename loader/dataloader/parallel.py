@@ -48,7 +48,6 @@ class Parallel(LoaderIterator):
     def __init__(self, loader: Settings, progress: Progress, workers: int) -> None:
         self._timeout, self._in_order = loader.timeout, loader.in_order
         self._size, self._owner = workers, os.getpid()
-        self._doubt = False
         self._persistent = loader.persistent_workers
         self._limit = max(1, loader.prefetch_factor or 1) * self._size
         self._together = 2 if self._limit > 2 else 1
@@ -62,9 +61,10 @@ class Parallel(LoaderIterator):
             progress.base_seed = self._crew.base_seed  # torch draws one for the same workers
         super()._open(progress)
         self._pending: deque[Wanted] = deque()
+        self._taken: Wanted | None = None
         self._number = progress.batches
         self._skip = {number for number, _ in progress.ahead}
-        self._all_asked = self._doubt = False
+        self._all_asked = self._sampling = False
         self._ended = [False] * self._size
         self._made = [0] * self._size
         self._states: list[Any] = [None] * self._size
@@ -102,6 +102,7 @@ class Parallel(LoaderIterator):
         """Begin another epoch with the same workers."""
         if self._doubt and self._crew is not None:
             self._crew.close()
+        self._doubt = False
         self._open(progress)
 
     # -- asking ----------------------------------------------------------------------------------
@@ -113,11 +114,14 @@ class Parallel(LoaderIterator):
         if len(self._pending) > self._limit - (self._together if crew.quick else 1):
             return
         while len(self._pending) < self._limit and not self._all_asked:
+            self._sampling = True
             wanted = self._wanted()
+            if wanted is not None:
+                self._pending.append(wanted)
+            self._sampling = False
             if wanted is None:
                 self._all_asked = True
                 break
-            self._pending.append(wanted)
             if wanted.outcome is None:
                 crew.ask(wanted)
         crew.flush()
@@ -167,15 +171,7 @@ class Parallel(LoaderIterator):
             raise RuntimeError(
                 f"this iterator was made in process {self._owner}; make one here ({os.getpid()})"
             )
-        if self._doubt:
-            self._heal()
-        try:
-            return self._delivered()
-        except (StopIteration, Exception):
-            raise
-        except BaseException:
-            self._doubt = True  # an interrupt may have hit between two steps
-            raise
+        return super()._next()
 
     def _delivered(self) -> Any:
         assert self._crew is not None
@@ -199,17 +195,17 @@ class Parallel(LoaderIterator):
     def _take(self, wanted: Wanted, outcome: Outcome) -> Any:
         crew = self._crew
         assert crew is not None
-        if outcome.error is not None:
-            self._note(wanted, None)
-            if crew.closed:
-                raise outcome.error
-            self._fill()
-            raise outcome.error
-        batch, state = crew.open(outcome)
-        wanted.outcome = None
-        batch = self._finished(batch, wanted.valid)
-        self._note(wanted, state)
+        self._pending.remove(wanted)
+        self._taken = wanted  # until it is noted: an interrupt must not lose it
+        batch = state = None
+        if outcome.error is None:
+            batch, state = crew.open(outcome)
+            batch = self._finished(batch, wanted.valid)
         self._fill()
+        self._note(wanted, state)
+        self._taken = None
+        if outcome.error is not None:
+            raise outcome.error
         return batch
 
     def _awaited(self) -> Wanted | None:
@@ -247,7 +243,6 @@ class Parallel(LoaderIterator):
 
     def _note(self, wanted: Wanted, state: Any) -> None:
         progress = self._progress
-        self._pending.remove(wanted)
         progress.remember()
         progress.delivered(wanted.number, wanted.samples)
         if wanted.mark is not None:
@@ -269,13 +264,15 @@ class Parallel(LoaderIterator):
             self.close()
 
     def _heal(self) -> None:
-        """Ask new workers for everything that has not been delivered."""
         assert self._crew is not None
         self._crew.close()
-        pending = self._pending
-        self._asked_of = list(self._made)
-        self._start_over(pending)
-        self._doubt = False
+        if self._taken is not None:
+            self._pending.appendleft(self._taken)
+            self._taken = None
+        if self._sampling:  # it ended the sampler's generator, perhaps
+            self._open(self._progress)
+        else:
+            self._start_over(self._pending)
 
     def _start_over(self, pending: deque[Wanted]) -> None:
         self._pending = deque()
@@ -286,16 +283,12 @@ class Parallel(LoaderIterator):
             self._limit = kept
         crew = self._crew
         assert crew is not None
-        for wanted in pending:
-            if wanted.outcome is None or wanted.outcome.root is None:
-                again = replace(wanted, slot=None, reserved=0, deaths=0, outcome=None)
-                if wanted.outcome is not None and wanted.outcome.error is not None:
-                    again.outcome = wanted.outcome
-                else:
-                    crew.ask(again)
-                self._pending.append(again)
-            else:
-                self._pending.append(wanted)
+        for each in pending:
+            wanted = each
+            if each.outcome is None:
+                wanted = replace(each, slot=None, reserved=0, deaths=0, careful=False)
+                crew.ask(wanted)
+            self._pending.append(wanted)
         if self._recipe.iterable:
             self._asked_of = [
                 max([self._made[seat], *(w.position + 1 for w in self._pending if w.seat == seat)])

@@ -22,7 +22,7 @@ from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.engine import Engine, InlineEngine
 from tundish.loader.run.items import End, Failure
 from tundish.loader.run.planner import effective, open_inline
-from tundish.loader.run.serving import in_worker
+from tundish.loader.run.serving import overruled
 from tundish.loader.run.state import check_state, make_state, read_state, write_state
 from tundish.shm.budget import usable_cores
 from tundish.spec import copy_element, spec_of
@@ -278,11 +278,9 @@ def how_many_workers(root: Node, options: Options, asked: int | None) -> int:
     `num_parallel_calls`, else 0; AUTOTUNE is the cores this process may use, divided by the local
     ranks of a launcher. 0 inside a worker.
     """
-    if in_worker():
-        return 0
-    forced = os.environ.get("TUNDISH_WORKERS")
-    if forced:
-        return max(0, int(forced))
+    forced = overruled()
+    if forced is not None:
+        return forced
     count = asked if asked is not None else options.workers
     if count is None:
         calls = [n.parallel for n in walk(root) if isinstance(n, Map) and n.parallel is not None]

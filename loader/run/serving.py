@@ -20,7 +20,7 @@ from tundish.loader.run.payload import dumps_exception
 from tundish.shm.channel import Channel, ChannelClosed
 from tundish.shm.memory import Arena
 
-__all__ = ["IN_WORKER", "Serving", "in_worker", "serve"]
+__all__ = ["IN_WORKER", "Serving", "in_worker", "overruled", "serve"]
 
 IN_WORKER = threading.local()
 """``IN_WORKER.yes`` is set in a worker's process or thread: no workers of workers."""
@@ -31,6 +31,17 @@ _PROCESS = [False]
 def in_worker() -> bool:
     """Whether this thread computes for an iterator."""
     return getattr(IN_WORKER, "yes", False) or _PROCESS[0]
+
+
+def overruled() -> int | None:
+    """How many workers there have to be, whatever is asked for; None where nothing says so.
+
+    0 inside a worker, else what ``TUNDISH_WORKERS`` says.
+    """
+    if in_worker():
+        return 0
+    forced = os.environ.get("TUNDISH_WORKERS")
+    return max(0, int(forced)) if forced else None
 
 
 class Serving:

@@ -61,7 +61,7 @@ class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
         torch's own, with torch's checks.
     rng_compat : {"batch", "torch"}
         How the global generators of Python, numpy and torch are seeded in workers: anew for each
-        batch, from (base seed, epoch, number of the batch), so that a run depends on no worker;
+        batch, from (base seed, epoch, place of its first sample), so that a run depends on no worker;
         or once a worker with batches dealt to workers in turn, as torch does it.
 
     Notes

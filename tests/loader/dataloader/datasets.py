@@ -167,6 +167,50 @@ class DrawingLate(Numbers):
         return float(torch.rand(()))
 
 
+class Interrupted:
+    """A sampler in whose generator Ctrl-C hits, once."""
+
+    def __init__(self, count: int, at: int) -> None:
+        self.count, self.at, self.done = count, at, False
+
+    def __iter__(self) -> Any:
+        for index in range(self.count):
+            if index == self.at and not self.done:
+                self.done = True
+                raise KeyboardInterrupt
+            yield index
+
+    def __len__(self) -> int:
+        return self.count
+
+
+class InterruptedSample(Numbers):
+    """Ctrl-C hits while a sample is made, once."""
+
+    def __init__(self, count: int, at: int) -> None:
+        super().__init__(count)
+        self.at, self.done = at, False
+
+    def __getitem__(self, index: int) -> int:
+        if index == self.at and not self.done:
+            self.done = True
+            raise KeyboardInterrupt
+        return index
+
+
+class InterruptedStream(Stream):
+    """Ctrl-C hits in the middle of an iterable, once."""
+
+    done = False
+
+    def __iter__(self) -> Any:
+        for value in super().__iter__():
+            if value == 5 and not self.done:
+                self.done = True
+                raise KeyboardInterrupt
+            yield value
+
+
 class Slow(Numbers):
     """Sleeps at one index."""
 

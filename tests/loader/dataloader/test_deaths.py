@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tests.loader.dataloader.datasets import Augmented, Deadly, Numbers, Rows, Slow, Stream
+from tests.loader.dataloader.datasets import (
+    Augmented,
+    Deadly,
+    Interrupted,
+    InterruptedSample,
+    InterruptedStream,
+    Numbers,
+    Rows,
+    Slow,
+    Stream,
+)
 
 import tundish as td
 from tundish.errors import SharedMemoryError, StalledError, WorkerDiedError
@@ -118,6 +128,34 @@ def test_an_interrupt_loses_nothing() -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
     assert had + values(loader) == list(range(40))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_interrupt_of_the_sampler_ends_no_epoch(workers: int) -> None:
+    """It ends the sampler's generator, which is begun again where it was."""
+    loader = iter(td.DataLoader(Numbers(30), 2, sampler=Interrupted(30, 20), num_workers=workers))
+    had: list[int] = []
+    interrupts = 0
+    while True:
+        try:
+            had += next(loader).tolist()
+        except KeyboardInterrupt:
+            interrupts += 1
+        except StopIteration:
+            break
+    assert interrupts == 1
+    assert had == list(range(30))
+
+
+def test_an_interrupt_without_workers_loses_nothing() -> None:
+    """Neither the batch that was being made, nor a dataset's generator."""
+    for dataset in (InterruptedSample(12, 5), InterruptedStream(12)):
+        loader = iter(td.DataLoader(dataset, 2))
+        had = next(loader).tolist()
+        had += next(loader).tolist()
+        with pytest.raises(KeyboardInterrupt):
+            next(loader)
+        assert had + values(loader) == list(range(12))
 
 
 def test_closing_while_all_sleep() -> None:
