@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -85,6 +86,17 @@ def descriptors() -> Iterator[tuple[str, str]]:
             yield path.name, ""
 
 
+def bury_the_dead() -> None:
+    """Wait for workers that were killed and have not yet been told of as ended.
+
+    On a busy machine that takes longer than closing waits; until then their slots are kept from
+    use, and their sentinels are open.
+    """
+    deadline = time.monotonic() + ENDING_S
+    while store._graves and time.monotonic() < deadline:
+        store.visit_graves()
+
+
 @pytest.fixture(autouse=True)
 def leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
     """No process, descriptor, thread or name that was not there before the test.
@@ -99,6 +111,7 @@ def leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
     before = holdings()
     yield
     gc.collect()
+    bury_the_dead()
     after = holdings()
     if (before.zygotes, before.arenas) != (after.zygotes, after.arenas):
         after = replace(after, descriptors=before.descriptors)
