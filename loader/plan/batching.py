@@ -21,6 +21,17 @@ class Batch(Unary):
     size: int
     drop_remainder: bool
 
+    origin = "ordinal"
+    flat = False
+    computing = True
+
+    def parts(self, ref: Any) -> list[tuple[int, Any]]:
+        return [(0, row) for row in ref[1]]
+
+    @property
+    def dynamic(self) -> bool:
+        return not self.positional
+
     @property
     def cardinality(self) -> int:
         below = self.up.cardinality
@@ -36,6 +47,13 @@ class Batch(Unary):
 @dataclass(frozen=True, eq=False)
 class Unbatch(Unary):
     """The rows of batches."""
+
+    origin = "inside"
+    flat = False
+    computing = dynamic = True
+
+    def parts(self, ref: Any) -> list[tuple[int, Any]]:
+        return [(0, ref[0])]
 
     @property
     def cardinality(self) -> int:

@@ -22,6 +22,7 @@ from tundish.loader.plan.options import OptionsMethods
 from tundish.loader.plan.order import OrderMethods
 from tundish.loader.plan.sources import SourceMethods
 from tundish.loader.plan.storing import StoringMethods
+from tundish.loader.plan.taking import TakingMethods
 from tundish.loader.run.iterator import Iterator, draw_seed, element_at, first_spec
 
 
@@ -30,6 +31,7 @@ class Dataset(
     ElementwiseMethods,
     OrderMethods,
     BatchingMethods,
+    TakingMethods,
     StoringMethods,
     OptionsMethods,
 ):

@@ -33,6 +33,10 @@ class Map(Unary):
     deterministic: bool | None = None
 
     @property
+    def seeded(self) -> bool:
+        return self.seed is not None
+
+    @property
     def cardinality(self) -> int:
         return UNKNOWN_CARDINALITY if self.on_error == "skip" else self.up.cardinality
 
@@ -89,6 +93,13 @@ class FlatMap(Unary):
     function: Callable[..., Any]
 
     op = "flat_map"
+    origin = "inside"
+    flat = False
+    computing = dynamic = True
+    seedless = True  # what its function makes may draw
+
+    def parts(self, ref: Any) -> list[tuple[int, Any]]:
+        return [(0, ref[0])]
 
     @property
     def cardinality(self) -> int:
@@ -108,6 +119,11 @@ class Enumerate(Unary):
     """``(n, element)``, n counting from `start` in each pass."""
 
     start: int = 0
+
+    flat = False
+
+    def parts(self, ref: Any) -> list[tuple[int, Any]]:
+        return [(0, ref[1])]
 
 
 class ElementwiseMethods:

@@ -6,7 +6,7 @@ import hashlib
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -15,6 +15,7 @@ __all__ = [
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
     "Node",
+    "Origin",
     "Unary",
     "check_callable",
     "check_count",
@@ -29,6 +30,15 @@ __all__ = [
 AUTOTUNE = -1
 INFINITE_CARDINALITY = -1
 UNKNOWN_CARDINALITY = -2
+
+Origin = Literal["input", "ordinal", "inside", "part"]
+"""Where an identity comes from.
+
+* ``input``: it is that of the element it is made of;
+* ``ordinal``: a new one, its number in the pass; the ref is ``(number, ...)``;
+* ``inside``: that of an input's element and a number within it; the ref is ``(ref, number)``;
+* ``part``: that of one of several inputs, and which; the ref is ``(which, ref)``.
+"""
 
 _GLOBAL_SEED: list[int | None] = [None]
 _SEEDINGS = [0]
@@ -58,9 +68,43 @@ def seedings() -> int:
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One operator of a plan; immutable, and only data: `tundish.loader.run` gives it meaning."""
+    """One operator of a plan; immutable, and only data: `tundish.loader.run` gives it meaning.
+
+    The class attributes say what machines and evaluators need to know of every kind of operator.
+    """
 
     op: ClassVar[str] = ""
+    origin: ClassVar[Origin] = "input"
+    """Where an element's identity comes from."""
+    flat: ClassVar[bool] = True
+    """Whether its refs are those of its input; else they are tuples of its own."""
+    computing: ClassVar[bool] = False
+    """Whether the items of its stream have been computed at this node."""
+    noting: ClassVar[bool] = False
+    """Whether it asks something about each element, which is computed along with the element."""
+    replays: ClassVar[bool] = False
+    """Whether an element cannot be made of its ref alone: the pass is run again up to there."""
+    sequential: ClassVar[bool] = False
+    """Whether what it does with an element depends on those before it: they must come in order."""
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether the order of its stream depends on values, not on the plan alone."""
+        return False
+
+    @property
+    def seeded(self) -> bool:
+        """Whether it has randomness of its own, keyed by its place among those of its kind."""
+        return False
+
+    @property
+    def seedless(self) -> bool:
+        """Whether it draws from the seed that an iterator has drawn."""
+        return False
+
+    def parts(self, ref: Any) -> list[tuple[int, Any]]:
+        """Of what an element is made: pairs of an input's number and a ref of it."""
+        return [(0, ref)]
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -87,7 +131,7 @@ class Node:
         return {
             f.name: plain(getattr(self, f.name))
             for f in fields(self)
-            if f.name not in ("up", "ups", "note") and getattr(self, f.name) is not None
+            if f.name not in ("up", "ups", "make") and getattr(self, f.name) is not None
         }
 
     @property

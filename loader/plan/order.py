@@ -26,6 +26,12 @@ class Shuffle(Unary):
     seed: int | None
     reshuffle: bool
 
+    seeded = True
+
+    @property
+    def seedless(self) -> bool:
+        return self.seed is None
+
     @property
     def positional(self) -> bool:
         return self.window is None and self.up.positional
@@ -123,6 +129,8 @@ class Concatenate(Node):
 
     first: Node
     second: Node
+
+    origin = "part"
 
     @property
     def inputs(self) -> tuple[Node, ...]:

@@ -136,6 +136,7 @@ class Generator(Node):
     signature: Any
 
     op = "from_generator"
+    computing = replays = True
 
     @property
     def cardinality(self) -> int:
@@ -157,6 +158,12 @@ class Zip(Node):
 
     ups: tuple[Node, ...]
     tree: Any
+
+    origin = "ordinal"
+    flat = False
+
+    def parts(self, ref: Any) -> list[tuple[int, Any]]:
+        return list(enumerate(ref[1:]))
 
     @property
     def inputs(self) -> tuple[Node, ...]:

@@ -13,6 +13,8 @@ from tundish.loader.plan.node import Node, Unary
 class Cache(Unary):
     """The elements of the first pass, kept in memory for later ones."""
 
+    computing = dynamic = True
+
     @property
     def positional(self) -> bool:
         return False

@@ -9,18 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tundish.loader.plan.batching import Batch, Unbatch
-from tundish.loader.plan.elementwise import Enumerate, Filter, FlatMap, Map
+from tundish.loader.plan.elementwise import Filter, Map
 from tundish.loader.plan.options import WithOptions
 from tundish.loader.plan.order import Prefetch
-from tundish.loader.plan.sources import Generator, Zip
-from tundish.loader.plan.storing import Cache
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
 
 ELEMENTWISE = (Map, Filter, Prefetch, WithOptions)
-_COMPUTING = (Batch, Unbatch, FlatMap, Cache, Generator)
 
 
 def drops(node: Node) -> bool:
@@ -53,12 +49,12 @@ def computes(node: Node) -> bool:
         return False
     if isinstance(node, ELEMENTWISE):
         return chain_base(node)[1]
-    return isinstance(node, _COMPUTING)
+    return node.computing
 
 
 def defers(node: Node) -> bool:
     """Whether computed items of a node's stream may have been computed below a map of its."""
-    if node.positional or computes(node) or isinstance(node, (Zip, Enumerate)):
+    if node.positional or computes(node) or not node.flat:
         return False
     if isinstance(node, ELEMENTWISE):
         return any(isinstance(n, Map) for n in run_of(node)) or defers(chain_base(node)[0])

@@ -6,16 +6,18 @@ import secrets
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.plan.elementwise import Map
 from tundish.loader.plan.node import global_seed, walk
-from tundish.loader.plan.order import Shuffle
-from tundish.loader.run.generating import until_it_raises
 from tundish.loader.run.rng import derive_seed
 from tundish.loader.run.shuffling import seed_pair
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from tundish.loader.plan.node import Node
-    from tundish.loader.plan.sources import Generator
+    from tundish.loader.plan.order import Shuffle
+    from tundish.loader.run.items import Ref
+
+    Replay = Callable[[Node, int], Iterator[tuple[Ref, Any]]]
 
 
 @dataclass(eq=False)
@@ -46,8 +48,12 @@ class Context:
     labels: dict[int, str] = field(default_factory=dict)
     events: list[str] = field(default_factory=list)
     """Skips and retries since somebody looked: what evaluators tell beside their value."""
-    wanted: dict[tuple[int, int], set[int]] = field(default_factory=dict)
-    captured: dict[tuple[int, int, int], Any] = field(default_factory=dict)
+    notes: list[Any] = field(default_factory=list)
+    """What a noting operator asked about the element that was just evaluated."""
+    replay: Replay | None = None
+    """How a pass is run again, set by who can."""
+    wanted: dict[tuple[int, int], set[Ref]] = field(default_factory=dict)
+    captured: dict[tuple[int, int, Ref], Any] = field(default_factory=dict)
     records: dict[int, dict[int, Any]] = field(default_factory=dict)
     """What was read of a source ahead of its items, by node and index (`reading`)."""
 
@@ -57,7 +63,7 @@ class Context:
         counts: dict[type, int] = {}
         for at, node in enumerate(self.nodes):
             self.labels[id(node)] = f"{node.label}#{at}"
-            if isinstance(node, Shuffle) or (isinstance(node, Map) and node.seed is not None):
+            if node.seeded:
                 self._numbers[id(node)] = counts.get(type(node), 0)
                 counts[type(node)] = counts.get(type(node), 0) + 1
         self._index = {id(node): at for at, node in enumerate(self.nodes)}
@@ -84,22 +90,30 @@ class Context:
         """tf.data's two seeds of a window shuffle."""
         return seed_pair(self.shuffle_seed(node), self.graph_seed)
 
+    def again(self) -> Context:
+        """The same context, with nothing counted or captured yet."""
+        return Context(
+            self.root, self.iteration, self.base_seed, self.graph_seed, self.prefix, self.where
+        )
+
     def inner(self, root: Node, origin: tuple[Any, ...]) -> Context:
         """The context of a dataset that a `flat_map` made of one element."""
         seed = derive_seed(self.base_seed, "inner", origin)
         return Context(root, 0, seed, self.graph_seed, origin, self.where)
 
-    def captured_value(self, node: Generator, pass_: int, ordinal: int) -> Any:
-        """An element of a generator that a restored buffer names: the generator is run again."""
+    def captured_value(self, node: Node, pass_: int, ref: Ref) -> Any:
+        """An element that a restored buffer names and that needs a replay; `Broken` for an error."""
         from_start = (self.index(node), pass_)
-        if (*from_start, ordinal) not in self.captured:
-            wanted = self.wanted.pop(from_start, set()) | {ordinal}
-            for at, value in enumerate(until_it_raises(node)):
+        if (*from_start, ref) not in self.captured:
+            wanted = self.wanted.pop(from_start, set()) | {ref}
+            assert self.replay is not None
+            for at, value in self.replay(node, pass_):
                 if at in wanted:
+                    wanted.discard(at)
                     self.captured[(*from_start, at)] = value
-                if at >= max(wanted):
+                if not wanted:
                     break
-        return self.captured[(*from_start, ordinal)]
+        return self.captured[(*from_start, ref)]
 
 
 def first_seed() -> int:

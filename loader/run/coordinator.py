@@ -23,11 +23,11 @@ import numpy as np
 from tundish.errors import SharedMemoryError, StalledError, WorkerDiedError
 from tundish.loader.plan.elementwise import Filter, Map
 from tundish.loader.plan.order import Prefetch
-from tundish.loader.plan.sources import Generator
 from tundish.loader.run.chains import run_of
 from tundish.loader.run.crew import crew_of
 from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.engine import Engine
+from tundish.loader.run.evaluators import compile_values
 from tundish.loader.run.items import Failure, NotReady, ref_of
 from tundish.loader.run.messages import (
     EXTRA,
@@ -43,7 +43,7 @@ from tundish.loader.run.messages import (
     align,
     share_offset,
 )
-from tundish.loader.run.origins import add_origin, describe_origin, generator_elements
+from tundish.loader.run.origins import add_origin, describe_origin, replayed_elements
 from tundish.loader.run.parallel import AheadRepeated, AnyStage, ParallelPlanner
 from tundish.loader.run.payload import loads_exception
 from tundish.loader.run.peers import Job
@@ -63,7 +63,6 @@ from tundish.loader.run.stages import TASK_S, ParallelStage
 from tundish.loader.run.stats import Stats
 from tundish.loader.run.store import bury, shared_ring, visit_graves
 from tundish.loader.run.streams import StreamStage
-from tundish.loader.run.values import compile_values
 from tundish.shm.budget import default_budget, parse_bytes
 from tundish.shm.encode import Encoded, decode
 from tundish.shm.layout import Layout
@@ -110,7 +109,7 @@ class Coordinator(Engine):
         self.stages: list[AnyStage] = []
         self._repeats: list[AheadRepeated] = []
         self._where: dict[int, tuple[Node, Node, int]] = {}
-        self._generators = any(isinstance(n, Generator) for n in context.nodes)
+        self._replays = any(n.replays for n in context.nodes)
         self._blocks: dict[int, Block] = {}
         self._next_block = self._next_stage = 0
         self._queue: list[Job] = []
@@ -415,7 +414,7 @@ class Coordinator(Engine):
             tail, held = self._encoded(stage, items)
         elif isinstance(refs, range):
             kind, start, step = Items.RANGE, refs[first], refs.step
-        elif isinstance(refs, np.ndarray) and not self._generators:
+        elif isinstance(refs, np.ndarray) and not self._replays:
             kind, tail = Items.INDICES, refs[first : first + rows].astype(np.int64).tobytes()
         else:
             items = [as_ref(x) for x in refs[first : first + rows]]
@@ -456,10 +455,10 @@ class Coordinator(Engine):
     def _encoded(self, stage: AnyStage, items: list[Any]) -> tuple[bytes, list[Any]]:
         """Items as a tail, or a tail that names the slot they were written to."""
         captured: dict[Any, Any] = {}
-        if self._generators:
+        if self._replays:
             _, base, pass_ = self._where[stage.number]
             for item in items:
-                for node, p, n in generator_elements(base, item, pass_):
+                for node, p, n in replayed_elements(base, item, pass_):
                     value = self.context.captured_value(node, p, n)
                     captured[self.context.index(node), p, n] = value
         piece = Encoded(([tell(item) for item in items], captured))
@@ -547,10 +546,11 @@ class Coordinator(Engine):
                 self._arena.discard(block.slot, offset, done.encoded)
         else:
             piece = bytearray(tail)
-        drops, errors, events, extras, elements = decode(piece)
+        drops, errors, events, extras, elements, notes = decode(piece)
         block.drops.update(drops)
         block.errors.update({k: loads_exception(data) for k, data in errors.items()})
         block.events.update(events)
+        block.notes.update(notes)
         for at, extra in extras.items():
             block.extras.setdefault(at, {}).update(extra)
         if elements is not None:
@@ -582,7 +582,7 @@ class Coordinator(Engine):
         if block.layout is not None:
             stage.pace.row_nbytes = block.layout.row_nbytes
         block.clean = block.layout is not None and not (
-            block.drops or block.errors or block.events or block.elements
+            block.drops or block.errors or block.events or block.elements or block.notes
         )
         self._ready.add(block)
         if isinstance(block.refs, list):

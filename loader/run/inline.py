@@ -71,7 +71,7 @@ class InlineStage:
     ) -> None:
         self._up, self._value, self._identity = up, value, identity
         self._pass, self._events, self._chain = pass_, context.events, chain
-        self._where = context.where
+        self._where, self._notes = context.where, context.notes
         self._counts = Counts()
 
     def next(self) -> Any:
@@ -92,7 +92,8 @@ class InlineStage:
             if self._events:
                 self._counts.add(self._events)
             if element is not DROPPED:
-                return Made(item if kind is int else _ref(item), element)
+                note = self._notes.pop() if self._notes else None
+                return Made(item if kind is int else _ref(item), element, note)
 
     def mark(self) -> Mark:
         return (self._counts.by_event, self._up.mark())

@@ -30,11 +30,12 @@ class NotReady(Exception):  # noqa: N818 - as End
 class Made:
     """An element that has been computed, with its value in this process."""
 
-    __slots__ = ("ref", "value")
+    __slots__ = ("note", "ref", "value")
 
-    def __init__(self, ref: Ref, value: Any) -> None:
+    def __init__(self, ref: Ref, value: Any, note: Any = None) -> None:
         self.ref = ref
         self.value = value
+        self.note = note
 
 
 class Failure:

@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tundish.errors import OutOfRangeError, SpecError
-from tundish.loader.plan.elementwise import FlatMap, Map
 from tundish.loader.plan.node import AUTOTUNE, check_count, global_seed, walk
 from tundish.loader.plan.options import Options, options_of
-from tundish.loader.plan.order import Shuffle
 from tundish.loader.run.context import Context, first_seed
 from tundish.loader.run.coordinator import Coordinator
 from tundish.loader.run.critical import uninterrupted
@@ -283,17 +281,15 @@ def how_many_workers(root: Node, options: Options, asked: int | None) -> int:
         return forced
     count = asked if asked is not None else options.workers
     if count is None:
-        calls = [n.parallel for n in walk(root) if isinstance(n, Map) and n.parallel is not None]
+        asked_for = [getattr(n, "parallel", None) for n in walk(root)]
+        calls = [n for n in asked_for if n is not None]
         count = AUTOTUNE if AUTOTUNE in calls else max(calls, default=0)
     return usable_cores() if count == AUTOTUNE else count
 
 
 def draw_seed(node: Node) -> int:
     """What operators without a seed derive theirs from; 0 where a plan has none of them."""
-    needs = any(
-        isinstance(n, FlatMap) or (isinstance(n, Shuffle) and n.seed is None) for n in walk(node)
-    )
-    return first_seed() if needs else 0
+    return first_seed() if any(n.seedless for n in walk(node)) else 0
 
 
 def first_spec(node: Node) -> Any:

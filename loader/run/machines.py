@@ -29,7 +29,7 @@ from tundish.loader.run.items import (
 from tundish.loader.run.positions import concat_base, pass_base, radix, refs_at
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
+    from tundish.loader.plan.node import Node, Unary
     from tundish.loader.plan.order import Concatenate, Repeat, ShardByProcess
     from tundish.loader.plan.sources import Generator
     from tundish.loader.run.context import Context
@@ -61,6 +61,28 @@ class Machine(Protocol):
 
 Build = Callable[["Node", int], Machine]
 """``build(node, pass)``: the machine of a node's stream."""
+
+
+class Builder(Protocol):
+    """What the makers of machines are given: the planner."""
+
+    context: Context
+
+    def build(self, node: Node, pass_: int) -> Machine:
+        """The stream of a node; its items may have to be computed yet."""
+        ...
+
+    def computed(self, node: Node, pass_: int) -> Machine:
+        """The stream of a node, all of it computed."""
+        ...
+
+    def noted(self, node: Unary, pass_: int) -> Machine:
+        """The computed stream of a noting node's input, each item with its note."""
+        ...
+
+
+MakeMachine = Callable[[Builder, Any, int], Machine]
+"""``make(builder, node, pass)``: the machine of a node of some type."""
 
 
 def rewrap(item: Any, wrap: Callable[[Ref], Ref]) -> Any:
@@ -434,12 +456,14 @@ class Enumerated:
 
 __all__ = [
     "Build",
+    "Builder",
     "Chosen",
     "Concatenated",
     "Enumerated",
     "Generated",
     "LeftOut",
     "Machine",
+    "MakeMachine",
     "Mark",
     "NotReady",
     "Positions",

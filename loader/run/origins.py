@@ -1,14 +1,11 @@
-"""Where an element comes from, in words; and which generator elements a ref needs."""
+"""Where an element comes from, in words; and which elements a ref needs a replay for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.plan.batching import Batch, Unbatch
-from tundish.loader.plan.elementwise import Enumerate, FlatMap
 from tundish.loader.plan.order import Concatenate, Repeat
-from tundish.loader.plan.sources import Generator, Zip
 from tundish.loader.plan.storing import Cache
 from tundish.loader.run.positions import concat_base, pass_base, radix
 from tundish.loader.run.values import NODE_MARK
@@ -41,46 +38,37 @@ def add_origin(error: BaseException, origin: str, where: str) -> BaseException:
     return error
 
 
-def generator_elements(node: Node, item: Any, pass_: int) -> Iterator[tuple[Generator, int, int]]:
-    """The generator elements (node, pass, ordinal) that an item is still to be made of.
+def replayed_elements(node: Node, item: Any, pass_: int) -> Iterator[tuple[Node, int, Ref]]:
+    """The elements (node, pass, ref) that an item is still to be made of and that need a replay.
 
-    A generator cannot seek: they have to be had by running it again, all of a pass at once. Parts
-    that have been computed need nothing.
+    A generator cannot seek, a scan depends on all that came before: their elements have to be had
+    by running them again, all of a pass at once. Parts that have been computed need nothing.
     """
     if not isinstance(item, (int, tuple)):
         return
     ref: Any = item
-    if isinstance(node, Generator):
+    if node.replays:
         yield node, pass_, ref
     elif isinstance(node, Repeat):
         base = pass_base(node)
         p, below = divmod(ref, base) if base is not None else ref
-        yield from generator_elements(node.up, below, pass_ * radix(node) + p)
+        yield from replayed_elements(node.up, below, pass_ * radix(node) + p)
     elif isinstance(node, Concatenate):
         base = concat_base(node)
         if base is None:
             which, below = ref
         else:
             which, below = (0, ref) if ref < base else (1, ref - base)
-        yield from generator_elements(node.inputs[which], below, pass_)
-    elif isinstance(node, Zip):
-        for up, below in zip(node.ups, ref[1:], strict=True):
-            yield from generator_elements(up, below, pass_)
-    elif isinstance(node, Batch):
-        for below in ref[1]:
-            yield from generator_elements(node.up, below, pass_)
-    elif isinstance(node, Enumerate):
-        yield from generator_elements(node.up, ref[1], pass_)
-    elif isinstance(node, (FlatMap, Unbatch)):
-        yield from generator_elements(node.up, ref[0], pass_)
+        yield from replayed_elements(node.inputs[which], below, pass_)
     elif isinstance(node, Cache):
-        yield from generator_elements(node.up, ref, 0)
+        yield from replayed_elements(node.up, ref, 0)
     elif node.inputs:
-        yield from generator_elements(node.inputs[0], ref, pass_)
+        for which, below in node.parts(ref):
+            yield from replayed_elements(node.inputs[which], below, pass_)
 
 
 def note_wanted(node: Node, refs: Iterable[Ref], pass_: int, context: Context) -> None:
-    """Note which generator elements the refs of a restored buffer need."""
+    """Note which replayed elements the refs of a restored buffer need."""
     for ref in refs:
-        for generator, p, ordinal in generator_elements(node, ref, pass_):
-            context.wanted.setdefault((context.index(generator), p), set()).add(ordinal)
+        for source, p, below in replayed_elements(node, ref, pass_):
+            context.wanted.setdefault((context.index(source), p), set()).add(below)

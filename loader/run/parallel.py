@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tundish.loader.plan.batching import Batch, Unbatch
-from tundish.loader.plan.elementwise import FlatMap
 from tundish.loader.plan.node import walk
-from tundish.loader.plan.storing import Cache
 from tundish.loader.run.batches import Batches
 from tundish.loader.run.chains import chain_base, defers, drops
 from tundish.loader.run.machines import Machine, Repeated
-from tundish.loader.run.planner import Planner
+from tundish.loader.run.planner import InlinePlanner, Planner
 from tundish.loader.run.stages import ParallelStage, StageOwner
 from tundish.loader.run.streams import StreamStage
 
 if TYPE_CHECKING:
+    from tundish.loader.plan.batching import Batch
+    from tundish.loader.plan.elementwise import FlatMap
     from tundish.loader.plan.node import Node
+    from tundish.loader.plan.options import Options
     from tundish.loader.plan.order import Repeat
     from tundish.loader.run.context import Context
 
@@ -27,6 +27,7 @@ class PlannerOwner(StageOwner, Protocol):
     """Whose stages these are: the coordinator."""
 
     context: Context
+    options: Options
     workers: int
     budget: int
     ordered: bool
@@ -87,19 +88,25 @@ class ParallelPlanner(Planner):
     def __init__(self, coordinator: PlannerOwner) -> None:
         super().__init__(coordinator.context)
         self._coordinator = coordinator
+        sequential = [n for n in self.context.nodes if n.sequential]
+        self._sequential = {id(n) for top in sequential for n in walk(top)}
+        InlinePlanner(self.context, coordinator.options)  # for replays
 
     def cache_limit(self) -> int:
         return self._coordinator.budget
 
     def stage(self, node: Node, base: Node, up: Machine, pass_: int) -> Machine:
         owner = self._coordinator
-        chain = chain_base(node)[1] or defers(node)
+        chain = node.noting or chain_base(node)[1] or defers(node)
         number = owner.define(node, base, pass_, is_stream=False)
-        stage = ParallelStage(
-            owner, number, up, chain=chain, ordered=owner.ordered or not is_static(base)
-        )
+        stage = ParallelStage(owner, number, up, chain=chain, ordered=self._in_order(node, base))
         owner.stages.append(stage)
         return stage
+
+    def _in_order(self, node: Node, base: Node) -> bool:
+        """Whether a stage's elements have to come in the order of its input."""
+        owner = self._coordinator
+        return owner.ordered or id(node) in self._sequential or not is_static(base)
 
     def batches(self, node: Batch, up: Machine, pass_: int) -> Machine:
         if isinstance(up, ParallelStage):
@@ -127,12 +134,7 @@ def is_static(node: Node) -> bool:
 
     Only then may what is computed of it come out of turn: a state names ordinals of the input.
     """
-    return not any(
-        drops(n)
-        or isinstance(n, (Unbatch, FlatMap, Cache))
-        or (isinstance(n, Batch) and not n.positional)
-        for n in walk(node)
-    )
+    return not any(n.dynamic or drops(n) for n in walk(node))
 
 
 def _reaches_batch(node: Node) -> bool:

@@ -14,11 +14,13 @@ subclass's: `InlinePlanner` in this process, `tundish.loader.run.coordinator` in
 from __future__ import annotations
 
 import weakref
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.plan.batching import Batch, Unbatch
-from tundish.loader.plan.elementwise import Enumerate, Filter, FlatMap, Map
+from tundish.loader.plan.elementwise import Enumerate, FlatMap
+from tundish.loader.plan.node import Node, Unary
 from tundish.loader.plan.options import Options, options_of
 from tundish.loader.plan.order import (
     Concatenate,
@@ -31,26 +33,29 @@ from tundish.loader.plan.order import (
 )
 from tundish.loader.plan.sources import Generator, Zip
 from tundish.loader.plan.storing import Cache
+from tundish.loader.run import taking
 from tundish.loader.run.caching import Cached, store_of
 from tundish.loader.run.chains import ELEMENTWISE, chain_base, defers
+from tundish.loader.run.evaluators import compile_inner, compile_values
+from tundish.loader.run.generating import Broken, until_it_raises
 from tundish.loader.run.inline import FlatMapped, InlineBatches, InlineStage, Unbatched
-from tundish.loader.run.items import End
+from tundish.loader.run.items import End, Failure, Ref
 from tundish.loader.run.machines import (
+    Builder,
     Chosen,
     Concatenated,
     Enumerated,
     Generated,
     Machine,
+    MakeMachine,
     Positions,
     ProcessShare,
     Repeated,
     Zipped,
 )
-from tundish.loader.run.values import compile_inner, compile_values
 from tundish.loader.run.windowing import WindowShuffle
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
     from tundish.loader.run.context import Context
 
 
@@ -76,17 +81,18 @@ def _with_policy(node: Node, policy: str) -> Node:
         if id(old) in done:
             return done[id(old)]
         changes: dict[str, Any] = {}
-        if isinstance(old, (Map, Filter)) and old.on_error is None:
+        if getattr(old, "on_error", policy) is None:
             changes["on_error"] = policy
-        for field in ("up", "first", "second"):
-            if hasattr(old, field):
-                new = rebuild(getattr(old, field))
-                if new is not getattr(old, field):
-                    changes[field] = new
-        if isinstance(old, Zip):
-            ups = tuple(rebuild(up) for up in old.ups)
-            if any(new is not up for new, up in zip(ups, old.ups, strict=True)):
-                changes["ups"] = ups
+        for field in fields(old):
+            value = getattr(old, field.name)
+            if isinstance(value, Node):
+                new: Any = rebuild(value)
+                if new is not value:
+                    changes[field.name] = new
+            elif field.name == "ups":
+                new = tuple(rebuild(up) for up in value)
+                if any(a is not b for a, b in zip(new, value, strict=True)):
+                    changes[field.name] = new
         done[id(old)] = replace(old, **changes) if changes else old
         return done[id(old)]
 
@@ -137,13 +143,18 @@ class Planner:
             return True
         if defers(node):
             return False
-        if isinstance(base, (Unbatch, FlatMap, Cache, Generator)):
-            return True
         if isinstance(base, Batch):
             return not base.positional
+        if base.computing:
+            return True
         if isinstance(base, (Repeat, Shard, ShardByProcess, Skip, Take, Concatenate)):
             return not base.positional and all(self.is_computed(up) for up in base.inputs)
         return False  # a restored shuffle's window holds refs
+
+    def noted(self, node: Unary, pass_: int) -> Machine:
+        """The computed stream of a noting node's input, each item with its note."""
+        base, _ = chain_base(node.up)
+        return self.stage(node, base, self.build(base, pass_), pass_)
 
     def build(self, node: Node, pass_: int) -> Machine:
         """The stream of a node; its items may have to be computed yet."""
@@ -153,22 +164,10 @@ class Planner:
             base, dropping = chain_base(node)
             up = self.build(base, pass_)
             return self.stage(node, base, up, pass_) if dropping else up
-        if isinstance(node, Generator):
-            return Generated(node, pass_, self.context)
-        if isinstance(node, Shuffle):
-            return WindowShuffle(node, self.build(node.up, pass_), pass_, self.context)
         if isinstance(node, Repeat):
             return self.repeated(node, pass_)
-        if isinstance(node, Concatenate):
-            return Concatenated(node, self.build, pass_)
-        if isinstance(node, Zip):
-            return Zipped([self.build(up, pass_) for up in node.ups])
-        if isinstance(node, ShardByProcess):
-            return ProcessShare(node, self.build(node.up, pass_))
         if isinstance(node, Batch):
             return self.batches(node, self.computed(node.up, pass_), pass_)
-        if isinstance(node, Unbatch):
-            return Unbatched(self.computed(node.up, pass_), self.context.label(node))
         if isinstance(node, FlatMap):
             base, dropping = chain_base(node.up)
             if dropping:
@@ -177,16 +176,65 @@ class Planner:
         if isinstance(node, Cache):
             store = store_of(node, self.cache_limit())
             return Cached(lambda: self.computed(node.up, 0), store)
-        up = self.build(node.inputs[0], pass_)
-        if isinstance(node, Enumerate):
-            return Enumerated(up)
-        if isinstance(node, Shard):
-            return Chosen(up, node.index, node.count, None)
-        if isinstance(node, Skip):
-            return Chosen(up, max(0, node.count), 1, 0 if node.count < 0 else None)
-        if isinstance(node, Take):
-            return up if node.count < 0 else Chosen(up, 0, 1, node.count)
-        raise AssertionError(f"no machine for {type(node).__name__}")
+        return MACHINES[type(node)](self, node, pass_)
+
+
+def _generated(builder: Builder, node: Generator, pass_: int) -> Machine:
+    return Generated(node, pass_, builder.context)
+
+
+def _shuffled(builder: Builder, node: Shuffle, pass_: int) -> Machine:
+    return WindowShuffle(node, builder.build(node.up, pass_), pass_, builder.context)
+
+
+def _concatenated(builder: Builder, node: Concatenate, pass_: int) -> Machine:
+    return Concatenated(node, builder.build, pass_)
+
+
+def _zipped(builder: Builder, node: Zip, pass_: int) -> Machine:
+    return Zipped([builder.build(up, pass_) for up in node.ups])
+
+
+def _process_share(builder: Builder, node: ShardByProcess, pass_: int) -> Machine:
+    return ProcessShare(node, builder.build(node.up, pass_))
+
+
+def _unbatched(builder: Builder, node: Unbatch, pass_: int) -> Machine:
+    return Unbatched(builder.computed(node.up, pass_), builder.context.label(node))
+
+
+def _enumerated(builder: Builder, node: Enumerate, pass_: int) -> Machine:
+    return Enumerated(builder.build(node.up, pass_))
+
+
+def _sharded(builder: Builder, node: Shard, pass_: int) -> Machine:
+    return Chosen(builder.build(node.up, pass_), node.index, node.count, None)
+
+
+def _skipped(builder: Builder, node: Skip, pass_: int) -> Machine:
+    stop = 0 if node.count < 0 else None
+    return Chosen(builder.build(node.up, pass_), max(0, node.count), 1, stop)
+
+
+def _taken(builder: Builder, node: Take, pass_: int) -> Machine:
+    up = builder.build(node.up, pass_)
+    return up if node.count < 0 else Chosen(up, 0, 1, node.count)
+
+
+MACHINES: dict[type[Node], MakeMachine] = {
+    Generator: _generated,
+    Shuffle: _shuffled,
+    Concatenate: _concatenated,
+    Zip: _zipped,
+    ShardByProcess: _process_share,
+    Unbatch: _unbatched,
+    Enumerate: _enumerated,
+    Shard: _sharded,
+    Skip: _skipped,
+    Take: _taken,
+    **taking.MACHINES,
+}
+"""The machines of operators that are the same wherever elements are computed."""
 
 
 class InlinePlanner(Planner):
@@ -196,13 +244,14 @@ class InlinePlanner(Planner):
         super().__init__(context)
         self.options = options
         self._cache_bytes = cache_bytes
+        context.replay = self.replay
 
     def cache_limit(self) -> int:
         return self._cache_bytes
 
     def stage(self, node: Node, base: Node, up: Machine, pass_: int) -> Machine:
         value, identity = compile_values(node, self.context, self.open_inner)
-        chain = chain_base(node)[1] or defers(node)
+        chain = node.noting or chain_base(node)[1] or defers(node)
         return InlineStage(up, value, identity, pass_, self.context, chain=chain)
 
     def batches(self, node: Batch, up: Machine, pass_: int) -> Machine:
@@ -213,6 +262,21 @@ class InlinePlanner(Planner):
         return FlatMapped(
             up, dataset, identity, pass_, open_inner=self.open_inner, context=self.context
         )
+
+    def replay(self, node: Node, pass_: int) -> Iterator[tuple[Ref, Any]]:
+        """The elements of a pass of a node, from its start: (ref, element or `Broken`)."""
+        if isinstance(node, Generator):
+            yield from enumerate(until_it_raises(node))
+            return
+        again = InlinePlanner(self.context.again(), self.options, self._cache_bytes)
+        network = again.computed(node, pass_)
+        while True:
+            try:
+                item = network.next()
+            except End:
+                return
+            failed = type(item) is Failure
+            yield item.ref, Broken(item.error) if failed else item.value
 
     def open_inner(self, plan: Node, origin: tuple[Any, ...], skip: int) -> Machine:
         """A network over the dataset that a flat_map's function returned."""

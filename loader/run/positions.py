@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.plan.batching import Batch, Unbatch
-from tundish.loader.plan.elementwise import Enumerate, FlatMap
+from tundish.loader.plan.batching import Batch
+from tundish.loader.plan.elementwise import Enumerate
 from tundish.loader.plan.order import Concatenate, Repeat, Shard, Shuffle, Skip
 from tundish.loader.plan.sources import Files, FromSource, Generator, Range, Slices, Tensors, Zip
 from tundish.loader.run.shuffling import permute
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tundish.loader.run.context import Context
 
 SOURCES = (Range, Tensors, Slices, FromSource, Files)
-_TUPLES = (Zip, Enumerate, Batch, Unbatch, FlatMap)
 _ENDLESS_RADIX = 2**32
 
 Positions = range | np.ndarray
@@ -43,7 +42,7 @@ def space(node: Node) -> int | None:
     """
     if isinstance(node, SOURCES):
         return node.cardinality
-    if isinstance(node, (Generator, *_TUPLES)):
+    if isinstance(node, Generator) or not node.flat:
         return None
     if isinstance(node, Repeat):
         below = space(node.up)
@@ -68,7 +67,7 @@ def is_flat(node: Node) -> bool:
     """Whether a node's refs are ints."""
     if isinstance(node, (*SOURCES, Generator)):
         return True
-    if isinstance(node, _TUPLES):
+    if not node.flat:
         return False
     if isinstance(node, Repeat):
         return pass_base(node) is not None

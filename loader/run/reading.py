@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.plan.batching import Batch, Unbatch
-from tundish.loader.plan.elementwise import Enumerate, FlatMap
 from tundish.loader.plan.node import Unary
 from tundish.loader.plan.sources import FromSource
 from tundish.loader.plan.storing import Cache
@@ -19,8 +17,6 @@ if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
     from tundish.loader.run.context import Context
     from tundish.loader.run.values import Identity
-
-_OTHER_REFS = (Batch, Unbatch, FlatMap, Enumerate, Cache)
 
 
 def compile_read(
@@ -44,7 +40,7 @@ def compile_read(
         ``__getitems__``.
     """
     node = top
-    while isinstance(node, Unary) and not isinstance(node, _OTHER_REFS):
+    while isinstance(node, Unary) and node.flat and not isinstance(node, Cache):
         node = node.up
     if not isinstance(node, FromSource):
         return None

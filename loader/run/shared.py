@@ -66,6 +66,7 @@ class Block:
         "marks",
         "mixed",
         "nbytes",
+        "notes",
         "number",
         "origin",
         "private",
@@ -87,6 +88,7 @@ class Block:
         self.drops: set[int] = set()
         self.errors: dict[int, BaseException] = {}
         self.events: dict[int, list[str]] = {}
+        self.notes: dict[int, Any] = {}
         self.extras: dict[int, dict[int, Any]] = {}
         self.elements: dict[int, Any] = {}
         self.inputs: Any = None
@@ -102,7 +104,7 @@ class Block:
         self.left = self.total
         self.layout = self.root = self._columns = None
         self.drops, self.errors, self.events = set(), {}, {}
-        self.extras, self.elements = {}, {}
+        self.extras, self.elements, self.notes = {}, {}, {}
         self.mixed = False
 
     @property
@@ -207,10 +209,15 @@ class Row:
         """The element."""
         return self.block.element(self.row)
 
+    @property
+    def note(self) -> Any:
+        """What a noting operator asked about the element."""
+        return self.block.notes[self.row]
+
     def again(self) -> Made:
         """A private copy, to be kept for long."""
         value = self.block.element(self.row, copy=True)
-        return Made(self.ref, value)
+        return Made(self.ref, value, self.block.notes.get(self.row))
 
     def told(self) -> Any:
         """What a worker is told of it."""

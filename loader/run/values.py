@@ -1,15 +1,19 @@
-"""Evaluators: from an item to its element.
+"""Closures that make an element of an item, for the operators everything is made of.
 
-`compile_values` turns the nodes between a stage's input and its output into one closure
+A `Maker` turns the nodes between a stage's input and its output into one closure
 ``value(item, pass) -> element``; nodes that only choose or order elements cost nothing. The same
 closures run in the consumer's process and in workers, and make again what a state names.
 A second closure tells an item's identity, which keys its randomness.
+
+What an operator's closure is stands in tables by the node's type: `VALUES` here and in the
+modules of other families, joined in `tundish.loader.run.evaluators`.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -37,11 +41,11 @@ from tundish.loader.run.rng import ElementRng, Path
 from tundish.spec import ArraySpec, flatten, normalise, paths, spec_of, unflatten
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
+    from tundish.loader.plan.node import Node, Unary
     from tundish.loader.run.context import Context
 
 NODE_MARK = "_tundish_node"
-_STOPPED = "the function raised StopIteration"
+STOPPED = "the function raised StopIteration"
 
 Value = Callable[[Any, int], Any]
 """``value(item, pass)``: the element, or `DROPPED`; raises what the user's function raises."""
@@ -53,49 +57,6 @@ OpenInner = Callable[[Any, tuple[Any, ...], int], Any]
 """``open(dataset, origin, skip)``: an in-process network over a flat_map's inner dataset."""
 
 
-def compile_values(top: Node, context: Context, open_inner: OpenInner) -> tuple[Value, Identity]:
-    """Make the evaluator of a node, from items that may be computed somewhere below it.
-
-    Parameters
-    ----------
-    top : Node
-        Whose elements are wanted.
-    context : Context
-        Of the iterator.
-    open_inner : callable
-        How a `flat_map`'s inner dataset is read.
-    """
-    maker = _Maker(context, open_inner)
-    value = maker.value(top)
-    gathered = computes(top) and not isinstance(top, ELEMENTWISE)
-    return maker.at_hand(value) if gathered else value, maker.identity(top)
-
-
-def compile_sweep(top: Node, base: Node) -> Callable[[range], Iterator[Any]] | None:
-    """Make a generator of the elements of a whole range of refs, where that is simple.
-
-    One plain function over a range: the closures of `compile_values` would cost more than a cheap
-    function itself.
-    """
-    if not (isinstance(top, Map) and top.up is base and isinstance(base, Range)):
-        return None
-    if top.seed is not None or top.on_error in ("skip", "retry") or top.signature is not None:
-        return None
-    function, start, step = top.function, base.start, base.step
-    int64 = np.int64
-
-    def sweep(refs: range) -> Iterator[Any]:
-        first, last = start + refs.start * step, start + refs.stop * step
-        for number in list(np.arange(first, last, refs.step * step)):
-            try:
-                result = function(number)
-            except StopIteration as stop:  # within a generator it would get another message
-                raise RuntimeError(_STOPPED) from stop
-            yield result if type(result) is int64 else checked(result)
-
-    return sweep
-
-
 def checked(result: Any) -> Any:
     """What a function returned, in its numpy form."""
     if result is None or result is DROPPED:
@@ -105,23 +66,50 @@ def checked(result: Any) -> Any:
     return normalise(result)
 
 
-def compile_inner(node: FlatMap, context: Context, open_inner: OpenInner) -> tuple[Value, Identity]:
-    """Make the closures of a flat_map's input: the inner plan of an item, and its identity."""
-    maker = _Maker(context, open_inner)
-    return maker.inner_dataset(node), maker.identity(node.up)
+class Maker:
+    """Makes the closures of a plan's nodes.
 
+    Parameters
+    ----------
+    context : Context
+        Of the iterator.
+    open_inner : callable
+        How a `flat_map`'s inner dataset is read.
+    tables : Tables
+        The closures by type of node.
+    """
 
-class _Maker:
-    def __init__(self, context: Context, open_inner: OpenInner) -> None:
-        self.context = context
-        self.open_inner = open_inner
+    def __init__(self, context: Context, open_inner: OpenInner, tables: Tables) -> None:
+        self.context, self.open_inner, self.tables = context, open_inner, tables
 
     # -- values ------------------------------------------------------------------------------
 
     def value(self, node: Node) -> Value:
         """The evaluator of a node's own items."""
-        make = _VALUES.get(type(node))
+        make = self.tables.values.get(type(node))
         return self.below(node, node.inputs[0]) if make is None else make(self, node)
+
+    def noted(self, node: Unary) -> Value:
+        """The evaluator of a noting node's input; what it asks goes to the context's notes."""
+        up = self.value(node.up) if isinstance(node.up, ELEMENTWISE) else self.below(node, node.up)
+        return self.tables.notes[type(node)](self, node, up)
+
+    def asking(self, node: Node, function: Callable[..., Any], up: Value) -> Value:
+        """The usual note: ``function(element)``, called as `map` calls its function."""
+        label, notes = self.context.label(node), self.context.notes
+
+        def value(item: Any, pass_: int) -> Any:
+            element = up(item, pass_)
+            if element is DROPPED:
+                return DROPPED
+            try:
+                told = function(*element) if type(element) is tuple else function(element)
+            except Exception as error:  # noqa: BLE001 - the user's, marked and raised again
+                raise_from(error, label)
+            notes.append(told)
+            return element
+
+        return value
 
     def below(self, node: Node, up: Node) -> Value:
         """The evaluator of a node's input, whose items may arrive computed."""
@@ -186,7 +174,8 @@ class _Maker:
 
         return value
 
-    def generator(self, node: Generator) -> Value:
+    def replayed(self, node: Node) -> Value:
+        """The evaluator of a node whose elements need a replay."""
         context = self.context
 
         def value(item: Any, pass_: int) -> Any:
@@ -293,7 +282,8 @@ class _Maker:
 
         return value
 
-    def flat_map(self, node: FlatMap) -> Value:
+    def inside(self, node: FlatMap) -> Value:
+        """The evaluator of a node whose elements stand in datasets made of its input's."""
         dataset, identity = self.inner_dataset(node), self.identity(node.up)
 
         def value(item: Any, pass_: int) -> Any:
@@ -402,14 +392,12 @@ class _Maker:
             if base is None:
                 return lambda ref, pass_: up(ref[1], pass_ * digits + ref[0])
             return lambda ref, pass_: up(ref % base, pass_ * digits + ref // base)
-        if isinstance(node, Concatenate):
-            return self._part(node)
-        if isinstance(node, (Zip, Batch)):
+        if node.origin == "ordinal":
             return lambda ref, pass_: (pass_, (*prefix, ref[0]) if prefix else ref[0])
+        if node.origin == "part":
+            return self._part(node)
         up = self.identity(node.inputs[0])
-        if isinstance(node, Enumerate):
-            return lambda ref, pass_: up(ref[1], pass_)
-        if isinstance(node, (FlatMap, Unbatch)):
+        if node.origin == "inside":
 
             def inside(ref: Any, pass_: int) -> tuple[int, Path]:
                 p, path = up(ref[0], pass_)
@@ -425,10 +413,13 @@ class _Maker:
                 return pass_, (p, *_as_tuple(path)) if p else path
 
             return pinned
+        if not node.flat:
+            return lambda ref, pass_: up(node.parts(ref)[0][1], pass_)
         return up
 
-    def _part(self, node: Concatenate) -> Identity:
-        ups, base = [self.identity(up) for up in node.inputs], concat_base(node)
+    def _part(self, node: Node) -> Identity:
+        ups = [self.identity(up) for up in node.inputs]
+        base = concat_base(node) if isinstance(node, Concatenate) else None
 
         def identity(item: Any, pass_: int) -> tuple[int, Path]:
             if base is None:
@@ -466,7 +457,7 @@ def raise_from(error: Exception, label: str) -> NoReturn:
     A StopIteration becomes a RuntimeError, as PEP 479 has it: nothing ends silently.
     """
     if isinstance(error, StopIteration):
-        cause, error = error, RuntimeError(_STOPPED)
+        cause, error = error, RuntimeError(STOPPED)
         error.__cause__ = cause
     if not hasattr(error, NODE_MARK):
         with contextlib.suppress(AttributeError):  # a type without a __dict__
@@ -519,21 +510,44 @@ def _checker(signature: Any) -> Callable[[Any], Any]:
     return check
 
 
-_VALUES: dict[type, Callable[[_Maker, Any], Value]] = {
-    Range: _Maker.range,
-    Tensors: _Maker.tensors,
-    Files: _Maker.files,
-    Slices: _Maker.slices,
-    FromSource: _Maker.source,
-    Generator: _Maker.generator,
-    Map: _Maker.map,
-    Filter: _Maker.filter,
-    FlatMap: _Maker.flat_map,
-    Repeat: _Maker.repeat,
-    Concatenate: _Maker.concatenate,
-    Enumerate: _Maker.enumerate,
-    Zip: _Maker.zip,
-    Batch: _Maker.batch,
-    Unbatch: _Maker.unbatch,
-    Cache: _Maker.cache,
+Make = Callable[[Maker, Any], Value]
+"""``make(maker, node)``: the closure of a node's items."""
+
+MakeNoted = Callable[[Maker, Any, Value], Value]
+"""``make(maker, node, up)``: the closure of a noting node, over its input's."""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The closures of all operators, by the type of the node.
+
+    Attributes
+    ----------
+    values : mapping
+        Of a node's elements; a node that is not there passes on its input's.
+    notes : mapping
+        Of what a noting node asks.
+    """
+
+    values: Mapping[type[Node], Make]
+    notes: Mapping[type[Node], MakeNoted]
+
+
+VALUES: dict[type[Node], Make] = {
+    Range: Maker.range,
+    Tensors: Maker.tensors,
+    Files: Maker.files,
+    Slices: Maker.slices,
+    FromSource: Maker.source,
+    Generator: Maker.replayed,
+    Map: Maker.map,
+    Filter: Maker.filter,
+    FlatMap: Maker.inside,
+    Repeat: Maker.repeat,
+    Concatenate: Maker.concatenate,
+    Enumerate: Maker.enumerate,
+    Zip: Maker.zip,
+    Batch: Maker.batch,
+    Unbatch: Maker.unbatch,
+    Cache: Maker.cache,
 }

@@ -23,6 +23,7 @@ from tundish.errors import SharedMemoryError
 from tundish.loader.plan.elementwise import FlatMap
 from tundish.loader.run.collate import is_fixed
 from tundish.loader.run.context import Context
+from tundish.loader.run.evaluators import compile_inner, compile_sweep, compile_values
 from tundish.loader.run.items import DROPPED, End, Failure, ref_of
 from tundish.loader.run.messages import (
     DONE,
@@ -49,7 +50,7 @@ from tundish.loader.run.planner import InlinePlanner
 from tundish.loader.run.reading import compile_read
 from tundish.loader.run.serving import Serving, serve
 from tundish.loader.run.shared import open_item
-from tundish.loader.run.values import compile_inner, compile_sweep, compile_values, raise_from
+from tundish.loader.run.values import raise_from
 from tundish.loader.run.writing import NeedsMore, Rows, own, writer
 from tundish.shm.encode import Encoded, decode
 from tundish.shm.layout import Layout
@@ -205,6 +206,7 @@ class Worker(Serving):
         """Evaluate the items one after another, each into its row while it is in the cache."""
         rows = Rows()
         value, pass_, events = stage.value, stage.pass_, self._context.events
+        notes = self._context.notes
         deadline = self._deadline
         write: Any = None
         done = 0
@@ -225,6 +227,8 @@ class Worker(Serving):
                 if element is DROPPED:
                     rows.drops.append(k)
                     continue
+                if notes:
+                    rows.notes[k] = notes.pop()
             except Exception as error:  # noqa: BLE001 - the element's error
                 if events:
                     rows.events[k] = events.copy()
@@ -362,7 +366,7 @@ class Worker(Serving):
             else:
                 nbytes = layout.nbytes
         encoded = 0
-        if rows.drops or rows.errors or rows.events or rows.extras or rows.elements is not None:
+        if rows.has_more:
             flags |= EXTRA
             piece = self._encode(rows)
             encoded = piece.nbytes
@@ -411,7 +415,9 @@ class Worker(Serving):
     def _encode(self, rows: Rows) -> Encoded:
         """The encoded part; an element that cannot be encoded becomes its own error."""
         while True:
-            body = (rows.drops, rows.errors, rows.events, rows.extras, rows.elements)
+            body = (
+                rows.drops, rows.errors, rows.events, rows.extras, rows.elements, rows.notes
+            )  # fmt: skip
             try:
                 return Encoded(body)
             except Exception:  # noqa: BLE001 - found and blamed below

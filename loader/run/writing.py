@@ -43,6 +43,7 @@ class Rows:
         "extras",
         "layout",
         "not_opened",
+        "notes",
         "private",
     )
 
@@ -54,7 +55,14 @@ class Rows:
         self.drops: list[int] = []
         self.errors: dict[int, bytes] = {}
         self.events: dict[int, list[str]] = {}
+        self.notes: dict[int, Any] = {}
         self.private = self.not_opened = False
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there is anything to tell beside the rows of a common layout."""
+        told = self.drops or self.errors or self.events or self.extras or self.notes
+        return bool(told) or self.elements is not None
 
 
 def own(value: Any) -> Any:

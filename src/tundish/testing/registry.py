@@ -7,14 +7,14 @@ there; ``tests/laws/test_registry.py`` fails without.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.plan.dataset import Dataset
 from tundish.loader.plan.options import InputContext
+from tundish.testing.cases import taking
+from tundish.testing.cases.case import Case, failing
 from tundish.testing.functions import (
     Become,
     Draw,
@@ -25,12 +25,9 @@ from tundish.testing.functions import (
     Records,
     Tag,
 )
-from tundish.testing.model import Model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from tundish.testing.compare import Outcome
 
 __all__ = ["CASES", "NOT_OPERATORS", "REGISTRY", "Case"]
 
@@ -49,46 +46,9 @@ NOT_OPERATORS = frozenset(
 """Public names of `Dataset` that are no operator of a plan."""
 
 
-@dataclass(frozen=True)
-class Case:
-    """One small pipeline.
-
-    Parameters
-    ----------
-    name : str
-        ``operator`` or ``operator-what``.
-    pipeline : callable
-        Makes the pipeline of a class with the methods of `Dataset`.
-    modelled : bool
-        Whether the reference knows the order of its elements.
-    limit : int
-        Look at so many elements; for pipelines that never end.
-    """
-
-    name: str
-    pipeline: Callable[[Any], Any]
-    modelled: bool = True
-    limit: int = 10_000
-
-    def build(self) -> Dataset:
-        """Make the dataset anew."""
-        made: Dataset = self.pipeline(Dataset)
-        return made
-
-    def expected(self, iteration: int = 0) -> list[Outcome]:
-        """What the reference gives for it."""
-        model: Model = self.pipeline(Model)
-        return model.outcomes(iteration, self.limit)
-
-
 HERE = Path(__file__).parent
 GRID = np.arange(24, dtype=np.float32).reshape(6, 2, 2)
 FIELDS = {"x": np.arange(7), "y": (np.arange(14.0).reshape(7, 2), list("abcdefg"))}
-
-
-def failing(d: Any, n: int = 23) -> Any:
-    """Elements of which some fail, for operators to carry."""
-    return d.range(n).map(Fail(3, 25))
 
 
 def becoming(kind: str) -> Callable[[Any], Any]:
@@ -322,5 +282,7 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
         Case("cache-part", lambda d: d.range(9).map(Tag(1)).cache().take(4).repeat(2)),
     ),
 }
+
+REGISTRY |= taking.CASES
 
 CASES = tuple(case for cases in REGISTRY.values() for case in cases)

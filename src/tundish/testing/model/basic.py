@@ -1,9 +1,4 @@
-"""What every operator means, written as plainly as possible.
-
-`Model` has the methods of `Dataset`, and generators over generators as its engine: no workers,
-no look-ahead, no state. It shares no code with `tundish.loader`, so that where the two differ,
-one of them is wrong. An element whose function failed is an element too, and rides to where it
-would have been delivered.
+"""The reference's sources, and the operators on one element, order and batches.
 
 A *pass* is one run over a node, numbered as if each `repeat` above were run to its end. An
 *origin* is a pass and a path: where an element came from; it keys its randomness.
@@ -15,7 +10,7 @@ import hashlib
 import itertools
 from dataclasses import dataclass, field, replace
 from glob import glob
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -30,7 +25,7 @@ if TYPE_CHECKING:
 
     from tundish.loader.plan.options import InputContext
 
-__all__ = ["Model"]
+__all__ = ["ENDLESS", "Basic", "Item", "Pass", "arguments", "called", "generator"]
 
 ENDLESS = 2**32
 """How many passes an endless `repeat` is taken to have."""
@@ -73,7 +68,7 @@ class Item(NamedTuple):
         return self._replace(path=(*before, *path, *behind))
 
 
-class Model:
+class Basic:
     """A dataset as a function from a pass to its items.
 
     Parameters
@@ -82,14 +77,9 @@ class Model:
         Makes the items of a pass.
     *inputs : Model
         What they are made of.
-
-    Examples
-    --------
-    >>> [str(outcome) for outcome in Model.range(5).map(lambda x: x * 2).batch(2).outcomes()]
-    ['array([0, 2])', 'array([4, 6])', 'array([8])']
     """
 
-    def __init__(self, items: Callable[[Pass], Iterator[Item]], *inputs: Model) -> None:
+    def __init__(self, items: Callable[[Pass], Iterator[Item]], *inputs: Any) -> None:
         self.items = items
         self.inputs = inputs
         self.seeded = False
@@ -111,7 +101,7 @@ class Model:
         """Number the maps with a seed, from the sources up."""
         found: dict[int, int] = {}
 
-        def visit(model: Model) -> None:
+        def visit(model: Any) -> None:
             for up in model.inputs:
                 visit(up)
             if model.seeded:
@@ -123,31 +113,31 @@ class Model:
     # -- sources
 
     @classmethod
-    def range(cls, *args: int) -> Model:
+    def range(cls, *args: int) -> Self:
         return cls._listed(list(range(*args)))
 
     @classmethod
-    def from_tensors(cls, tensors: Any) -> Model:
+    def from_tensors(cls, tensors: Any) -> Self:
         return cls._listed([tensors])
 
     @classmethod
-    def from_tensor_slices(cls, tensors: Any) -> Model:
+    def from_tensor_slices(cls, tensors: Any) -> Self:
         leaves, build = taken_apart(tensors)
         arrays = [normal(list(leaf) if isinstance(leaf, tuple) else leaf) for leaf in leaves]
         return cls._listed([build([array[i] for array in arrays]) for i in range(len(arrays[0]))])
 
     @classmethod
-    def from_source(cls, source: Any) -> Model:
+    def from_source(cls, source: Any) -> Self:
         def items(this: Pass) -> Iterator[Item]:
             for index in range(len(source)):
-                yield _called(this.at(index), source.__getitem__, index)
+                yield called(this.at(index), source.__getitem__, index)
 
         return cls(items)
 
     @classmethod
     def list_files(
         cls, file_pattern: str | list[str], shuffle: bool | None = None, seed: int = 0
-    ) -> Model:
+    ) -> Self:
         patterns = [file_pattern] if isinstance(file_pattern, str) else file_pattern
         found = sorted(path for pattern in patterns for path in glob(pattern))  # noqa: PTH207
         model = cls._listed(found)
@@ -156,7 +146,7 @@ class Model:
     @classmethod
     def from_generator(
         cls, generator: Callable[..., Iterable[Any]], *, args: Sequence[Any] = ()
-    ) -> Model:
+    ) -> Self:
         def items(this: Pass) -> Iterator[Item]:
             stream = iter(generator(*args))
             for ordinal in itertools.count():
@@ -167,12 +157,12 @@ class Model:
                 except Exception as error:  # noqa: BLE001 - the user's
                     yield this.at(ordinal, error=error)
                     return
-                yield _called(this.at(ordinal), lambda value: value, value)
+                yield called(this.at(ordinal), lambda value: value, value)
 
         return cls(items)
 
     @classmethod
-    def zip(cls, *args: Any) -> Model:
+    def zip(cls, *args: Any) -> Self:
         inputs, build = taken_apart(args if len(args) != 1 else args[0])
 
         def items(this: Pass) -> Iterator[Item]:
@@ -188,7 +178,7 @@ class Model:
         return cls(items, *inputs)
 
     @classmethod
-    def _listed(cls, values: list[Any]) -> Model:
+    def _listed(cls, values: list[Any]) -> Self:
         return cls(lambda this: (this.at(i, normal(value)) for i, value in enumerate(values)))
 
     # -- one element at a time
@@ -201,7 +191,7 @@ class Model:
         seed: int | None = None,
         on_error: str | None = None,
         retries: int = 2,
-    ) -> Model:
+    ) -> Self:
         def items(this: Pass) -> Iterator[Item]:
             for item in self.items(this):
                 if item.error:
@@ -210,39 +200,37 @@ class Model:
                 keywords = {}
                 if seed is not None:
                     keywords["rng"] = generator(seed, this.numbers[id(model)], item)
-                made = _called(item, map_func, *_arguments(item.value), **keywords)
+                made = called(item, map_func, *arguments(item.value), **keywords)
                 if not made.error or on_error != "skip":
                     yield made
 
-        model = Model(items, self)
+        model = type(self)(items, self)
         model.seeded = seed is not None
         return model
 
     def filter(
         self, predicate: Callable[..., Any], *, on_error: str | None = None, retries: int = 2
-    ) -> Model:
+    ) -> Self:
         def items(this: Pass) -> Iterator[Item]:
             for item in self.items(this):
                 if item.error:
                     yield item
                     continue
-                verdict = _called(
-                    item, lambda *args: bool(predicate(*args)), *_arguments(item.value)
-                )
+                verdict = called(item, lambda *args: bool(predicate(*args)), *arguments(item.value))
                 if verdict.error and on_error != "skip":
                     yield verdict
                 elif not verdict.error and verdict.value:
                     yield item
 
-        return Model(items, self)
+        return type(self)(items, self)
 
-    def flat_map(self, map_func: Callable[..., Any]) -> Model:
+    def flat_map(self, map_func: Callable[..., Any]) -> Self:
         def items(this: Pass) -> Iterator[Item]:
             for outer in self.items(this):
                 if outer.error:
                     yield outer
                     continue
-                made = _called(outer, map_func, *_arguments(outer.value))
+                made = called(outer, map_func, *arguments(outer.value))
                 if made.error:
                     yield made
                     continue
@@ -250,31 +238,31 @@ class Model:
                 for at, inner in enumerate(made.value.items(Pass(0, made.value.numbers(), prefix))):
                     yield outer.inside(at)._replace(value=inner.value, error=inner.error)
 
-        return Model(items, self)
+        return type(self)(items, self)
 
-    def enumerate(self, start: int = 0) -> Model:
+    def enumerate(self, start: int = 0) -> Self:
         def items(this: Pass) -> Iterator[Item]:
             for number, item in enumerate(self.items(this), start):
                 yield item._replace(value=(np.int64(number), item.value))
 
-        return Model(items, self)
+        return type(self)(items, self)
 
     # -- order
 
-    def concatenate(self, dataset: Model) -> Model:
+    def concatenate(self, dataset: Any) -> Self:
         def items(this: Pass) -> Iterator[Item]:
             for component, model in enumerate((self, dataset)):
                 for item in model.items(this):
                     yield item.inside(before=(component,))
 
-        return Model(items, self, dataset)
+        return type(self)(items, self, dataset)
 
     def shuffle(
         self,
         buffer_size: int | None,
         seed: int = 0,
         reshuffle_each_iteration: bool = True,
-    ) -> Model:
+    ) -> Self:
         def items(this: Pass) -> Iterator[Item]:
             below = self.items(this)
             if buffer_size is None:  # an order of our own: law 8 says what it must be
@@ -285,9 +273,9 @@ class Model:
                 draws = window_words(seed, this.number, reshuffle=reshuffle_each_iteration)
                 yield from window_shuffle(below, buffer_size, draws)
 
-        return Model(items, self)
+        return type(self)(items, self)
 
-    def repeat(self, count: int | None = None) -> Model:
+    def repeat(self, count: int | None = None) -> Self:
         def items(this: Pass) -> Iterator[Item]:
             passes = ENDLESS if count is None or count < 0 else count
             for digit in range(passes):
@@ -298,37 +286,37 @@ class Model:
                 if empty:
                     return
 
-        return Model(items, self)
+        return type(self)(items, self)
 
-    def shard(self, num_shards: int, index: int) -> Model:
+    def shard(self, num_shards: int, index: int) -> Self:
         return self._sliced(index, None, num_shards)
 
-    def shard_by_process(self, context: InputContext) -> Model:
+    def shard_by_process(self, context: InputContext) -> Self:
         return self.shard(context.num_input_pipelines, context.input_pipeline_id)
 
-    def skip(self, count: int) -> Model:
+    def skip(self, count: int) -> Self:
         return self._sliced(count, None) if count >= 0 else self._sliced(0, 0)
 
-    def take(self, count: int) -> Model:
+    def take(self, count: int) -> Self:
         return self._sliced(0, count if count >= 0 else None)
 
-    def prefetch(self, buffer_size: int) -> Model:
+    def prefetch(self, buffer_size: int) -> Self:
         return self
 
-    def cache(self) -> Model:
+    def cache(self) -> Self:
         def items(this: Pass) -> Iterator[Item]:
             for item in self.items(replace(this, number=0)):
                 moved = item.inside(before=(item.number,)) if item.number else item
                 yield moved._replace(number=this.number)
 
-        return Model(items, self)
+        return type(self)(items, self)
 
-    def _sliced(self, start: int, stop: int | None, step: int = 1) -> Model:
-        return Model(lambda this: itertools.islice(self.items(this), start, stop, step), self)
+    def _sliced(self, start: int, stop: int | None, step: int = 1) -> Self:
+        return type(self)(lambda this: itertools.islice(self.items(this), start, stop, step), self)
 
     # -- batches
 
-    def batch(self, batch_size: int, drop_remainder: bool = False) -> Model:
+    def batch(self, batch_size: int, drop_remainder: bool = False) -> Self:
         def items(this: Pass) -> Iterator[Item]:
             rows: list[Any] = []
             ordinal = itertools.count()
@@ -345,9 +333,9 @@ class Model:
             if rows and not drop_remainder:
                 yield this.at(next(ordinal), stacked(rows))
 
-        return Model(items, self)
+        return type(self)(items, self)
 
-    def unbatch(self) -> Model:
+    def unbatch(self) -> Self:
         def items(this: Pass) -> Iterator[Item]:
             for item in self.items(this):
                 if item.error:
@@ -360,7 +348,7 @@ class Model:
                 for i in range(len(leaves[0])):
                     yield item.inside(i)._replace(value=normal(build([leaf[i] for leaf in leaves])))
 
-        return Model(items, self)
+        return type(self)(items, self)
 
 
 class _Raising:
@@ -393,11 +381,12 @@ def generator(seed: int, number: int, item: Item) -> np.random.Generator:
     return np.random.Generator(bits)
 
 
-def _arguments(value: Any) -> tuple[Any, ...]:
+def arguments(value: Any) -> tuple[Any, ...]:
+    """What a function is called with for an element: a plain tuple is unpacked."""
     return value if type(value) is tuple else (value,)
 
 
-def _called(item: Item, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Item:
+def called(item: Item, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Item:
     """The item with the function's result for its value, or with its error."""
     try:
         value = function(*args, **kwargs)

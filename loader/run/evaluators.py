@@ -1,0 +1,80 @@
+"""Evaluators: from an item to its element, for whole stretches of a plan.
+
+The closures of all families of operators are joined here; the planner, workers and whoever makes
+again what a state names compile theirs from these tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.loader.plan.elementwise import FlatMap, Map
+from tundish.loader.plan.node import Unary
+from tundish.loader.plan.sources import Range
+from tundish.loader.run import taking, values
+from tundish.loader.run.chains import ELEMENTWISE, computes
+from tundish.loader.run.values import STOPPED, Identity, Maker, OpenInner, Tables, Value, checked
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.node import Node
+    from tundish.loader.run.context import Context
+
+TABLES = Tables(
+    values={**values.VALUES},
+    notes={**taking.NOTES},
+)
+
+
+def compile_values(top: Node, context: Context, open_inner: OpenInner) -> tuple[Value, Identity]:
+    """Make the evaluator of a node, from items that may be computed somewhere below it.
+
+    Parameters
+    ----------
+    top : Node
+        Whose elements are wanted.
+    context : Context
+        Of the iterator.
+    open_inner : callable
+        How a `flat_map`'s inner dataset is read.
+    """
+    maker = Maker(context, open_inner, TABLES)
+    if top.noting:
+        assert isinstance(top, Unary)
+        return maker.noted(top), maker.identity(top)
+    value = maker.value(top)
+    gathered = computes(top) and not isinstance(top, ELEMENTWISE)
+    return maker.at_hand(value) if gathered else value, maker.identity(top)
+
+
+def compile_inner(node: FlatMap, context: Context, open_inner: OpenInner) -> tuple[Value, Identity]:
+    """Make the closures of a flat_map's input: the inner plan of an item, and its identity."""
+    maker = Maker(context, open_inner, TABLES)
+    return maker.inner_dataset(node), maker.identity(node.up)
+
+
+def compile_sweep(top: Node, base: Node) -> Callable[[range], Iterator[Any]] | None:
+    """Make a generator of the elements of a whole range of refs, where that is simple.
+
+    One plain function over a range: the closures of `compile_values` would cost more than a cheap
+    function itself.
+    """
+    if not (isinstance(top, Map) and top.up is base and isinstance(base, Range)):
+        return None
+    if top.seed is not None or top.on_error in ("skip", "retry") or top.signature is not None:
+        return None
+    function, start, step = top.function, base.start, base.step
+    int64 = np.int64
+
+    def sweep(refs: range) -> Iterator[Any]:
+        first, last = start + refs.start * step, start + refs.stop * step
+        for number in list(np.arange(first, last, refs.step * step)):
+            try:
+                result = function(number)
+            except StopIteration as stop:  # within a generator it would get another message
+                raise RuntimeError(STOPPED) from stop
+            yield result if type(result) is int64 else checked(result)
+
+    return sweep

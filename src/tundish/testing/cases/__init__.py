@@ -1,0 +1,1 @@
+"""Small pipelines over every operator, one file a family; joined in `tundish.testing.registry`."""

@@ -1,0 +1,52 @@
+"""What a case is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.plan.dataset import Dataset
+from tundish.testing.functions import Fail
+from tundish.testing.model import Model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tundish.testing.compare import Outcome
+
+
+@dataclass(frozen=True)
+class Case:
+    """One small pipeline.
+
+    Parameters
+    ----------
+    name : str
+        ``operator`` or ``operator-what``.
+    pipeline : callable
+        Makes the pipeline of a class with the methods of `Dataset`.
+    modelled : bool
+        Whether the reference knows the order of its elements.
+    limit : int
+        Look at so many elements; for pipelines that never end.
+    """
+
+    name: str
+    pipeline: Callable[[Any], Any]
+    modelled: bool = True
+    limit: int = 10_000
+
+    def build(self) -> Dataset:
+        """Make the dataset anew."""
+        made: Dataset = self.pipeline(Dataset)
+        return made
+
+    def expected(self, iteration: int = 0) -> list[Outcome]:
+        """What the reference gives for it."""
+        model: Model = self.pipeline(Model)
+        return model.outcomes(iteration, self.limit)
+
+
+def failing(d: Any, n: int = 23) -> Any:
+    """Elements of which some fail, for operators to carry."""
+    return d.range(n).map(Fail(3, 25))

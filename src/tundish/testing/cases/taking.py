@@ -1,0 +1,25 @@
+"""Cases of the operators that end a dataset at an element's word."""
+
+from __future__ import annotations
+
+from tundish.testing.cases.case import Case, failing
+from tundish.testing.functions import Draw, Keep, Tag
+
+CASES: dict[str, tuple[Case, ...]] = {
+    "take_while": (
+        Case("take_while", lambda d: d.range(20).map(Tag(1)).take_while(Keep(3, 80)).repeat(2)),
+        Case("take_while-errors", lambda d: failing(d).take_while(Keep(2, 80, 30)).batch(2)),
+        Case(
+            "take_while-shuffled",
+            lambda d: (
+                d.range(40)
+                .map(Draw(1), seed=3)
+                .take_while(Keep(4, 95))
+                .shuffle(4, seed=1)
+                .concatenate(d.range(9).filter(Keep(1)).take_while(Keep(3, 80)))
+            ),
+        ),
+        Case("take_while-never", lambda d: d.range(9).batch(2).take_while(Keep(1, 100))),
+        Case("take_while-endless", lambda d: d.range(5).repeat().take_while(Keep(3, 80))),
+    ),
+}

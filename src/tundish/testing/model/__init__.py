@@ -1,0 +1,24 @@
+"""What every operator means, written as plainly as possible.
+
+`Model` has the methods of `Dataset`, and generators over generators as its engine: no workers,
+no look-ahead, no state. It shares no code with `tundish.loader`, so that where the two differ,
+one of them is wrong. An element whose function failed is an element too, and rides to where it
+would have been delivered. `basic` has the engine; each other file is one family of operators.
+"""
+
+from __future__ import annotations
+
+from tundish.testing.model.basic import Basic
+from tundish.testing.model.taking import Taking
+
+__all__ = ["Model"]
+
+
+class Model(Taking, Basic):
+    """A dataset as a function from a pass to its items.
+
+    Examples
+    --------
+    >>> [str(outcome) for outcome in Model.range(5).map(lambda x: x * 2).batch(2).outcomes()]
+    ['array([0, 2])', 'array([4, 6])', 'array([8])']
+    """
