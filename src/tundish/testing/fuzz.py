@@ -24,6 +24,7 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.loader.plan.dataset import Dataset
 from tundish.testing import functions
+from tundish.testing.cases import FAMILIES
 from tundish.testing.compare import collect, difference
 from tundish.testing.laws import assert_resumes_anywhere, assert_workers_do_not_show
 from tundish.testing.model import Model
@@ -158,6 +159,8 @@ def _step(rng: random.Random, depth: int, drawn: Pipeline) -> str:
         f"D.zip(@, {other()})": 1,
         f"D.zip({{'a': {other()}, 'b': (@,)}})": 1,
     }
+    for family in FAMILIES:
+        choices |= family.steps(rng, other)
     return rng.choices(list(choices), list(choices.values()))[0]
 
 

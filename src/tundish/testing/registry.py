@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.loader.plan.options import InputContext
-from tundish.testing.cases import taking
+from tundish.testing.cases import FAMILIES
 from tundish.testing.cases.case import Case, failing
 from tundish.testing.functions import (
     Become,
@@ -283,6 +283,7 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
     ),
 }
 
-REGISTRY |= taking.CASES
+for family in FAMILIES:
+    REGISTRY |= family.CASES
 
 CASES = tuple(case for cases in REGISTRY.values() for case in cases)

@@ -1,1 +1,11 @@
-"""Small pipelines over every operator, one file a family; joined in `tundish.testing.registry`."""
+"""Small pipelines over every operator, one file a family.
+
+Each file has ``CASES``, joined in `tundish.testing.registry`, and ``steps(rng, other)``: what the
+fuzzer may apply to a pipeline, with weights; ``other()`` draws another pipeline's expression.
+"""
+
+from __future__ import annotations
+
+from tundish.testing.cases import taking
+
+FAMILIES = (taking,)

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tundish.testing.cases.case import Case, failing
 from tundish.testing.functions import Draw, Keep, Tag
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+
+def steps(rng: random.Random, _: Callable[[], str]) -> dict[str, int]:
+    """What the fuzzer may apply."""
+    return {
+        f".take_while(Keep({rng.randint(1, 9)}, {rng.choice((60, 95))}{rng.choice(('', ', 10'))}))": 1
+    }
+
 
 CASES: dict[str, tuple[Case, ...]] = {
     "take_while": (
