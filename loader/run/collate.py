@@ -98,6 +98,22 @@ class Collator:
             self._check(k, *flatten(value))
         self.count = k + 1
 
+    @property
+    def scalar(self) -> type | None:
+        """The type of the numbers in it; None where it is empty, or not of plain numbers."""
+        if self._single is None or self._shape:
+            return None
+        kind: type = self._dtype.type
+        return kind
+
+    def extend(self, values: list[Any]) -> None:
+        """Write numbers of one numpy type, which is that of those that are there."""
+        k = self.count
+        if k == 0:
+            self._start(values[0])
+        self.count = k + len(values)
+        self._single[k : self.count] = values
+
     def _start(self, value: Any) -> None:
         leaves, self._tree = flatten(value)
         self._keys = [leaf_key(x) for x in leaves]

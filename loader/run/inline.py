@@ -14,6 +14,7 @@ from tundish.loader.run.collate import Collator
 from tundish.loader.run.items import DROPPED, End, Failure, Made, Ref, ref_of
 from tundish.loader.run.machines import load_stage
 from tundish.loader.run.origins import add_origin, describe_origin
+from tundish.loader.run.sweeping import SweptStage
 from tundish.loader.run.values import rows_of
 
 if TYPE_CHECKING:
@@ -138,9 +139,14 @@ class InlineBatches:
         batch = Collator(self._size)
         refs: list[Ref] = []
         add, take, note = batch.add, self._up.next, refs.append
+        run = self._up.run if isinstance(self._up, SweptStage) else None
         try:
-            for _ in range(self._size):
-                item = take()
+            while batch.count < self._size:
+                item = take() if run is None else run(self._size - batch.count, batch.scalar)
+                if type(item) is tuple:  # numbers of one type, which fit
+                    refs += item[0]
+                    batch.extend(item[1])
+                    continue
                 if type(item) is Failure:
                     give_up(item.error, refs)
                     return Failure((self._count, (*refs, item.ref)), item.error)

@@ -53,6 +53,7 @@ from tundish.loader.run.machines import (
     Repeated,
     Zipped,
 )
+from tundish.loader.run.sweeping import SweptStage, compile_steps
 from tundish.loader.run.windowing import WindowShuffle
 
 if TYPE_CHECKING:
@@ -252,7 +253,25 @@ class InlinePlanner(Planner):
     def stage(self, node: Node, base: Node, up: Machine, pass_: int) -> Machine:
         value, identity = compile_values(node, self.context, self.open_inner)
         chain = node.noting or chain_base(node)[1] or defers(node)
-        return InlineStage(up, value, identity, pass_, self.context, chain=chain)
+
+        def closures() -> Machine:
+            return InlineStage(up, value, identity, pass_, self.context, chain=chain)
+
+        if isinstance(up, Positions) and not node.noting:
+            steps = compile_steps(node, self.context)
+            if steps is not None:
+                source, _ = compile_values(base, self.context, self.open_inner)
+                return SweptStage(
+                    up,
+                    base,
+                    source,
+                    steps,
+                    identity=identity,
+                    pass_=pass_,
+                    context=self.context,
+                    closures=closures,
+                )
+        return closures()
 
     def batches(self, node: Batch, up: Machine, pass_: int) -> Machine:
         return InlineBatches(node, up, self.context.label(node))

@@ -1,0 +1,240 @@
+"""Plain maps and filters over a source, in this process: one generator over another.
+
+The closures of `tundish.loader.run.values` cost more than a cheap function itself. Where a run of map
+and filter has no seeds, policies and signatures, and its source has random access, its elements come
+out of nested generators instead, still one at a time and not before they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from operator import length_hint
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.loader.plan.elementwise import Filter, Map
+from tundish.loader.plan.sources import Range
+from tundish.loader.run.chains import run_of
+from tundish.loader.run.items import End, Failure, Made
+from tundish.loader.run.origins import add_origin, describe_origin
+from tundish.loader.run.values import checked, raise_from
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.node import Node
+    from tundish.loader.run.context import Context
+    from tundish.loader.run.items import Ref
+    from tundish.loader.run.machines import Machine, Mark, Positions
+    from tundish.loader.run.values import Identity, Value
+
+Step = Callable[[Iterator[Any]], Iterator[Any]]
+"""One operator: its elements of its input's."""
+
+_CHUNK = 1024
+
+
+def compile_steps(top: Node, context: Context) -> list[Step] | None:
+    """Make the generators of a run of plain maps and filters; None where it is not plain."""
+    steps: list[Step] = []
+    for node in reversed(run_of(top)):
+        if isinstance(node, Map):
+            if node.seed is not None or node.signature is not None or _has_policy(node):
+                return None
+            steps.append(_mapping(node.function, context.label(node)))
+        elif isinstance(node, Filter):
+            if _has_policy(node):
+                return None
+            steps.append(_filtering(node.predicate, context.label(node)))
+    return steps or None
+
+
+def _has_policy(node: Map | Filter) -> bool:
+    return node.on_error in ("skip", "retry")
+
+
+def _mapping(function: Callable[..., Any], label: str) -> Step:
+    int64 = np.int64
+
+    def mapped(elements: Iterator[Any]) -> Iterator[Any]:
+        for x in elements:
+            try:
+                y = function(*x) if type(x) is tuple else function(x)
+                if type(y) is not int64:
+                    y = checked(y)
+            except Exception as error:  # noqa: BLE001 - the user's, marked and raised again
+                raise_from(error, label)
+            yield y
+
+    return mapped
+
+
+def _filtering(predicate: Callable[..., Any], label: str) -> Step:
+    def filtered(elements: Iterator[Any]) -> Iterator[Any]:
+        for x in elements:
+            try:
+                keep = bool(predicate(*x) if type(x) is tuple else predicate(x))
+            except Exception as error:  # noqa: BLE001 - the user's, marked and raised again
+                raise_from(error, label)
+            if keep:
+                yield x
+
+    return filtered
+
+
+class SweptStage:
+    """The elements of plain maps and filters over positions.
+
+    Parameters
+    ----------
+    up : Positions
+        Of `base`.
+    base : Node
+        The source, or what chooses positions of it.
+    value : Value
+        The evaluator of `base`.
+    steps : list of Step
+        What is done to its elements.
+    identity, pass_, context
+        As for `InlineStage`.
+    closures : callable
+        Makes an `InlineStage` in its place, for a state that leaves out what came out of turn.
+    """
+
+    def __init__(
+        self,
+        up: Positions,
+        base: Node,
+        value: Value,
+        steps: list[Step],
+        *,
+        identity: Identity,
+        pass_: int,
+        context: Context,
+        closures: Callable[[], Machine],
+    ) -> None:
+        self._closures = closures
+        self._other: Machine | None = None
+        self._up, self._base, self._value, self._steps = up, base, value, steps
+        self._identity, self._pass, self._where = identity, pass_, context.where
+        self._pending: Made | Failure | None = None
+        self._size = 16
+        self._begin(())
+
+    def _begin(self, refs: Any) -> None:
+        """Go on with the elements of a chunk of refs."""
+        self._refs = refs = refs.tolist() if isinstance(refs, np.ndarray) else refs
+        self._count = len(refs)
+        self._source: Iterator[Any]
+        if isinstance(self._base, Range):
+            numbers = np.asarray(refs, np.int64) * self._base.step + self._base.start
+            self._counter: Iterator[Any] = iter(list(numbers))
+            self._source = self._counter
+        else:
+            value, pass_ = self._value, self._pass
+            self._counter = iter(list(refs))
+            self._source = _evaluated(value, self._counter, pass_)
+        self._chain()
+
+    def _chain(self) -> None:
+        elements = self._source
+        for step in self._steps:
+            elements = step(elements)
+        self._elements = elements
+
+    def _refill(self) -> None:
+        refs = self._up.take(self._size)
+        if not len(refs):
+            raise End
+        self._size = min(2 * self._size, _CHUNK)
+        self._begin(refs)
+
+    def _ref(self) -> Ref:
+        """The ref of the element that was taken last."""
+        return self._refs[self._count - length_hint(self._counter) - 1]
+
+    def _failed(self, error: Exception) -> Failure:
+        ref = self._ref()
+        if not isinstance(self._base, Range):  # its evaluator may be what failed
+            self._source = _evaluated(self._value, self._counter, self._pass)
+        self._chain()
+        add_origin(error, describe_origin(*self._identity(ref, self._pass)), self._where)
+        return Failure(ref, error)
+
+    def next(self) -> Any:
+        if self._other is not None:
+            return self._other.next()
+        if self._pending is not None:
+            item, self._pending = self._pending, None
+            return item
+        while True:
+            try:
+                for element in self._elements:
+                    return Made(self._ref(), element)
+            except Exception as error:  # noqa: BLE001 - the element's error
+                return self._failed(error)
+            self._refill()
+
+    def run(self, most: int, kind: type | None) -> Any:
+        """As `next`, but of numbers of one type several at once.
+
+        Parameters
+        ----------
+        most : int
+            How many at most.
+        kind : type or None
+            Of what type; None: of any.
+
+        Returns
+        -------
+        (list of Ref, list) or an item
+        """
+        item = self.next()
+        if self._other is not None or type(item) is Failure or not is_number(item.value):
+            return item
+        kind = kind or type(item.value)
+        if type(item.value) is not kind or most == 1:
+            return item
+        refs, values = [item.ref], [item.value]
+        note, keep = refs.append, values.append
+        counter, count, own = self._counter, self._count, self._refs
+        try:
+            for element in islice(self._elements, most - 1):
+                ref = own[count - length_hint(counter) - 1]
+                if type(element) is not kind:
+                    self._pending = Made(ref, element)
+                    break
+                note(ref)
+                keep(element)
+        except Exception as error:  # noqa: BLE001 - the element's error
+            self._pending = self._failed(error)
+        return refs, values
+
+    def mark(self) -> Mark:
+        if self._other is not None:
+            return self._other.mark()
+        # What is pending has been taken from the source, but not been given.
+        left = length_hint(self._counter) + (self._pending is not None)
+        return self._up.mark() - left
+
+    def dump(self, mark: Mark) -> Any:
+        return mark if self._other is None else self._other.dump(mark)
+
+    def load(self, state: Any) -> None:
+        if isinstance(state, dict):
+            self._other = self._closures()
+            self._other.load(state)
+            return
+        self._up.load(state)
+        self._begin(())
+        self._pending = None
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number of numpy's, whose type says its dtype."""
+    return isinstance(value, np.generic) and value.dtype.kind in "biufc"
+
+
+def _evaluated(value: Value, refs: Iterable[Any], pass_: int) -> Iterator[Any]:
+    for ref in refs:
+        yield value(ref, pass_)
