@@ -6,6 +6,7 @@
 #   make test-torch     the tests against real PyTorch (its CPU build, where pip finds one), in .venv-torch
 #   make test-bridges   the tests of the bridges to JAX, Orbax and TensorFlow, in .venv-jax and .venv-tensorflow
 #   make bench   the benchmarks, each with its bounds measured in the same run
+#   make docs    the guide and the reference as a site in docs/_build; a broken link fails
 #   make clean   remove the virtual environments and all caches
 #
 # Another interpreter: make test PYTHON=python3.13
@@ -21,7 +22,7 @@ FRAMEWORKS := tests/torch tests/bridges
 STAMP := $(VENV)/installed-$(shell echo "$$(pwd -P) $(PYTHON)" | cksum | cut -d' ' -f1)
 IDENTITY := import sys; print(sys.version, sys.base_prefix)
 
-.PHONY: venv demo test fast test-torch test-bridges check bench clean
+.PHONY: venv demo test fast test-torch test-bridges check bench docs clean
 .DEFAULT_GOAL := test
 
 venv: $(STAMP)
@@ -70,6 +71,17 @@ check: venv
 bench: venv
 	@for name in $(BENCHMARKS); do $(PY) benchmarks/$$name.py || exit 1; done
 
+docs: .venv-docs/installed
+	.venv-docs/bin/python -m sphinx --fail-on-warning --quiet --fresh-env docs docs/_build
+	@echo "open docs/_build/index.html"
+
+.venv-docs/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv --clear .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --constraint constraints.txt pip hatchling editables
+	.venv-docs/bin/python -m pip install --quiet --constraint constraints.txt \
+	  --no-build-isolation --group docs --editable .
+	@touch $@
+
 clean:
-	rm -rf $(VENV) .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) .venv-* .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist docs/_build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""Every Python block of the documents runs as it stands, as a script of its own."""
+"""Every Python block of the documents runs as it stands, as a script of its own; links lead somewhere."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").rglob("*.md"))]
+TEXTS = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted(page for part in ("guide", "design") for page in (ROOT / "docs" / part).rglob("*.md")),
+]
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", "JAX_PLATFORMS": "cpu"}
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FRAMEWORK = re.compile(
@@ -23,6 +29,23 @@ BLOCKS = [
     for page in PAGES
     for number, block in enumerate(BLOCK.finditer(page.read_text(encoding="utf-8")))
 ]
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    links = LINK.findall(BLOCK.sub("", page.read_text(encoding="utf-8")))
+    targets = [(page.parent / path if path else page, anchor) for path, anchor in links]
+
+    assert not [path for path, _ in targets if not path.exists()]
+    assert not [
+        (path, anchor) for path, anchor in targets if anchor and anchor not in anchors(path)
+    ]
+
+
+def anchors(page: Path) -> set[str]:
+    """The names of a page's headings, as they are on GitHub."""
+    titles = HEADING.findall(BLOCK.sub("", page.read_text(encoding="utf-8")))
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("code", BLOCKS)

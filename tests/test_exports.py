@@ -18,6 +18,7 @@ import tundish
 from tundish import errors
 
 FIELDS: dict[str, tuple[Any, ...]] = {
+    "CardinalityError": (5, 3),
     "FingerprintError": ("a lambda over a socket",),
     "CheckpointError": ("cut off at byte 12",),
     "IncompatibleCheckpointError": (("batch(64) here, batch(32) there", "no shuffle there"),),

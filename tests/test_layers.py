@@ -16,6 +16,7 @@ PARTS = ("shm", "formats", "snapshot", "loader")
 
 # A layer may import itself and the layers named here; a face may import everything.
 FACES = {
+    "experimental",
     "testing",
     "cli",
     "torch",
@@ -26,7 +27,7 @@ FACES = {
     "preemption",
     "prefetching",
 }
-BASE = {"errors", "spec", "source"}
+BASE = {"errors", "ragged", "spec", "source"}
 MAY_IMPORT = {
     **dict.fromkeys(BASE, BASE),
     "shm": BASE,

@@ -137,6 +137,11 @@ class TorchGenerator:
     def random_raw32(self, size: int) -> np.ndarray:
         """The next draws of the Twister itself.
 
+        Parameters
+        ----------
+        size : int
+            How many.
+
         Returns
         -------
         (size,) uint64 ndarray
@@ -174,6 +179,11 @@ class TorchGenerator:
     def randint(self, high: int, size: int) -> np.ndarray:
         """Integers in [0, high): ``torch.randint(high, (size,))``.
 
+        Parameters
+        ----------
+        high, size : int
+            As torch takes them.
+
         Returns
         -------
         (size,) int64 ndarray
@@ -185,6 +195,11 @@ class TorchGenerator:
 
     def uniform64(self, size: int) -> np.ndarray:
         """Numbers in [0, 1): ``torch.rand(size, dtype=torch.float64)``.
+
+        Parameters
+        ----------
+        size : int
+            How many.
 
         Returns
         -------

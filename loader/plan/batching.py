@@ -7,11 +7,18 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from tundish.loader.plan.node import (
+    INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
     Node,
     Unary,
     check_count,
 )
+from tundish.loader.plan.options import WithOptions
+from tundish.loader.plan.order import Prefetch, Repeat, Shard, Shuffle, Skip, Take
+from tundish.loader.plan.sources import Slices, Tensors
+from tundish.spec import flatten
+
+_SAME = (Prefetch, Repeat, Shard, Shuffle, Skip, Take, WithOptions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +48,17 @@ class Batch(Unary):
 
     @property
     def positional(self) -> bool:
-        return self.up.positional and self.up.safe
+        return self.up.positional and self.safe
+
+    @property
+    def safe(self) -> bool:
+        return self.up.safe and self.up.uniform
+
+    @property
+    def uniform(self) -> bool:
+        count = self.up.cardinality
+        whole = count == INFINITE_CARDINALITY or (count >= 0 and count % self.size == 0)
+        return self.up.uniform and (self.drop_remainder or whole)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +74,11 @@ class Unbatch(Unary):
 
     @property
     def cardinality(self) -> int:
-        if isinstance(self.up, Batch) and self.up.drop_remainder:
-            below = self.up.cardinality
-            return below * self.up.size if below >= 0 else below
-        return UNKNOWN_CARDINALITY
+        below = self.up.cardinality
+        rows = rows_of(self.up)
+        if below < 0 or not below:
+            return below  # an endless one stays so, as in tf.data
+        return UNKNOWN_CARDINALITY if rows is None else below * rows
 
     @property
     def positional(self) -> bool:
@@ -69,6 +87,21 @@ class Unbatch(Unary):
     @property
     def safe(self) -> bool:
         return False
+
+
+def rows_of(node: Node) -> int | None:
+    """How many rows each element has, where the plan tells."""
+    while isinstance(node, _SAME):
+        node = node.up
+    if isinstance(node, Batch):
+        return node.size if node.drop_remainder else None
+    if isinstance(node, Tensors):
+        shapes: list[Any] = [getattr(leaf, "shape", ()) for leaf in flatten(node.value)[0]]
+    elif isinstance(node, Slices):
+        shapes = [leaf.shape[1:] for leaf in flatten(node.arrays)[0]]
+    else:
+        return None
+    return int(shapes[0][0]) if all(shapes) else None
 
 
 class BatchingMethods:
@@ -96,6 +129,11 @@ class BatchingMethods:
         num_parallel_calls, deterministic, name : optional
             For tf.data's sake; batches are made where the elements are made.
 
+        Raises
+        ------
+        ValueError
+            `batch_size` is below 1.
+
         Notes
         -----
         Nothing is cast or broadcast: an element whose dtype or shape differs from the batch's
@@ -117,6 +155,16 @@ class BatchingMethods:
 
     def unbatch(self, name: str | None = None) -> Self:
         """Deliver the rows of each element, all of whose leaves share their first dimension.
+
+        Parameters
+        ----------
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Notes
+        -----
+        An element without rows gives none. A scalar, or leaves whose first dimensions differ, are
+        a `SpecError` at that place; tf.data may know it when the pipeline is built.
 
         Examples
         --------

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import html
+import pickle
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
+import cloudpickle
+
+from tundish.errors import CardinalityError
+from tundish.loader.plan.asserting import AssertingMethods
 from tundish.loader.plan.batching import BatchingMethods
+from tundish.loader.plan.costing import CostingMethods
+from tundish.loader.plan.counting import CountingMethods
 from tundish.loader.plan.elementwise import ElementwiseMethods
+from tundish.loader.plan.grouping import GroupingMethods
+from tundish.loader.plan.interleaving import InterleavingMethods
+from tundish.loader.plan.mixing import MixingMethods
 from tundish.loader.plan.node import (
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
@@ -20,26 +30,48 @@ from tundish.loader.plan.node import (
 )
 from tundish.loader.plan.options import OptionsMethods
 from tundish.loader.plan.order import OrderMethods
+from tundish.loader.plan.packing import PackingMethods
+from tundish.loader.plan.padding import PaddingMethods
+from tundish.loader.plan.rebatching import RebatchingMethods
+from tundish.loader.plan.resampling import ResamplingMethods
+from tundish.loader.plan.scanning import ScanningMethods
 from tundish.loader.plan.sources import SourceMethods
+from tundish.loader.plan.static import check_alike
 from tundish.loader.plan.storing import StoringMethods
 from tundish.loader.plan.taking import TakingMethods
-from tundish.loader.run.iterator import Iterator, draw_seed, element_at, first_spec
+from tundish.loader.plan.uniqueness import UniquenessMethods
+from tundish.loader.plan.windows import WindowMethods
+from tundish.loader.run.iterator import Iterator, draw_seed, element_at, learnt_spec
+from tundish.spec import DatasetSpec, Nested
 
 
 class Dataset(
     SourceMethods,
+    CountingMethods,
     ElementwiseMethods,
+    InterleavingMethods,
+    MixingMethods,
     OrderMethods,
     BatchingMethods,
+    PaddingMethods,
+    CostingMethods,
+    RebatchingMethods,
+    PackingMethods,
     TakingMethods,
+    WindowMethods,
+    GroupingMethods,
+    ScanningMethods,
+    UniquenessMethods,
+    ResamplingMethods,
+    AssertingMethods,
     StoringMethods,
     OptionsMethods,
+    Nested,
 ):
     """An immutable plan of where elements come from and what is done to them.
 
     Every method returns a new dataset; nothing is opened or computed before ``iter(ds)``. The
-    class methods make one: `range`, `from_tensors`, `from_tensor_slices`, `from_source`,
-    `from_generator`, `list_files`, `zip`.
+    class methods make one: `range`, `from_tensor_slices`, `from_source`, `list_files`, `zip`, ...
 
     Notes
     -----
@@ -59,6 +91,7 @@ class Dataset(
     _seed: int | None
     _spec: Any
     _lock: threading.Lock
+    _counted: bool
 
     def __init__(self) -> None:
         raise TypeError("make a dataset with Dataset.range, Dataset.from_tensor_slices, ...")
@@ -74,17 +107,41 @@ class Dataset(
         self._iterations = 0
         self._seed = self._spec = None
         self._lock = threading.Lock()
+        self._counted = True
 
     def _then(self, kind: Callable[..., Node], *args: Any, **kwargs: Any) -> Self:
         return self._of(kind(self._node, *args, **kwargs))
 
+    @staticmethod
+    def _check_alike(what: str, nodes: Sequence[Node]) -> None:
+        check_alike(what, nodes)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self._node)
+        return _rebuild, (type(self), self._node, self._counted)
+
+    def _as_element(self) -> Self:
+        """The same dataset as a leaf of an element: it counts no iterations.
+
+        How often an element has been read before depends on who read it, and where. Each
+        ``iter`` of one is *iteration 0*.
+        """
+        if not self._counted:
+            return self
+        ds = self._of(self._node)
+        ds._counted = False  # noqa: SLF001 - our own
+        return ds
+
+    def _leaf_spec(self) -> DatasetSpec:
+        """The spec of this dataset as a leaf of an element."""
+        try:
+            return DatasetSpec(self.element_spec)
+        except Exception:  # noqa: BLE001 - empty, or the first element is an error, whichever
+            return DatasetSpec()
 
     def __iter__(self) -> Iterator:
         with self._lock:
             iteration = self._iterations
-            self._iterations += 1
+            self._iterations += self._counted
         return self.iterator(iteration=iteration)
 
     def iterator(
@@ -96,8 +153,21 @@ class Dataset(
         ----------
         iteration : int
             Which one: the first ``iter(ds)`` is 0.
-        workers, executor : optional
+        workers : int, optional
             In place of what the options say.
+        executor : {"process", "thread"}, optional
+            Likewise.
+
+        Returns
+        -------
+        Iterator
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> ds = td.Dataset.range(9).shuffle(9, seed=1)
+        >>> [int(x) for x in ds] == [int(x) for x in ds.iterator(iteration=0, workers=0)]
+        True
         """
         with self._lock:
             if self._seed is None or global_seed() is not None:
@@ -119,17 +189,34 @@ class Dataset(
         in this process, the first time it is asked for.
         """
         if self._spec is None:
-            self._spec = first_spec(self._node)
+            self._spec = learnt_spec(self._node)
         return self._spec
 
     def cardinality(self) -> int:
-        """How many elements there are, or ``INFINITE_CARDINALITY``, ``UNKNOWN_CARDINALITY``."""
+        """How many elements there are, as far as the plan tells.
+
+        Returns
+        -------
+        int
+            The number, ``INFINITE_CARDINALITY`` (-1), or ``UNKNOWN_CARDINALITY`` (-2): only running
+            it would tell. ``len(ds)`` is a TypeError for these.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> td.Dataset.range(7).batch(2).cardinality()
+        4
+        >>> td.Dataset.range(7).filter(lambda x: x > 2).cardinality() == td.UNKNOWN_CARDINALITY
+        True
+        """
         return self._node.cardinality
 
     def __len__(self) -> int:
         count = self._node.cardinality
         if count == INFINITE_CARDINALITY:
-            raise TypeError("this dataset is infinite")
+            raise TypeError(
+                "this dataset is infinite, it has no length; take(n) makes one that ends"
+            )
         if count == UNKNOWN_CARDINALITY:
             raise TypeError("how many elements this dataset has is not known before it has run")
         return count
@@ -150,13 +237,62 @@ class Dataset(
         return element_at(self._node, index)
 
     def apply(self, transformation_func: Callable[[Self], Any], name: str | None = None) -> Any:
-        """``transformation_func(ds)``, for fluent chains."""
-        return check_callable("transformation_func", transformation_func)(self)
+        """Call a function with this dataset, for fluent chains.
+
+        Parameters
+        ----------
+        transformation_func : callable
+            Called at once, as ``transformation_func(ds)``.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Returns
+        -------
+        Dataset
+            What the function returned.
+
+        Raises
+        ------
+        TypeError
+            It returned something else.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> def evens(ds):
+        ...     return ds.shard(2, 0)
+        >>> [int(x) for x in td.Dataset.range(5).apply(evens)]
+        [0, 2, 4]
+        """
+        made = check_callable("transformation_func", transformation_func)(self)
+        if not isinstance(made, Dataset):
+            what = f"{type(made).__name__} ({made!r})"
+            raise TypeError(f"transformation_func must return a Dataset, not {what}")
+        return made
 
     def reduce(
         self, initial_state: Any, reduce_func: Callable[[Any, Any], Any], name: str | None = None
     ) -> Any:
-        """Fold the elements: ``state = reduce_func(state, element)``; the last state.
+        """Fold the elements into one value.
+
+        Parameters
+        ----------
+        initial_state : nest
+            The state before the first element, and the result if there is none.
+        reduce_func : callable
+            Called as ``reduce_func(state, element)`` in this process; returns the next state.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Returns
+        -------
+        nest
+            The last state, as the function returned it.
+
+        Notes
+        -----
+        A tuple element is one argument. A failed element's error is raised, and ends it, as in
+        tf.data; there the state's dtypes and shapes must stay the same.
 
         Examples
         --------
@@ -170,6 +306,86 @@ class Dataset(
             for element in elements:
                 state = reduce_func(state, element)
         return state
+
+    def to_bytes(self) -> bytes:
+        """Give the plan as bytes, its functions and arrays included.
+
+        Returns
+        -------
+        bytes
+            For `from_bytes` under the same Python and the same versions of what the functions
+            use. They hold code: read only what you trust.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> data = td.Dataset.range(3).map(lambda x: x * 2).to_bytes()
+        >>> [int(x) for x in td.Dataset.from_bytes(data)]
+        [0, 2, 4]
+        """
+        plan: bytes = cloudpickle.dumps(self)
+        return _PLAN + plan
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Read a dataset that `to_bytes` gave.
+
+        Parameters
+        ----------
+        data : bytes
+            They hold code, which runs: read only what you trust.
+
+        Raises
+        ------
+        ValueError
+            They are something else.
+        """
+        if not isinstance(data, bytes):
+            raise TypeError(f"data must be bytes, not {type(data).__name__} ({data!r})")
+        if not data.startswith(_PLAN):
+            raise ValueError(f"data must be what Dataset.to_bytes gave, not {data[:16]!r}...")
+        ds = pickle.loads(data[len(_PLAN) :])
+        if not isinstance(ds, cls):
+            what = type(ds).__name__
+            raise ValueError(f"data must hold a {cls.__name__}, not a {what}")  # noqa: TRY004 - its bytes are wrong, not its type
+        return ds
+
+    def get_single_element(self, name: str | None = None) -> Any:
+        """The element of a dataset that has exactly one.
+
+        Parameters
+        ----------
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Returns
+        -------
+        nest
+            The element.
+
+        Raises
+        ------
+        CardinalityError
+            There is none, or more than one.
+
+        Notes
+        -----
+        An error in place of the element, or of a second one, is raised. It is read in this
+        process unless the plan has workers.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> td.Dataset.range(3).batch(3).get_single_element()
+        array([0, 1, 2])
+        """
+        with iter(self) as elements:
+            first = elements.get_next_as_optional()
+            if not first.has_value():
+                raise CardinalityError(1, 0)
+            if elements.get_next_as_optional().has_value():
+                raise CardinalityError(1, 2)
+        return first.get_value()
 
     def __repr__(self) -> str:
         chain = " -> ".join(describe(node) for node in main_line(self._node))
@@ -189,8 +405,12 @@ class Dataset(
         )
 
 
-def _rebuild(cls: type[Dataset], node: Node) -> Dataset:
-    return cls._of(node)
+_PLAN = b"tundish plan 1\n"
+
+
+def _rebuild(cls: type[Dataset], node: Node, counted: bool) -> Dataset:
+    ds = cls._of(node)
+    return ds if counted else ds._as_element()  # noqa: SLF001 - ours
 
 
 def main_line(node: Node) -> list[Node]:

@@ -15,7 +15,7 @@ from tundish.loader.plan.node import (
     check_count,
     check_seed,
 )
-from tundish.spec import ArraySpec, flatten
+from tundish.spec import ArraySpec, DatasetSpec, flatten
 
 _POLICIES = ("raise", "skip", "retry")
 
@@ -173,6 +173,13 @@ class ElementwiseMethods:
         output_signature : nest of ArraySpec, optional
             Checked on every result; makes `element_spec` known without running the function.
 
+        Raises
+        ------
+        TypeError
+            `map_func` is not callable, or `output_signature` holds something else.
+        ValueError
+            `num_parallel_calls` is below 1 and not ``AUTOTUNE``, or `on_error` another word.
+
         Notes
         -----
         tf.data traces the function once; here it runs for every element. Results are numpy's:
@@ -187,8 +194,10 @@ class ElementwiseMethods:
         check_callable("map_func", map_func)
         if output_signature is not None:
             for leaf in flatten(output_signature)[0]:
-                if not isinstance(leaf, ArraySpec):
-                    raise TypeError(f"output_signature holds ArraySpec, not {leaf!r}")
+                if not isinstance(leaf, (ArraySpec, DatasetSpec)):
+                    raise TypeError(
+                        f"output_signature holds ArraySpec and DatasetSpec, not {leaf!r}"
+                    )
         return self._then(
             Map,
             map_func,
@@ -219,6 +228,16 @@ class ElementwiseMethods:
         on_error, retries
             As for `map`.
 
+        Raises
+        ------
+        TypeError
+            `predicate` is not callable.
+
+        Notes
+        -----
+        The number of elements is unknown from here on, and there is no random access. tf.data
+        wants a bool tensor of the function; here anything that has a truth will do.
+
         Examples
         --------
         >>> import tundish as td
@@ -248,7 +267,18 @@ class ElementwiseMethods:
         return self._then(FlatMap, check_callable("map_func", map_func))
 
     def enumerate(self, start: int = 0, name: str | None = None) -> Self:
-        """Number the elements: ``(n, element)``, n an int64 from `start`, anew in each pass.
+        """Number the elements: ``(n, element)``, n an int64.
+
+        Parameters
+        ----------
+        start : int
+            The first number, in each pass of a `repeat`.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Notes
+        -----
+        An element whose function failed has a number, too, as in tf.data.
 
         Examples
         --------

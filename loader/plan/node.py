@@ -88,6 +88,11 @@ class Node:
     """Whether what it does with an element depends on those before it: they must come in order."""
 
     @property
+    def fails(self) -> bool:
+        """Whether it may give an error of its own: one that no element of its input is to blame for."""
+        return False
+
+    @property
     def dynamic(self) -> bool:
         """Whether the order of its stream depends on values, not on the plan alone."""
         return False
@@ -125,6 +130,11 @@ class Node:
     def safe(self) -> bool:
         """Whether no element can fail: no user code and no file below."""
         return all(node.safe for node in self.inputs)
+
+    @property
+    def uniform(self) -> bool:
+        """Whether its elements certainly have one structure, and leaves of one dtype and shape."""
+        return all(node.uniform for node in self.inputs)
 
     def params(self) -> dict[str, Any]:
         """The node's arguments as plain JSON, for `repr` and for the plan's fingerprint."""

@@ -2,17 +2,47 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from tundish.loader.plan.node import Node, Unary, check_callable, check_count
+from tundish.loader.plan.settings import (
+    AutotuneOptions,
+    DistributeOptions,
+    OptimizationOptions,
+    ServiceOptions,
+    Settings,
+    ThreadingOptions,
+    at_least,
+    checked,
+    is_a,
+    is_bool,
+    one_of,
+)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
+def _seconds(name: str, value: Any) -> float:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise TypeError(f"{name} must be seconds or None, not {type(value).__name__} ({value!r})")
+    if not value > 0:
+        raise ValueError(f"{name} must be seconds above 0, not {value!r}")
+    return value
+
+
+def _size(name: str, value: Any) -> int | str:
+    return value if isinstance(value, str) else check_count(name, value, least=1)
+
+
+@dataclass(kw_only=True, repr=False)
+class Options(Settings):
     """How a dataset is run; what is None is left to the library.
+
+    Give them as arguments, or set them as attributes, as in tf.data. Once a dataset has them they
+    are its own: to change the object afterwards changes nothing there, and what `Dataset.options`
+    returns refuses to be changed.
 
     Parameters
     ----------
@@ -38,40 +68,69 @@ class Options:
         process when an iterator is made.
     max_intra_op_parallelism : int, optional
         Threads that BLAS and the like may use in a worker. Default 1.
+    threading : ThreadingOptions
+        The same in tf.data's words.
+    autotune, distribute, optimization, service : groups of settings
+        tf.data's; their attributes are accepted and ignored.
+    slack, symbolic_checkpoint, warm_start, external_state_policy, dataset_name, framework_type :
+        tf.data's; accepted and ignored.
+
+    Notes
+    -----
+    ``experimental_`` before a name, as in tf.data's older versions, means the same. An unknown
+    name is an AttributeError that names near ones, a wrong type a TypeError.
+
+    Examples
+    --------
+    >>> options = Options(workers=2)
+    >>> options.deterministic = False
+    >>> options.threading.private_threadpool_size = 7
+    >>> options.given()
+    {'workers': 2, 'deterministic': False, 'threading.private_threadpool_size': 7}
     """
 
-    workers: int | None = None
-    executor: str | None = None
-    deterministic: bool | None = None
-    on_error: str | None = None
-    deadline: float | None = None
-    max_deaths: int | None = None
-    memory_budget: int | str | None = None
-    worker_init: Callable[[], Any] | None = None
-    max_intra_op_parallelism: int | None = None
+    workers: int | None = field(default=None, metadata=checked(at_least(-1)))
+    executor: str | None = field(default=None, metadata=checked(one_of("process", "thread")))
+    deterministic: bool | None = field(default=None, metadata=checked(is_bool))
+    on_error: str | None = field(default=None, metadata=checked(one_of("raise", "skip", "retry")))
+    deadline: float | None = field(default=None, metadata=checked(_seconds))
+    max_deaths: int | None = field(default=None, metadata=checked(at_least(0)))
+    memory_budget: int | str | None = field(default=None, metadata=checked(_size))
+    worker_init: Callable[[], Any] | None = field(default=None, metadata=checked(check_callable))
+    max_intra_op_parallelism: int | None = field(default=None, metadata=checked(at_least(1)))
+    threading: ThreadingOptions = field(
+        default_factory=ThreadingOptions, metadata=checked(is_a(ThreadingOptions))
+    )
+    autotune: AutotuneOptions = field(
+        default_factory=AutotuneOptions, metadata=checked(is_a(AutotuneOptions))
+    )
+    distribute: DistributeOptions = field(
+        default_factory=DistributeOptions, metadata=checked(is_a(DistributeOptions))
+    )
+    optimization: OptimizationOptions = field(
+        default_factory=OptimizationOptions, metadata=checked(is_a(OptimizationOptions))
+    )
+    service: ServiceOptions = field(
+        default_factory=ServiceOptions, metadata=checked(is_a(ServiceOptions))
+    )
+    slack: bool | None = field(default=None, metadata=checked(is_bool))
+    symbolic_checkpoint: bool | None = field(default=None, metadata=checked(is_bool))
+    warm_start: bool | None = field(default=None, metadata=checked(is_bool))
+    external_state_policy: Any = field(default=None, metadata=checked())
+    dataset_name: str | None = field(default=None, metadata=checked())
+    framework_type: Any = field(default=None, metadata=checked())
 
-    def __post_init__(self) -> None:
-        for name, least in (("workers", 0), ("max_deaths", 0), ("max_intra_op_parallelism", 1)):
-            value = getattr(self, name)
-            if value is not None and not (name == "workers" and value == -1):
-                check_count(name, value, least=least)
-        if self.executor not in (None, "process", "thread"):
-            raise ValueError(f"executor must be 'process' or 'thread', not {self.executor!r}")
-        if self.on_error not in (None, "raise", "skip", "retry"):
-            raise ValueError(f"on_error must be raise, skip or retry, not {self.on_error!r}")
-        if self.deadline is not None and not self.deadline > 0:
-            raise ValueError(f"deadline must be seconds above 0, not {self.deadline!r}")
-        if self.worker_init is not None:
-            check_callable("worker_init", self.worker_init)
+    @property
+    def intra_op_threads(self) -> int:
+        """Threads that BLAS and the like may use in a worker."""
+        return self.max_intra_op_parallelism or self.threading.max_intra_op_parallelism or 1
 
-    def merge(self, other: Options) -> Options:
-        """These options with what the other ones set."""
-        given = {
-            f.name: getattr(other, f.name)
-            for f in fields(other)
-            if getattr(other, f.name) is not None
-        }
-        return replace(self, **given)
+    @property
+    def asked_workers(self) -> int | None:
+        """How many workers these options ask for, if they do."""
+        if self.workers is None and self.executor == "thread":
+            return self.threading.private_threadpool_size
+        return self.workers
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,12 +147,22 @@ class WithOptions(Unary):
         return {"on_error": policy} if policy else {}
 
 
+_NONE = Options().closed()
+
+
 def options_of(node: Node) -> Options:
     """The options of a plan: merged upwards, the later ones win."""
-    found = Options()
-    for up in node.inputs:
-        found = found.merge(options_of(up))
-    return found.merge(node.options) if isinstance(node, WithOptions) else found
+    while not isinstance(node, WithOptions):
+        if len(node.inputs) != 1:
+            return functools.reduce(_merged, map(options_of, node.inputs), _NONE)
+        node = node.inputs[0]
+    return _merged(options_of(node.up), node.options)
+
+
+def _merged(first: Options, second: Options) -> Options:
+    if first is _NONE or second is _NONE:  # as nearly always
+        return second if first is _NONE else first
+    return first.merge(second)
 
 
 @dataclass(frozen=True)
@@ -125,6 +194,11 @@ class InputContext:
     def get_per_replica_batch_size(self, global_batch_size: int) -> int:
         """Divide a global batch size over the replicas.
 
+        Parameters
+        ----------
+        global_batch_size : int
+            Of all replicas together.
+
         Raises
         ------
         ValueError
@@ -141,6 +215,11 @@ class InputContext:
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Self:
         """Read rank and world size as launchers set them (torchrun, Slurm, Open MPI); else 1 of 1.
+
+        Parameters
+        ----------
+        environ : mapping, optional
+            In place of this process's environment.
 
         Examples
         --------
@@ -169,11 +248,23 @@ class OptionsMethods:
         raise NotImplementedError
 
     def options(self) -> Options:
-        """The options of this dataset, those of its inputs merged in."""
-        return options_of(self._node)
+        """The options of this dataset, those of its inputs merged in; they cannot be changed."""
+        return options_of(self._node).closed()
 
     def with_options(self, options: Options, name: str | None = None) -> Self:
         """Set options; those set later win.
+
+        Parameters
+        ----------
+        options : Options
+            What is None in it stays as it was. It is copied.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Raises
+        ------
+        TypeError
+            `options` is something else.
 
         Examples
         --------
@@ -182,5 +273,7 @@ class OptionsMethods:
         0
         """
         if not isinstance(options, Options):
-            raise TypeError(f"with_options takes Options, not {type(options).__name__}")
-        return self._then(WithOptions, options)
+            raise TypeError(
+                f"options must be td.Options, not {type(options).__name__} ({options!r})"
+            )
+        return self._then(WithOptions, options.closed())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -131,6 +131,7 @@ class Concatenate(Node):
     second: Node
 
     origin = "part"
+    uniform = False  # the two may differ
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -171,6 +172,10 @@ class OrderMethods:
     def _of(cls, node: Node) -> Self:
         raise NotImplementedError
 
+    @staticmethod
+    def _check_alike(what: str, nodes: Sequence[Node]) -> None:
+        raise NotImplementedError
+
     def shuffle(
         self,
         buffer_size: int | None,
@@ -187,8 +192,8 @@ class OrderMethods:
             `buffer_size` that have not come yet (-2: from all). None is a true permutation of the
             whole dataset in O(1) memory, with random access below it.
         seed : int, optional
-            Without one, it is derived from a number that the dataset object draws for its first
-            iterator, and that is in each iterator's state.
+            At most 64 bits. Without one, it is derived from a number that the dataset object draws
+            for its first iterator, and that is in each iterator's state.
         reshuffle_each_iteration : bool, optional
             Default True: another order in each iteration and each pass of a `repeat`.
         name : str, optional
@@ -197,11 +202,15 @@ class OrderMethods:
         Raises
         ------
         SpecError
-            ``shuffle(None)`` over a dataset without random access (a generator, a filter).
+            ``shuffle(None)`` over a dataset without random access (a generator, a filter), or an
+            endless one.
+        ValueError
+            `buffer_size` is below 1, and not -2.
 
         Notes
         -----
-        An element whose function failed is shuffled like any other: its error is raised where it
+        The window's order is tf.data's for the same seed; ``shuffle(None)`` is ours alone. An
+        element whose function failed is shuffled like any other: its error is raised where it
         comes out. tf.data raises it while the window is filled.
 
         Examples
@@ -226,9 +235,19 @@ class OrderMethods:
         return self._then(Shuffle, buffer_size, check_seed(seed), reshuffle)
 
     def repeat(self, count: int | None = None, name: str | None = None) -> Self:
-        """Deliver the elements `count` times; for ever with None or a negative count.
+        """Deliver the elements several times, or for ever.
 
-        A pass that delivers nothing ends it.
+        Parameters
+        ----------
+        count : int, optional
+            How often; None or a negative number is for ever.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Notes
+        -----
+        Each pass is another one: shuffles below reshuffle, augmentations differ. A pass that
+        delivers nothing ends it, as in tf.data: an empty dataset repeated for ever is empty.
 
         Examples
         --------
@@ -243,8 +262,25 @@ class OrderMethods:
     def shard(self, num_shards: int, index: int, name: str | None = None) -> Self:
         """Keep the elements whose position modulo `num_shards` is `index`.
 
+        Parameters
+        ----------
+        num_shards : int
+            At least 1.
+        index : int
+            From 0, below `num_shards`.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Raises
+        ------
+        ValueError
+            `num_shards` is below 1, or `index` out of its range.
+
+        Notes
+        -----
         Shards are disjoint, complete, and differ by at most one element. The numbers are part of
-        the plan; `shard_by_process` keeps them out of it.
+        the plan; `shard_by_process` keeps them out of it. A `shuffle` below needs a seed, the same
+        in all shards.
 
         Examples
         --------
@@ -253,9 +289,10 @@ class OrderMethods:
         [1, 4]
         """
         num_shards = check_count("num_shards", num_shards, least=1)
-        index = check_count("index", index, least=0)
-        if index >= num_shards:
-            raise ValueError(f"index must be below num_shards, not {index} of {num_shards}")
+        index = check_count("index", index)
+        if not 0 <= index < num_shards:
+            allowed = f"from 0 to {num_shards - 1} (num_shards is {num_shards})"
+            raise ValueError(f"index must be {allowed}, not {index}")
         return self._then(Shard, num_shards, index)
 
     def shard_by_process(self, context: InputContext | None = None) -> Self:
@@ -270,10 +307,22 @@ class OrderMethods:
         context : InputContext, optional
             Default: from the environment, as torchrun, Slurm, MPI and others set it.
 
+        Raises
+        ------
+        TypeError
+            `context` is something else.
+
         Notes
         -----
-        Put `shuffle` before it, not behind: a window filled with one process's share cannot be
-        continued by another number of processes (such a state is refused).
+        tf.data has only `shard`. Put `shuffle` before it, not behind: a window filled with one
+        process's share cannot be continued by another number of processes (such a state is
+        refused).
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> [int(x) for x in td.Dataset.range(7).shard_by_process(td.InputContext(3, 1))]
+        [1, 4]
         """
         if context is None:
             context = InputContext.from_environment()
@@ -282,9 +331,18 @@ class OrderMethods:
         return self._then(ShardByProcess, context)
 
     def skip(self, count: int, name: str | None = None) -> Self:
-        """Leave out the first `count` elements; all of them when it is negative.
+        """Leave out the first elements.
 
-        An element whose function failed counts as one.
+        Parameters
+        ----------
+        count : int
+            How many; all of them when it is negative.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Notes
+        -----
+        An element whose function failed counts as one. tf.data begins to count anew behind it.
 
         Examples
         --------
@@ -295,9 +353,18 @@ class OrderMethods:
         return self._then(Skip, check_count("count", count))
 
     def take(self, count: int, name: str | None = None) -> Self:
-        """Keep the first `count` elements; all of them when it is negative.
+        """Keep the first elements.
 
-        An element whose function failed counts as one (in tf.data it does not).
+        Parameters
+        ----------
+        count : int
+            How many; all of them when it is negative.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Notes
+        -----
+        An element whose function failed counts as one; in tf.data it does not.
 
         Examples
         --------
@@ -310,6 +377,21 @@ class OrderMethods:
     def concatenate(self, dataset: Any, name: str | None = None) -> Self:
         """Deliver these elements, then those of another dataset.
 
+        Parameters
+        ----------
+        dataset : Dataset
+            What comes behind; behind an endless dataset it never does.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Raises
+        ------
+        TypeError
+            `dataset` is something else.
+        SpecError
+            Its elements have another structure or other dtypes, as far as the plan tells: behind a
+            function without `output_signature` it does not.
+
         Examples
         --------
         >>> import tundish as td
@@ -317,14 +399,37 @@ class OrderMethods:
         [0, 1, 0]
         """
         if not isinstance(dataset, OrderMethods):
-            raise TypeError(f"concatenate takes a dataset, not {type(dataset).__name__}")
+            what = f"{type(dataset).__name__} ({dataset!r})"
+            raise TypeError(f"dataset must be a Dataset, not {what}")
+        self._check_alike("concatenate", (self._node, dataset._node))  # noqa: SLF001 - ours
         return self._of(Concatenate(self._node, dataset._node))  # noqa: SLF001 - ours
 
     def prefetch(self, buffer_size: int, name: str | None = None) -> Self:
         """Let workers be at least `buffer_size` elements ahead of the consumer.
 
-        Workers run ahead in any case, bounded in bytes; this raises the least number. Without
-        workers it does nothing. ``AUTOTUNE`` leaves the number to the library.
+        Parameters
+        ----------
+        buffer_size : int
+            At least 0, or ``AUTOTUNE``: the library's choice.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Raises
+        ------
+        ValueError
+            `buffer_size` is below -1.
+
+        Notes
+        -----
+        The elements and their order are the same. Workers run ahead in any case, bounded in bytes;
+        this raises the least number. Without workers it does nothing; in tf.data it starts a
+        thread.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> [x.tolist() for x in td.Dataset.range(4).batch(2).prefetch(td.AUTOTUNE)]
+        [[0, 1], [2, 3]]
         """
         buffer_size = check_count("buffer_size", buffer_size)
         if buffer_size < -1:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from tundish.errors import SpecError
+from tundish.loader.plan.counting import check_dtype, check_fits
 from tundish.loader.plan.node import (
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
@@ -29,11 +30,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Range(Node):
-    """The int64 numbers of a Python range."""
+    """The numbers of a Python range."""
 
     start: int
     stop: int
     step: int
+    dtype: str | None = None
+    """Of its elements; None: int64."""
 
     @property
     def cardinality(self) -> int:
@@ -190,14 +193,31 @@ class SourceMethods:
         raise NotImplementedError
 
     @classmethod
-    def range(cls, *args: int) -> Self:
-        """Make the int64 numbers of ``range(*args)``.
+    def range(cls, *args: int, output_type: Any = np.int64, name: str | None = None) -> Self:
+        """Make the numbers of ``range(*args)``.
 
         Parameters
         ----------
         *args : int
-            ``stop``, or ``start, stop[, step]``, as for Python's range. A step of 0 is a
-            ValueError; a step in the wrong direction gives an empty dataset.
+            ``stop``, or ``start, stop[, step]``, as for Python's range. A step in the wrong
+            direction gives an empty dataset.
+        output_type : dtype, default int64
+            Of the elements: an integer or a float.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Raises
+        ------
+        TypeError
+            An argument is no int, or there are none or too many of them.
+        ValueError
+            The step is 0.
+        SpecError
+            An integer dtype cannot hold the numbers.
+
+        Notes
+        -----
+        Numbers that do not fit are refused when the dataset is made; tf.data wraps them around.
 
         Examples
         --------
@@ -206,21 +226,28 @@ class SourceMethods:
         [1, 4, 7]
         """
         if not 1 <= len(args) <= 3:
-            raise TypeError(f"range takes 1 to 3 ints, not {len(args)} arguments")
-        numbers = [check_count("range's argument", a) for a in args]
+            raise TypeError(f"range takes 1 to 3 ints (stop; start, stop, step), not {len(args)}")
+        names = ("stop",) if len(args) == 1 else ("start", "stop", "step")
+        numbers = [check_count(name, a) for name, a in zip(names, args, strict=False)]
+        if len(numbers) == 3 and not numbers[2]:
+            raise ValueError("step must be an int other than 0, not 0")
         span = range(*numbers)
         for edge in (span.start, span.stop):
             normalise(edge)
-        return cls._of(Range(span.start, span.stop, span.step))
+        dtype = check_dtype("output_type", output_type)
+        check_fits("range", span, dtype)
+        return cls._of(Range(span.start, span.stop, span.step, None if dtype == "int64" else dtype))
 
     @classmethod
-    def from_tensors(cls, tensors: Any) -> Self:
+    def from_tensors(cls, tensors: Any, name: str | None = None) -> Self:
         """Make a dataset of one element.
 
         Parameters
         ----------
         tensors : nest
             The element; arrays are not copied until they are delivered.
+        name : str, optional
+            For tf.data's sake; ignored.
 
         Examples
         --------
@@ -231,7 +258,7 @@ class SourceMethods:
         return cls._of(Tensors(map_leaves(_read_only, normalise(tensors))))
 
     @classmethod
-    def from_tensor_slices(cls, tensors: Any) -> Self:
+    def from_tensor_slices(cls, tensors: Any, name: str | None = None) -> Self:
         """Make one element of each row of arrays.
 
         Parameters
@@ -239,6 +266,8 @@ class SourceMethods:
         tensors : nest of (n, ...) arrays or lists
             All with the same first dimension. Arrays are neither copied nor changed: functions
             get read-only views of them, the consumer gets its own copies. Workers share one copy.
+        name : str, optional
+            For tf.data's sake; ignored.
 
         Raises
         ------
@@ -257,7 +286,9 @@ class SourceMethods:
         arrays = [_sliceable(leaf) for leaf in leaves]
         sizes = sorted({len(a) for a in arrays})
         if len(sizes) > 1:
-            raise SpecError(f"from_tensor_slices needs equal first dimensions, not {sizes}")
+            raise SpecError(
+                f"tensors must share their first dimension, which is one of {sizes} here"
+            )
         return cls._of(Slices(unflatten(tree, arrays), sizes[0]))
 
     @classmethod
@@ -273,6 +304,15 @@ class SourceMethods:
             Its length is taken now. It is never changed here. If it has ``__getitems__(indices)``,
             as Hugging Face datasets have, a worker reads the records of a task in one call.
 
+        Raises
+        ------
+        TypeError
+            The object has no length or no items.
+
+        Notes
+        -----
+        tf.data has no such source. An exception in ``__getitem__`` is that element's error.
+
         Examples
         --------
         >>> import tundish as td
@@ -287,7 +327,11 @@ class SourceMethods:
 
     @classmethod
     def list_files(
-        cls, file_pattern: Any, shuffle: bool | None = None, seed: int | None = None
+        cls,
+        file_pattern: Any,
+        shuffle: bool | None = None,
+        seed: int | None = None,
+        name: str | None = None,
     ) -> Self:
         """Make a dataset of the paths, as str, that match a pattern.
 
@@ -299,11 +343,32 @@ class SourceMethods:
             Default True, as in tf.data: in a new order each iteration. False: sorted.
         seed : int, optional
             Of the shuffle.
+        name : str, optional
+            For tf.data's sake; ignored.
 
         Raises
         ------
         FileNotFoundError
             Nothing matches a pattern.
+        ValueError
+            There is no pattern.
+
+        Notes
+        -----
+        Files that several patterns match come as often. tf.data reads the folders when it is
+        iterated.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     for name in ("b.txt", "a.txt", "c.png"):
+        ...         Path(folder, name).touch()
+        ...     ds = td.Dataset.list_files(f"{folder}/*.txt", shuffle=False)
+        >>> [Path(path).name for path in ds]
+        ['a.txt', 'b.txt']
         """
         several = isinstance(file_pattern, (list, tuple, np.ndarray))
         patterns = [os.fspath(p) for p in (file_pattern if several else [file_pattern])]
@@ -314,7 +379,9 @@ class SourceMethods:
             # Not Path.glob: it takes no absolute pattern and skips nothing hidden.
             matches = [p for p in glob.glob(pattern, recursive=True) if not Path(p).is_dir()]  # noqa: PTH207
             if not matches:
-                raise FileNotFoundError(f"no file matches {pattern!r}")
+                raise FileNotFoundError(
+                    f"file_pattern must match a file, and {pattern!r} matches none"
+                )
             found += matches
         node: Node = Files(tuple(sorted(found)))
         if shuffle is None or shuffle:
@@ -322,13 +389,14 @@ class SourceMethods:
         return cls._of(node)
 
     @classmethod
-    def from_generator(
+    def from_generator(  # noqa: PLR0917 - tf.data's signature
         cls,
         generator: Callable[..., Any],
         output_types: Any = None,
         output_shapes: Any = None,
         args: Sequence[Any] | None = None,
         output_signature: Any = None,
+        name: str | None = None,
     ) -> Self:
         """Make a dataset of what a Python generator yields.
 
@@ -347,10 +415,29 @@ class SourceMethods:
         output_signature : nest of ArraySpec, optional
             Each element is checked against it: a value that does not fit is that element's
             `SpecError`, never a wrap, and the stream goes on. Without one anything may be yielded.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Raises
+        ------
+        TypeError
+            `generator` is not callable, or the signature holds something else.
+        ValueError
+            Both spellings of the signature are given, or shapes without types.
 
         Notes
         -----
-        An exception inside the generator ends the pass after it was raised, as in tf.data.
+        An exception inside the generator ends the pass after it was raised, as in tf.data. There
+        the signature is needed, and casts.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> def words(n):
+        ...     for _ in range(n):
+        ...         yield "word"
+        >>> list(td.Dataset.from_generator(words, args=(2,)))
+        ['word', 'word']
         """
         check_callable("generator", generator)
         if output_types is not None and output_signature is not None:
@@ -366,7 +453,7 @@ class SourceMethods:
         return cls._of(Generator(generator, tuple(args or ()), output_signature))
 
     @classmethod
-    def zip(cls, *args: Any, datasets: Any = None) -> Self:
+    def zip(cls, *args: Any, datasets: Any = None, name: str | None = None) -> Self:
         """Put the elements of several datasets side by side; the shortest one ends it.
 
         Parameters
@@ -375,6 +462,17 @@ class SourceMethods:
             A nest gives elements of its structure; several arguments give tuples.
         datasets : nest of Dataset, optional
             tf.data's older spelling.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Raises
+        ------
+        TypeError
+            There is no dataset, or something else among them.
+
+        Notes
+        -----
+        If one part failed, the element is that part's error, and all datasets go on behind it.
 
         Examples
         --------
@@ -386,10 +484,13 @@ class SourceMethods:
         nest = datasets if datasets is not None else (args if len(args) != 1 else args[0])
         leaves, tree = flatten(nest)
         if not leaves:
-            raise TypeError("zip needs at least one dataset")
+            raise TypeError("zip takes at least one dataset, not none")
         for leaf in leaves:
             if not isinstance(leaf, SourceMethods):
-                raise TypeError(f"zip takes datasets, not {type(leaf).__name__}")
+                what = f"{type(leaf).__name__} ({leaf!r})"
+                raise TypeError(
+                    f"zip takes datasets, or tuples, dicts and namedtuples of datasets, not {what}"
+                )
         return cls._of(Zip(tuple(leaf._node for leaf in leaves), tree))  # noqa: SLF001 - ours
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
@@ -26,12 +27,24 @@ class StoringMethods:
     def _then(self, kind: Callable[..., Node], *args: Any, **kwargs: Any) -> Self:
         raise NotImplementedError
 
-    def cache(self, name: str | None = None) -> Self:
+    def cache(self, filename: str | os.PathLike[str] = "", name: str | None = None) -> Self:
         """Keep the elements in memory once a whole pass has been read.
 
         Later passes (of a `repeat`, or of another iterator of this dataset in this process) are
         served from memory. What lies below runs in pass 0 whenever it runs: later passes have the
         same order and the same augmentations, served or recomputed.
+
+        Parameters
+        ----------
+        filename : path, optional
+            tf.data's cache in files: that is to come with `snapshot`.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Raises
+        ------
+        NotImplementedError
+            A `filename` was given.
 
         Notes
         -----
@@ -48,4 +61,14 @@ class StoringMethods:
         >>> [int(x) for x in ds]
         [0, 1, 0, 1]
         """
+        if not isinstance(filename, (str, os.PathLike)):
+            raise TypeError(
+                "filename must be a path, or '' for a cache in memory, not "
+                f"{type(filename).__name__} ({filename!r})"
+            )
+        if os.fspath(filename):
+            raise NotImplementedError(
+                f"cache({os.fspath(filename)!r}): elements are kept in files by `snapshot`, which "
+                "is to come; cache() keeps them in memory"
+            )
         return self._then(Cache)

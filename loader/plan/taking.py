@@ -48,6 +48,11 @@ class TakingMethods:
         name : str, optional
             For tf.data's sake; ignored.
 
+        Raises
+        ------
+        TypeError
+            `predicate` is not callable.
+
         Notes
         -----
         An element whose function failed, or for which `predicate` fails, is an error at its place

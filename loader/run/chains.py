@@ -54,7 +54,9 @@ def computes(node: Node) -> bool:
 
 def defers(node: Node) -> bool:
     """Whether computed items of a node's stream may have been computed below a map of its."""
-    if node.positional or computes(node) or not node.flat:
+    if node.positional or computes(node):
+        return False
+    if not node.flat and node.origin != "part":  # its items are put together, not passed on
         return False
     if isinstance(node, ELEMENTWISE):
         return any(isinstance(n, Map) for n in run_of(node)) or defers(chain_base(node)[0])

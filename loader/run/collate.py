@@ -6,7 +6,7 @@ row into a (3,) one, so every leaf's dtype and shape are compared with the first
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -27,8 +27,19 @@ from tundish.spec import (
 Key = tuple[Any, tuple[int, ...]] | type
 
 
+def fits(key: Key, first: Key) -> bool:
+    """Whether a leaf may stand in one array with the batch's first one."""
+    return key == first or (isinstance(key, type) and isinstance(first, type))
+
+
 def misfit(
-    k: int, keys: list[Key], tree: Tree, first_keys: list[Key], first_tree: Tree
+    k: int,
+    keys: list[Key],
+    tree: Tree,
+    first_keys: list[Key],
+    first_tree: Tree,
+    *,
+    fits: Callable[[Key, Key], bool] = fits,
 ) -> str | None:
     """How element k of a batch differs from the batch's first one; None where it fits."""
     if not same_structure(tree, first_tree):
@@ -45,11 +56,6 @@ def misfit(
                 f"its first element is {show_key(want)}"
             )
     return None
-
-
-def fits(key: Key, first: Key) -> bool:
-    """Whether a leaf may stand in one array with the batch's first one."""
-    return key == first or (isinstance(key, type) and isinstance(first, type))
 
 
 def is_fixed(key: Key) -> bool:

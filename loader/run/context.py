@@ -13,8 +13,11 @@ from tundish.loader.run.shuffling import seed_pair
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tundish.loader.plan.counting import Random
+    from tundish.loader.plan.mixing import Sample, Weighed
     from tundish.loader.plan.node import Node
     from tundish.loader.plan.order import Shuffle
+    from tundish.loader.plan.resampling import RejectionResample
     from tundish.loader.run.items import Ref
 
     Replay = Callable[[Node, int], Iterator[tuple[Ref, Any]]]
@@ -80,15 +83,15 @@ class Context:
         """``map#2``: the operator and its place in the plan."""
         return self.labels[id(node)]
 
-    def shuffle_seed(self, node: Shuffle) -> int:
-        """The seed of a shuffle: its own, or derived."""
+    def seed_of(self, node: Shuffle | Sample | Weighed | Random | RejectionResample) -> int:
+        """The seed of an operator: its own, or derived."""
         if node.seed is not None:
             return node.seed
-        return derive_seed(self.base_seed, "shuffle", self.number(node), self.prefix)
+        return derive_seed(self.base_seed, node.label, self.number(node), self.prefix)
 
-    def shuffle_pair(self, node: Shuffle) -> tuple[int, int]:
-        """tf.data's two seeds of a window shuffle."""
-        return seed_pair(self.shuffle_seed(node), self.graph_seed)
+    def pair_of(self, node: Shuffle | Sample | Weighed | Random) -> tuple[int, int]:
+        """tf.data's two seeds of an operator that draws as there."""
+        return seed_pair(self.seed_of(node), self.graph_seed)
 
     def again(self) -> Context:
         """The same context, with nothing counted or captured yet."""

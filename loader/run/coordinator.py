@@ -111,13 +111,13 @@ class Coordinator(Engine):
         self._where: dict[int, tuple[Node, Node, int]] = {}
         self._replays = any(n.replays for n in context.nodes)
         self._blocks: dict[int, Block] = {}
-        self._next_block = self._next_stage = 0
+        self._next_block = 0
+        self._retired: list[int] = []  # numbers of stages, to be given again
         self._queue: list[Job] = []
         self._deferred: deque[tuple[Job, int]] = deque()
         self._reserve = Reserve(self._ring, self.budget)
         self.moved = False
         self._elements = self._errors = self._copies = 0
-        self._stream_deaths: dict[tuple[int, int, int], int] = {}
         self._prefetch = max(
             (n.buffer_size for n in context.nodes if isinstance(n, Prefetch)), default=0
         )
@@ -328,7 +328,7 @@ class Coordinator(Engine):
         if self._queue:
             jobs, self._queue = self._queue, []
             assert self._pool is not None
-            self._pool.submit(jobs)
+            self._pool.submit([job for job in jobs if self._is_wanted(job)])
         return moved
 
     def _window(self, stage: AnyStage) -> int:
@@ -340,6 +340,8 @@ class Coordinator(Engine):
             tasks = max(1, -(-stage.group // self._rows_per_task(stage, stage.group)))
         ahead = -(-5 * self.workers // (2 * tasks))
         stage.window = max(_LEAST_BLOCKS, 2 + ahead, self._prefetch)
+        if isinstance(stage, StreamStage):
+            stage.window = max(stage.window, stage.least_window)
         return stage.window
 
     def _rows_per_task(self, stage: AnyStage, total: int) -> int:
@@ -486,12 +488,11 @@ class Coordinator(Engine):
 
     def done(self, job: Job, done: Done, layout: Layout | None, tail: memoryview) -> None:
         """Take in the rows of a task."""
+        if not self._is_wanted(job):
+            return
         block, stage = job.block, job.block.stage
         self._let_go(job)
         block.flying -= 1
-        if block.number not in self._blocks:
-            self._abandon(block)
-            return
         stage.pace.saw(done.rows, done.micros * 1e-6)
         stage.window = 0  # to be worked out again
         single = done.rows == block.total
@@ -591,12 +592,10 @@ class Coordinator(Engine):
 
     def need(self, job: Job, nbytes: int, *, alone: bool) -> None:
         """A block needs more than its slot may have, or has to be one task."""
+        if not self._is_wanted(job):
+            return
         block = job.block
         block.flying -= 1
-        if block.number not in self._blocks:
-            self._let_go(job)
-            self._abandon(block)
-            return
         stage = block.stage
         self._reserve.give_back(block)
         each = -(-nbytes // block.total)
@@ -627,19 +626,25 @@ class Coordinator(Engine):
 
     def _grant(self, job: Job, nbytes: int, *, force: bool = False) -> bool:
         """Hand out a task again that needs a larger slot, if there is memory for it."""
+        if not self._is_wanted(job):
+            return True
+        if not self._reserve.take(job.block, nbytes) and not force:
+            return False
+        assert self._ring is not None
+        have = self._ring.allocated(job.task.slot)
+        job.task = job.task._replace(have=have, may=max(have, nbytes))
+        self._queue.append(job)
+        return True
+
+    def _is_wanted(self, job: Job) -> bool:
+        """Whether a task's block is still wanted; of one that is not, the task is given up."""
         block = job.block
         if block.number in self._blocks:
-            if not self._reserve.take(block, nbytes) and not force:
-                return False
-            assert self._ring is not None
-            have = self._ring.allocated(job.task.slot)
-            job.task = job.task._replace(have=have, may=max(have, nbytes))
-            self._queue.append(job)
-        else:
-            block.flying -= 1
-            self._let_go(job)
-            self._abandon(block)
-        return True
+            return True
+        block.flying -= 1
+        self._let_go(job)
+        self._abandon(block)
+        return False
 
     def _give_up(self, block: Block, job: Job) -> None:
         """Forget a block that others take the place of; `job` has been answered or lost."""
@@ -656,7 +661,7 @@ class Coordinator(Engine):
             block.errors[row] = error
         block.left -= task.rows
         if isinstance(block.stage, StreamStage):
-            block.stage.chunk_done(block, task.rows, ended=False)
+            block.stage.chunk_done(block, task.rows, ended=block.gone)
         if block.left == 0:
             self._complete(block)
 
@@ -666,12 +671,9 @@ class Coordinator(Engine):
         """A worker died: its tasks go to others; the one it had begun is cut into elements."""
         self.moved = True
         for job in jobs:
-            block = job.block
-            if block.number not in self._blocks:
-                block.flying -= 1
-                self._let_go(job)
-                self._abandon(block)
-            elif job is begun:
+            if not self._is_wanted(job):
+                continue
+            if job is begun:
                 self._begun(job, how)
             else:
                 self._queue.append(job)
@@ -686,31 +688,33 @@ class Coordinator(Engine):
         stage = block.stage
         late = self.options.deadline is not None and "Timeout (" in how.stderr
         if isinstance(stage, StreamStage):
-            where = (stage.number, block.inputs.number, block.refs.first)
-            deaths = self._stream_deaths[where] = self._stream_deaths.get(where, 0) + (
-                task.rows == 1
-            )
+            block.inputs.deaths += task.rows == 1
+            deaths = block.inputs.deaths
         else:
             job.deaths += task.rows == 1
             deaths = job.deaths
         if task.rows == 1 and (late or (limit and deaths >= limit)):
-            self._fail(job, self._death(block, task.first, deaths, how, late=late))
+            # One that cannot be opened, at first or again, gives no more elements.
+            block.gone = isinstance(stage, StreamStage) and job.progress is None
+            self._fail(job, self._death(job, deaths, how, late=late))
         elif task.rows == 1:
+            job.progress = None
             self._queue.append(job)
         else:
             block.flying -= 1
             self._give_up(block, job)
             stage.split(block, 1)
 
-    def _death(
-        self, block: Block, row: int, deaths: int, how: Exit, *, late: bool
-    ) -> BaseException:
+    def _death(self, job: Job, deaths: int, how: Exit, *, late: bool) -> BaseException:
+        block = job.block
         node, _, pass_ = self._where[block.stage.number]
         if isinstance(block.stage, StreamStage):
-            origin = f"an element of the dataset made of {ref_of(block.inputs.item)}"
+            what = "the opening" if block.gone else f"element {block.refs.first}"
+            origin = f"{what} of the dataset made of {block.refs.outer}"
         else:
             _, identity = compile_values(node, self.context, _no_inner)
-            origin = describe_origin(*identity(ref_of(as_ref(block.refs[row])), pass_))
+            ref = block.refs[job.task.first]
+            origin = describe_origin(*identity(ref_of(as_ref(ref)), pass_))
         called = [n for n in reversed(run_of(node)) if isinstance(n, (Map, Filter))]
         labels = [self.context.label(n) for n in called] or [self.context.label(node)]
         element = f"{origin} in {', '.join(labels)}"
@@ -736,13 +740,26 @@ class Coordinator(Engine):
         """A stage has given everything."""
         if stage in self.stages:
             self.stages.remove(stage)
+            del self._where[stage.number]
+            self._retired.append(stage.number)
+
+    def forget(self, built: AnyStage | AheadRepeated) -> None:
+        """Nobody will ask it again: give back what it has; answers to come are thrown away."""
+        if isinstance(built, AheadRepeated):
+            self._repeats.remove(built)
+            built.forget()
+            return
+        self.retire(built)
+        with uninterrupted():
+            for block in built.forget():
+                if self._blocks.pop(block.number, None) is not None:
+                    self._abandon(block)
 
     # -- stages --------------------------------------------------------------------------------
 
     def define(self, node: Node, base: Node, pass_: int, *, is_stream: bool) -> int:
         """A number for a new stage."""
-        number = self._next_stage
-        self._next_stage += 1
+        number = self._retired.pop() if self._retired else len(self._where)
         self._where[number] = (node, base, pass_)
         context = self.context
         assert self._pool is not None

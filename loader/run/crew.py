@@ -31,7 +31,7 @@ def crew_of(context: Context, options: Options, executor: str) -> Crew:
     """
     if executor == "thread":
         return Crew(thread=_ThreadMain(context, options))
-    threads = options.max_intra_op_parallelism or 1
+    threads = options.intra_op_threads
     launcher(threads)  # it imports while the plan is packed
     return Crew(
         entry="tundish.loader.run.worker:main",

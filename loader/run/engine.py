@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.run.items import Failure
+from tundish.loader.run.plain import PlainStage
 from tundish.loader.run.planner import open_inline
 from tundish.loader.run.stats import Stats
 from tundish.spec import copy_element
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from tundish.loader.run.context import Context
     from tundish.loader.run.machines import Machine
 
+_AT_ONCE = 1024
 _NOTE_EVERY = 64
 
 
@@ -94,13 +96,24 @@ class InlineEngine(Engine):
         self._elements += 1
         return copy_element(item.value)
 
+    def several(self) -> list[Any] | None:
+        network = self._network
+        if not isinstance(network, PlainStage):
+            return None
+        self._note()
+        found = network.several(_AT_ONCE)
+        if found is not None:
+            self._elements += len(found)
+        return found
+
     def take_back(self) -> None:
         self._cut = True
 
     def position(self, left: int = 0) -> Any:
         network = self._network
         if not self._cut:
-            return network.dump(network.mark())
+            mark = network.mark_back(left) if left and isinstance(network, PlainStage) else None
+            return network.dump(network.mark() if mark is None else mark)
         # Something may stand between two items: go again from the mark to the last delivered one.
         again = open_inline(self.context, self.options)
         again.load(network.dump(self._noted))

@@ -14,7 +14,21 @@ import numpy as np
 from tundish.loader.plan.elementwise import FlatMap, Map
 from tundish.loader.plan.node import Unary
 from tundish.loader.plan.sources import Range
-from tundish.loader.run import taking, values
+from tundish.loader.run import (
+    asserting,
+    counting,
+    grouping,
+    mixing,
+    packing,
+    padding,
+    rebatching,
+    resampling,
+    scanning,
+    taking,
+    uniqueness,
+    values,
+    windows,
+)
 from tundish.loader.run.chains import ELEMENTWISE, computes
 from tundish.loader.run.values import STOPPED, Identity, Maker, OpenInner, Tables, Value, checked
 
@@ -23,8 +37,26 @@ if TYPE_CHECKING:
     from tundish.loader.run.context import Context
 
 TABLES = Tables(
-    values={**values.VALUES},
-    notes={**taking.NOTES},
+    values={
+        **values.VALUES,
+        **padding.VALUES,
+        **rebatching.VALUES,
+        **packing.VALUES,
+        **counting.VALUES,
+        **mixing.VALUES,
+        **windows.VALUES,
+        **grouping.VALUES,
+        **scanning.VALUES,
+        **asserting.VALUES,
+    },
+    notes={
+        **padding.NOTES,
+        **taking.NOTES,
+        **grouping.NOTES,
+        **scanning.NOTES,
+        **uniqueness.NOTES,
+        **resampling.NOTES,
+    },
 )
 
 
@@ -43,7 +75,7 @@ def compile_values(top: Node, context: Context, open_inner: OpenInner) -> tuple[
     maker = Maker(context, open_inner, TABLES)
     if top.noting:
         assert isinstance(top, Unary)
-        return maker.noted(top), maker.identity(top)
+        return maker.noted(top), maker.identity(top.up)  # the items are its input's
     value = maker.value(top)
     gathered = computes(top) and not isinstance(top, ELEMENTWISE)
     return maker.at_hand(value) if gathered else value, maker.identity(top)
@@ -66,11 +98,11 @@ def compile_sweep(top: Node, base: Node) -> Callable[[range], Iterator[Any]] | N
     if top.seed is not None or top.on_error in ("skip", "retry") or top.signature is not None:
         return None
     function, start, step = top.function, base.start, base.step
-    int64 = np.int64
+    dtype, int64 = np.dtype(base.dtype or np.int64), np.int64
 
     def sweep(refs: range) -> Iterator[Any]:
         first, last = start + refs.start * step, start + refs.stop * step
-        for number in list(np.arange(first, last, refs.step * step)):
+        for number in list(np.arange(first, last, refs.step * step).astype(dtype, copy=False)):
             try:
                 result = function(number)
             except StopIteration as stop:  # within a generator it would get another message

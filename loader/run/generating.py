@@ -109,6 +109,8 @@ def _fit_leaf(leaf: Any, spec: ArraySpec, path: str) -> Any:
         array = np.asarray(leaf)
     except ValueError as problem:
         raise SpecError(f"{where} is no array: {problem}") from problem
+    if not array.size and isinstance(leaf, (list, tuple)):  # numpy has to guess what is not in it
+        array = array.astype(spec.dtype)
     if array.dtype != spec.dtype:
         if array.dtype.kind not in "biufc" or spec.dtype.kind not in "biufc":
             raise SpecError(f"{where} has dtype {array.dtype}, the signature says {spec.dtype}")

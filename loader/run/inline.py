@@ -6,7 +6,6 @@ The others put computed items together or take them apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SpecError
@@ -19,7 +18,6 @@ from tundish.loader.run.values import rows_of
 
 if TYPE_CHECKING:
     from tundish.loader.plan.batching import Batch
-    from tundish.loader.plan.node import Node
     from tundish.loader.run.context import Context
     from tundish.loader.run.machines import Machine, Mark
     from tundish.loader.run.values import Identity, Value
@@ -219,93 +217,3 @@ class Unbatched:
         self._skip = state["row"]
         self._up.load(state["up"])
         self._before = self._reached = self._up.mark()
-
-
-class FlatMapped:
-    """The elements of a dataset made of each input, one after another.
-
-    Parameters
-    ----------
-    up : Machine
-        Of computed or uncomputed input items.
-    dataset : callable
-        ``dataset(item, pass)``: the inner plan.
-    identity : callable
-        Of the input items.
-    open_inner : callable
-        ``open(plan, origin, skip)``: an in-process network.
-    """
-
-    def __init__(
-        self,
-        up: Machine,
-        dataset: Value,
-        identity: Identity,
-        pass_: int,
-        *,
-        open_inner: Callable[[Node, tuple[Any, ...], int], Machine],
-        context: Context,
-    ) -> None:
-        self._up, self._dataset, self._identity = up, dataset, identity
-        self._pass, self._open = pass_, open_inner
-        self._where, self._events = context.where, context.events
-        self._counts = Counts()
-        self._inner: Machine | None = None
-        self._at = self._skip = 0
-        self._before: Mark = up.mark()
-
-    def next(self) -> Any:
-        while True:
-            if self._inner is None:
-                before = self._up.mark()
-                item = self._up.next()
-                self._before = before
-                self._outer = ref_of(item)
-                if type(item) is Failure:
-                    return Failure((item.ref, -1), item.error)
-                try:
-                    origin = self._identity(self._outer, self._pass)
-                    plan = self._dataset(item, self._pass)
-                    inner = self._open(plan, origin, self._skip)
-                except Exception as error:  # noqa: BLE001 - the element's error
-                    add_origin(
-                        error,
-                        describe_origin(*self._identity(self._outer, self._pass)),
-                        self._where,
-                    )
-                    return Failure((self._outer, -1), error)
-                finally:
-                    if self._skip:
-                        self._events.clear()  # it was opened before, and counted
-                    self._counts.add(self._events)
-                self._inner, self._at, self._skip = inner, self._skip, 0
-            try:
-                found = self._inner.next()
-            except End:
-                self._inner = None
-                continue
-            ref = (self._outer, self._at)
-            self._at += 1
-            if type(found) is Failure:
-                return Failure(ref, found.error)
-            return Made(ref, found.value)
-
-    def mark(self) -> Mark:
-        counts = self._counts.by_event
-        if self._skip:
-            return (counts, self._skip, self._before)
-        if self._inner is None:
-            return (counts, 0, self._up.mark())
-        return (counts, self._at, self._before)
-
-    def dump(self, mark: Mark) -> Any:
-        counts, at, up = mark
-        body = {"inner": at, "up": self._up.dump(up)}
-        # Not at the top: a stage above tells its own counts from a state without any there.
-        return {**body, "opened": {"counts": counts}} if counts else body
-
-    def load(self, state: Any) -> None:
-        self._counts.by_event = dict(state.get("opened", {}).get("counts", {}))
-        self._skip = state["inner"]
-        self._up.load(state["up"])
-        self._before = self._up.mark()

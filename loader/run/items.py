@@ -15,8 +15,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from tundish.loader.run.failure import dumps_exception, loads_exception
+
 Ref = Any
 """An int, or a nested tuple of ints: where an element comes from."""
+
+_SHORT = 2  # tuples of at most so many are not worth a number
 
 
 class End(Exception):  # noqa: N818 - the end of a stream is no error
@@ -55,6 +59,13 @@ class Failure:
         self.ref = ref
         self.error = error
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _failure, (self.ref, dumps_exception(self.error))
+
+
+def _failure(ref: Ref, data: bytes) -> Failure:
+    return Failure(ref, loads_exception(data))
+
 
 class Dropped:
     """The type of `DROPPED`."""
@@ -79,10 +90,43 @@ def ref_of(item: Any) -> Ref:
 
 
 def to_json(ref: Ref) -> Any:
-    """A ref as JSON."""
-    return ref if type(ref) is int else [to_json(x) for x in ref]
+    """A ref, or a tuple of them, as JSON.
+
+    Rows of one batch name all of it each. So a tuple of more than two is written where it first
+    comes, and is told by its number behind that: a string.
+
+    Examples
+    --------
+    >>> to_json((((0, (4, 5, 6)), 0), ((0, (4, 5, 6)), 1)))
+    [[[0, [4, 5, 6]], 0], [[0, '0'], 1]]
+    """
+    return _written(ref, {})
+
+
+def _written(ref: Ref, known: dict[Ref, int]) -> Any:
+    if type(ref) is int:
+        return ref
+    if len(ref) <= _SHORT:
+        return [_written(x, known) for x in ref]
+    at = known.get(ref)
+    if at is not None:
+        return str(at)
+    data = [x if type(x) is int else _written(x, known) for x in ref]
+    known[ref] = len(known)
+    return data
 
 
 def from_json(data: Any) -> Ref:
-    """A ref from JSON."""
-    return tuple([from_json(x) for x in data]) if isinstance(data, list) else int(data)
+    """A ref, or a tuple of them, from JSON."""
+    return _read(data, [])
+
+
+def _read(data: Any, known: list[Ref]) -> Ref:
+    if isinstance(data, str):
+        return known[int(data)]
+    if not isinstance(data, list):
+        return int(data)
+    ref = tuple([_read(x, known) for x in data])
+    if len(ref) > _SHORT:
+        known.append(ref)
+    return ref

@@ -8,17 +8,22 @@ import os
 import sys
 import threading
 import weakref
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tundish.errors import OutOfRangeError, SpecError
+from tundish.loader.plan.mixing import Sample
 from tundish.loader.plan.node import AUTOTUNE, check_count, global_seed, walk
 from tundish.loader.plan.options import Options, options_of
+from tundish.loader.plan.static import static_spec
 from tundish.loader.run.context import Context, first_seed
 from tundish.loader.run.coordinator import Coordinator
 from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.engine import Engine, InlineEngine
 from tundish.loader.run.items import End, Failure
+from tundish.loader.run.mixing import count_sources
+from tundish.loader.run.optional import Optional
 from tundish.loader.run.planner import effective, open_inline
 from tundish.loader.run.serving import overruled
 from tundish.loader.run.state import check_state, make_state, read_state, write_state
@@ -150,6 +155,16 @@ class Iterator:
         except StopIteration:
             raise OutOfRangeError("the dataset has no more elements") from None
 
+    def get_next_as_optional(self) -> Optional:
+        """The next element as an `Optional`, which has no value where there is none.
+
+        An element that failed raises its error, as ``next`` does.
+        """
+        try:
+            return Optional.from_value(next(self))
+        except StopIteration:
+            return Optional.empty(lambda: self.element_spec)
+
     def _heal(self) -> None:
         # Another interrupt may come in here: the position is kept until the engine stands.
         if self._resume is None:
@@ -167,7 +182,7 @@ class Iterator:
     @property
     def element_spec(self) -> Any:
         """The nest of `ArraySpec` of an element."""
-        return first_spec(self._plan)
+        return learnt_spec(self._plan)
 
     # -- state ---------------------------------------------------------------------------------
 
@@ -192,6 +207,11 @@ class Iterator:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go to where a state was taken.
 
+        Parameters
+        ----------
+        state : dict
+            What `state_dict` gave, here or elsewhere.
+
         Raises
         ------
         IncompatibleCheckpointError
@@ -209,7 +229,13 @@ class Iterator:
             self._ended = state["ended"]
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the state to a file, which is the old one or the new one at any instant."""
+        """Write the state to a file, which is the old one or the new one at any instant.
+
+        Parameters
+        ----------
+        path : path
+            Its folder is made if it is not there.
+        """
         write_state(path, self.state_dict())
 
     def restore(self, path: str | os.PathLike[str], *, missing_ok: bool = False) -> bool:
@@ -237,7 +263,14 @@ class Iterator:
     @property
     def stats(self) -> Stats:
         """What happened so far: counts of elements, copies, restarts, errors; slots in use."""
-        return self._engine.stats()
+        stats = self._engine.stats()
+        left = operator.length_hint(self._ready)
+        if left:  # made, and not yet delivered
+            stats = replace(stats, elements=stats.elements - left)
+        if not any(isinstance(node, Sample) and node.names for node in walk(self._root)):
+            return stats
+        with self._lock:
+            return replace(stats, sources=count_sources(self._position()))
 
     def pump(self) -> None:
         """Take in what workers have answered and hand out more, without waiting.
@@ -279,7 +312,7 @@ def how_many_workers(root: Node, options: Options, asked: int | None) -> int:
     forced = overruled()
     if forced is not None:
         return forced
-    count = asked if asked is not None else options.workers
+    count = asked if asked is not None else options.asked_workers
     if count is None:
         asked_for = [getattr(n, "parallel", None) for n in walk(root)]
         calls = [n for n in asked_for if n is not None]
@@ -292,8 +325,13 @@ def draw_seed(node: Node) -> int:
     return first_seed() if any(n.seedless for n in walk(node)) else 0
 
 
+def learnt_spec(node: Node) -> Any:
+    """The spec of a plan's elements: what the plan tells, and what first elements do."""
+    return static_spec(node, first_spec)
+
+
 def first_spec(node: Node) -> Any:
-    """The spec of a plan's first element that is none, learnt in this process."""
+    """The spec of a plan's first element, learnt in this process."""
     context = Context(effective(node), 0, 0, global_seed())
     network = open_inline(context, Options())
     while True:
@@ -317,7 +355,8 @@ def element_at(node: Node, index: int) -> Any:
     if at < 0 and count >= 0:
         at += count
     if at < 0 or (count >= 0 and at >= count):
-        raise IndexError(f"index {index} of a dataset of {count} elements")
+        allowed = f"from {-count} to {count - 1}" if count > 0 else "at least 0"
+        raise IndexError(f"index must be {allowed} in a dataset of {count} elements, not {index}")
     context = Context(node, 0, first_seed(), global_seed())
     network = open_inline(context, Options())
     network.load(at)

@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from tundish.loader.run.generating import generated
 from tundish.loader.run.items import (
     End,
@@ -94,6 +96,11 @@ def rewrap(item: Any, wrap: Callable[[Ref], Ref]) -> Any:
     return item
 
 
+def listed(refs: Any) -> list[Ref]:
+    """Refs that come as a range, array or list, as a list."""
+    return refs.tolist() if isinstance(refs, np.ndarray) else list(refs)
+
+
 class Positions:
     """The stream of a positional node: index arithmetic over blocks; its state is one integer."""
 
@@ -131,6 +138,17 @@ class Positions:
         if stop <= self._at:
             return ()
         return refs_at(self._node, range(self._at, stop), self._pass, self._context)
+
+    def run(self, most: int) -> list[Ref]:
+        """As `next`, but several refs at once."""
+        refs = self.take(most)
+        if not len(refs):
+            raise End
+        return listed(refs)
+
+    def mark_back(self, left: int) -> int:
+        """The mark so many items before the last one of a run."""
+        return self._at - left
 
     def advance(self, count: int) -> None:
         """Leave out items without making them."""
@@ -470,6 +488,7 @@ __all__ = [
     "ProcessShare",
     "Repeated",
     "Zipped",
+    "listed",
     "load_stage",
     "rewrap",
     "with_left_out",

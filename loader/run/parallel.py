@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from copy import copy
+from typing import TYPE_CHECKING, Protocol
 
+from tundish.loader.plan.interleaving import Interleave
 from tundish.loader.plan.node import walk
 from tundish.loader.run.batches import Batches
 from tundish.loader.run.chains import chain_base, defers, drops
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
     from tundish.loader.plan.order import Repeat
     from tundish.loader.run.context import Context
+    from tundish.loader.run.inners import Inners
 
 AnyStage = ParallelStage | StreamStage
 
@@ -41,45 +44,69 @@ class PlannerOwner(StageOwner, Protocol):
         """Let a repeat open its next pass early."""
         ...
 
+    def forget(self, built: AnyStage | AheadRepeated) -> None:
+        """Nobody will ask it again: give back what it has."""
+        ...
+
 
 class AheadRepeated(Repeated):
-    """A repeat whose next pass begins while the last elements of this one are being computed."""
+    """A repeat whose next pass begins while the last elements of this one are being computed.
 
-    _coordinator: PlannerOwner
+    Each pass has a planner of its own, which knows what was built for it, at once or later. What
+    stopped early (`take`, `zip`) leaves stages behind that compute ahead: they go with the pass.
+    """
 
-    def __init__(self, node: Repeat, build: Any, pass_: int, coordinator: PlannerOwner) -> None:
-        self._coordinator = coordinator
-        self._own: list[AnyStage] = []
-        self._early: Any = None
-        super().__init__(node, build, pass_)
-        coordinator.look_after(self)
+    def __init__(self, node: Repeat, planner: ParallelPlanner, pass_: int) -> None:
+        self._planner = planner
+        self._own: ParallelPlanner | None = None
+        self._early: tuple[int, Machine, ParallelPlanner] | None = None
+        super().__init__(node, planner.build, pass_)
+        planner.keep(self)
 
-    def _make(self, p: int) -> tuple[Machine, list[AnyStage]]:
-        stages = self._coordinator.stages
-        before = len(stages)
-        up = self._build(self._node.up, self._pass * self._radix + p)
-        return up, stages[before:]
+    def _make(self, p: int) -> tuple[int, Machine, ParallelPlanner]:
+        planner = self._planner.for_pass()
+        return p, planner.build(self._node.up, self._pass * self._radix + p), planner
 
     def _open(self) -> None:
+        if self._own is not None:
+            self._own.forget()
         early, self._early = self._early, None
-        if early is not None and early[0] == self._p:
-            _, up, own = early
-        else:
-            up, own = self._make(self._p)
-        self._own = own
+        if early is not None and early[0] != self._p:
+            early[2].forget()
+            early = None
+        _, up, self._own = early or self._make(self._p)
         self._set(up)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether this is the last pass, and all of it has been handed out."""
+        count = self._node.count
+        return count is not None and self._p + 1 >= count and self._planners()[0].exhausted
+
+    def _planners(self) -> list[ParallelPlanner]:
+        """Of this pass and, if it was opened early, of the next one."""
+        assert self._own is not None
+        return [self._own] if self._early is None else [self._own, self._early[2]]
 
     def look_ahead(self) -> bool:
         """Open the next pass if all of this one has been handed out."""
         count = self._node.count
         if self._early is not None or (count is not None and self._p + 1 >= count):
             return False
-        if not self._own or not all(stage.exhausted for stage in self._own):
+        if not self._planners()[0].exhausted:
             return False
-        self._early = (self._p + 1, *self._make(self._p + 1))
-        for stage in reversed(self._early[2]):
-            stage.feed()
+        self._early = self._make(self._p + 1)
+        self._early[2].feed()
         return True
+
+    def feed(self) -> None:
+        """Let the stages of this pass hand out tasks."""
+        self._planners()[0].feed()
+
+    def forget(self) -> None:
+        """Forget what was built for the passes."""
+        for planner in self._planners():
+            planner.forget()
 
 
 class ParallelPlanner(Planner):
@@ -90,7 +117,42 @@ class ParallelPlanner(Planner):
         self._coordinator = coordinator
         sequential = [n for n in self.context.nodes if n.sequential]
         self._sequential = {id(n) for top in sequential for n in walk(top)}
+        self._built: list[AnyStage | AheadRepeated] = []
         InlinePlanner(self.context, coordinator.options)  # for replays
+
+    # -- what was built ------------------------------------------------------------------------
+
+    def for_pass(self) -> ParallelPlanner:
+        """A planner of the same plan that has built nothing yet."""
+        planner = copy(self)
+        planner._built = []  # noqa: SLF001 - a copy of this one
+        return planner
+
+    def keep(self, built: AnyStage | AheadRepeated) -> None:
+        """Note what was built, and have the coordinator look after it."""
+        self._built.append(built)
+        if isinstance(built, AheadRepeated):
+            self._coordinator.look_after(built)
+        else:
+            self._coordinator.stages.append(built)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether there is anything that computes ahead, and all of it has been handed out."""
+        return bool(self._built) and all(built.exhausted for built in self._built)
+
+    def feed(self) -> None:
+        """Let what was built hand out tasks; downstream first, which makes room."""
+        for built in reversed(self._built):
+            built.feed()
+
+    def forget(self) -> None:
+        """Nobody will ask what was built again."""
+        for built in self._built:
+            self._coordinator.forget(built)
+        self._built.clear()
+
+    # -- machines ------------------------------------------------------------------------------
 
     def cache_limit(self) -> int:
         return self._coordinator.budget
@@ -100,7 +162,7 @@ class ParallelPlanner(Planner):
         chain = node.noting or chain_base(node)[1] or defers(node)
         number = owner.define(node, base, pass_, is_stream=False)
         stage = ParallelStage(owner, number, up, chain=chain, ordered=self._in_order(node, base))
-        owner.stages.append(stage)
+        self.keep(stage)
         return stage
 
     def _in_order(self, node: Node, base: Node) -> bool:
@@ -113,15 +175,16 @@ class ParallelPlanner(Planner):
             up.regroup(node.size)
         return Batches(node, up, self.context.label(node))
 
-    def flat_mapped(self, node: FlatMap, up: Machine, base: Node, pass_: int) -> Machine:
+    def inners(self, node: FlatMap, up: Machine, base: Node, pass_: int) -> Inners:
         owner = self._coordinator
         number = owner.define(node, base, pass_, is_stream=True)
-        stage = StreamStage(owner, number, up, owner.workers + 2)
-        owner.stages.append(stage)
+        cycle = node.cycle if isinstance(node, Interleave) else 1
+        stage = StreamStage(owner, number, up, cycle=cycle, ahead=owner.workers + 1)
+        self.keep(stage)
         return stage
 
     def repeated(self, node: Repeat, pass_: int) -> Machine:
-        return AheadRepeated(node, self.build, pass_, self._coordinator)
+        return AheadRepeated(node, self, pass_)
 
     def is_computed(self, node: Node) -> bool:
         base, dropping = chain_base(node)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.loader.plan.batching import Batch, Unbatch
 from tundish.loader.plan.elementwise import Enumerate, FlatMap
+from tundish.loader.plan.interleaving import Interleave
 from tundish.loader.plan.node import Node, Unary
 from tundish.loader.plan.options import Options, options_of
 from tundish.loader.plan.order import (
@@ -33,12 +34,26 @@ from tundish.loader.plan.order import (
 )
 from tundish.loader.plan.sources import Generator, Zip
 from tundish.loader.plan.storing import Cache
-from tundish.loader.run import taking
+from tundish.loader.run import (
+    asserting,
+    grouping,
+    mixing,
+    packing,
+    padding,
+    rebatching,
+    resampling,
+    scanning,
+    taking,
+    uniqueness,
+    windows,
+)
 from tundish.loader.run.caching import Cached, store_of
 from tundish.loader.run.chains import ELEMENTWISE, chain_base, defers
 from tundish.loader.run.evaluators import compile_inner, compile_values
 from tundish.loader.run.generating import Broken, until_it_raises
-from tundish.loader.run.inline import FlatMapped, InlineBatches, InlineStage, Unbatched
+from tundish.loader.run.inline import InlineBatches, InlineStage, Unbatched
+from tundish.loader.run.inners import FlatMapped, InlineInners, Inners
+from tundish.loader.run.interleaving import Interleaved
 from tundish.loader.run.items import End, Failure, Ref
 from tundish.loader.run.machines import (
     Builder,
@@ -53,6 +68,7 @@ from tundish.loader.run.machines import (
     Repeated,
     Zipped,
 )
+from tundish.loader.run.plain import PlainStage, is_plain, numbers_of
 from tundish.loader.run.sweeping import SweptStage, compile_steps
 from tundish.loader.run.windowing import WindowShuffle
 
@@ -116,8 +132,8 @@ class Planner:
         """A machine that stacks computed items."""
         raise NotImplementedError
 
-    def flat_mapped(self, node: FlatMap, up: Machine, base: Node, pass_: int) -> Machine:
-        """A machine that reads the inner datasets."""
+    def inners(self, node: FlatMap, up: Machine, base: Node, pass_: int) -> Inners:
+        """The inner datasets."""
         raise NotImplementedError
 
     def repeated(self, node: Repeat, pass_: int) -> Machine:
@@ -173,7 +189,10 @@ class Planner:
             base, dropping = chain_base(node.up)
             if dropping:
                 base = node.up
-            return self.flat_mapped(node, self.build(node.up, pass_), base, pass_)
+            inners = self.inners(node, self.build(node.up, pass_), base, pass_)
+            if isinstance(node, Interleave):
+                return Interleaved(node, inners, pass_, self.context)
+            return FlatMapped(inners)
         if isinstance(node, Cache):
             store = store_of(node, self.cache_limit())
             return Cached(lambda: self.computed(node.up, 0), store)
@@ -233,7 +252,17 @@ MACHINES: dict[type[Node], MakeMachine] = {
     Shard: _sharded,
     Skip: _skipped,
     Take: _taken,
+    **mixing.MACHINES,
+    **padding.MACHINES,
+    **rebatching.MACHINES,
+    **packing.MACHINES,
     **taking.MACHINES,
+    **windows.MACHINES,
+    **grouping.MACHINES,
+    **scanning.MACHINES,
+    **uniqueness.MACHINES,
+    **resampling.MACHINES,
+    **asserting.MACHINES,
 }
 """The machines of operators that are the same wherever elements are computed."""
 
@@ -253,6 +282,11 @@ class InlinePlanner(Planner):
     def stage(self, node: Node, base: Node, up: Machine, pass_: int) -> Machine:
         value, identity = compile_values(node, self.context, self.open_inner)
         chain = node.noting or chain_base(node)[1] or defers(node)
+
+        if is_plain(node):
+            plain = PlainStage(up, value, identity, pass_, self.context, chain=chain)
+            plain.numbers = numbers_of(node)
+            return plain
 
         def closures() -> Machine:
             return InlineStage(up, value, identity, pass_, self.context, chain=chain)
@@ -276,9 +310,9 @@ class InlinePlanner(Planner):
     def batches(self, node: Batch, up: Machine, pass_: int) -> Machine:
         return InlineBatches(node, up, self.context.label(node))
 
-    def flat_mapped(self, node: FlatMap, up: Machine, base: Node, pass_: int) -> Machine:
+    def inners(self, node: FlatMap, up: Machine, base: Node, pass_: int) -> Inners:
         dataset, identity = compile_inner(node, self.context, self.open_inner)
-        return FlatMapped(
+        return InlineInners(
             up, dataset, identity, pass_, open_inner=self.open_inner, context=self.context
         )
 

@@ -156,7 +156,13 @@ class Pool:
     # -- tasks ---------------------------------------------------------------------------------
 
     def define(self, number: int, is_stream: bool, where: Any) -> None:
-        """Say what a stage computes, as its workers understand it: they are told when they need it."""
+        """Say what a stage computes, as its workers understand it: they are told when they need it.
+
+        A number may be given again when its stage is done with: what comes over a channel is in
+        order, so tasks that were given out before still find the old one.
+        """
+        for peer in self._peers:
+            peer.known.discard(number)
         tail = pickle.dumps(where)
         self._stages[number] = RECORD.pack(Kind.STAGE, is_stream, 0, number, len(tail)) + tail
 

@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.loader.plan.batching import Batch
+from tundish.loader.plan.counting import Counter, FromList, Random
 from tundish.loader.plan.elementwise import Enumerate
 from tundish.loader.plan.order import Concatenate, Repeat, Shard, Shuffle, Skip
 from tundish.loader.plan.sources import Files, FromSource, Generator, Range, Slices, Tensors, Zip
+from tundish.loader.plan.windows import Elements
 from tundish.loader.run.shuffling import permute
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
     from tundish.loader.run.context import Context
 
-SOURCES = (Range, Tensors, Slices, FromSource, Files)
+SOURCES = (Range, Tensors, Slices, FromSource, Files, Elements, Counter, Random, FromList)
 _ENDLESS_RADIX = 2**32
 
 Positions = range | np.ndarray
@@ -41,8 +43,8 @@ def space(node: Node) -> int | None:
     (10, 30)
     """
     if isinstance(node, SOURCES):
-        return node.cardinality
-    if isinstance(node, Generator) or not node.flat:
+        return node.cardinality if node.cardinality >= 0 else None
+    if isinstance(node, Generator) or not node.flat or node.fails:
         return None
     if isinstance(node, Repeat):
         below = space(node.up)
@@ -67,7 +69,7 @@ def is_flat(node: Node) -> bool:
     """Whether a node's refs are ints."""
     if isinstance(node, (*SOURCES, Generator)):
         return True
-    if not node.flat:
+    if not node.flat or node.fails:
         return False
     if isinstance(node, Repeat):
         return pass_base(node) is not None
@@ -108,9 +110,7 @@ def refs_at(node: Node, where: Positions, pass_: int, context: Context) -> Refs:
         return refs_at(node.up, _scale(where, 1, max(0, node.count)), pass_, context)
     if isinstance(node, Shuffle):
         key = pass_ if node.reshuffle else 0
-        moved = permute(
-            np.asarray(where, np.int64), node.cardinality, context.shuffle_seed(node), key
-        )
+        moved = permute(np.asarray(where, np.int64), node.cardinality, context.seed_of(node), key)
         return refs_at(node.up, moved, pass_, context)
     if isinstance(node, Repeat):
         return _repeated(node, where, pass_, context)

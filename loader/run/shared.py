@@ -398,6 +398,17 @@ def tell(item: Any) -> Any:
     return item.told() if kind is Row or kind is Rows else item
 
 
+def kept(item: Any) -> Any:
+    """An item that was opened, with copies of the arrays that lie in shared memory."""
+    if type(item) is tuple:
+        return tuple([kept(x) for x in item])
+    if type(item) is Made:
+        return Made(
+            item.ref, map_leaves(lambda leaf: _private(leaf, copy=True), item.value), item.note
+        )
+    return item
+
+
 def open_item(item: Any, arena: Arena | None) -> Any:
     """An item as a worker's evaluators take it."""
     if type(item) is tuple:

@@ -79,9 +79,37 @@ def permute(positions: np.ndarray, n: int, seed: int, pass_: int) -> np.ndarray:
 
 
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-_W0, _W1 = 0x9E3779B9, 0xBB67AE85
+_W0, _W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 _LOW = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
+_FEW, _MANY = 16, 4096  # blocks of draws at once
+
+
+Words = np.ndarray | int
+
+
+def philox_block(
+    counter: tuple[np.ndarray, np.ndarray, Words, Words], key: tuple[Words, Words]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Blocks of Philox4x32-10: of 128-bit counters and 64-bit keys, in 32-bit words as uint64.
+
+    Returns
+    -------
+    tuple of four (blocks,) uint64 ndarray
+        Each block's first words, second words, ...
+    """
+    c0, c1, c2, c3 = (np.asarray(c, np.uint64) for c in counter)
+    k0, k1 = (np.asarray(k, np.uint64) for k in key)
+    for _ in range(10):
+        p0, p1 = _M0 * c0, _M1 * c2
+        c0, c1, c2, c3 = (
+            (p1 >> _32) ^ c1 ^ k0,
+            p1 & _LOW,
+            (p0 >> _32) ^ c3 ^ k1,
+            p0 & _LOW,
+        )
+        k0, k1 = (k0 + _W0) & _LOW, (k1 + _W1) & _LOW
+    return c0, c1, c2, c3
 
 
 def philox32(seed: int, seed2: int, first: int, blocks: int) -> np.ndarray:
@@ -93,21 +121,12 @@ def philox32(seed: int, seed2: int, first: int, blocks: int) -> np.ndarray:
         32-bit numbers, from number ``4 * first``.
     """
     counter = np.arange(first, first + blocks, dtype=np.uint64)
-    c0, c1 = counter & _LOW, counter >> _32
-    c2 = np.full(blocks, seed2 & 0xFFFFFFFF, np.uint64)
-    c3 = np.full(blocks, (seed2 >> 32) & 0xFFFFFFFF, np.uint64)
-    k0, k1 = seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF
-    for _ in range(10):
-        p0, p1 = _M0 * c0, _M1 * c2
-        c0, c1, c2, c3 = (
-            (p1 >> _32) ^ c1 ^ np.uint64(k0),
-            p1 & _LOW,
-            (p0 >> _32) ^ c3 ^ np.uint64(k1),
-            p0 & _LOW,
-        )
-        k0, k1 = (k0 + _W0) & 0xFFFFFFFF, (k1 + _W1) & 0xFFFFFFFF
+    low, high = seed2 & 0xFFFFFFFF, (seed2 >> 32) & 0xFFFFFFFF
+    key = (seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF)
     words: np.ndarray = np.empty((blocks, 4), np.uint64)
-    words[:, 0], words[:, 1], words[:, 2], words[:, 3] = c0, c1, c2, c3
+    words[:, 0], words[:, 1], words[:, 2], words[:, 3] = philox_block(
+        (counter & _LOW, counter >> _32, low, high), key
+    )
     return words.ravel()
 
 
@@ -116,6 +135,15 @@ def seed_pair(seed: int, graph_seed: int | None = None) -> tuple[int, int]:
     first = (_GRAPH_SEED if graph_seed is None else graph_seed) % _M31
     second = seed % _M31
     return (0, _M31) if first == 0 and second == 0 else (first, second)
+
+
+def pair_of_pass(pair: tuple[int, int], pass_: int | None) -> tuple[int, int]:
+    """The two seeds of one pass: drawn from a generator of seeds; None: those of each pass."""
+    if pass_ is None:
+        return pair
+    block, at = divmod(2 * pass_, 4)
+    four = philox32(*pair, block, 1)
+    return (int(four[at]), int(four[at + 1]))
 
 
 class Draws:
@@ -130,24 +158,25 @@ class Draws:
     """
 
     def __init__(self, pair: tuple[int, int], pass_: int | None) -> None:
-        if pass_ is not None:
-            # tf.data draws two seeds a pass from a generator of the dataset's own.
-            block, at = divmod(2 * pass_, 4)
-            four = philox32(*pair, block, 1)
-            pair = (int(four[at]), int(four[at + 1]))
-        self._pair = pair
+        self._pair = pair_of_pass(pair, pass_)
         self._first = self._end = 0
-        self._chunk: list[int] = []
+        self._blocks = _FEW
+        self._chunk: np.ndarray = np.empty(0, np.uint64)
 
-    def some(self, k: int) -> list[int]:
+    def some(self, k: int) -> np.ndarray:
         """Draws from number k on, as many as come at once."""
-        self(k)
+        self._reach(k)
         return self._chunk[k - self._first :]
 
     def __call__(self, k: int) -> int:
         """Draw number k."""
+        self._reach(k)
+        return int(self._chunk[k - self._first])
+
+    def _reach(self, k: int) -> None:
         if not self._first <= k < self._end:
+            # Who goes on from the last chunk wants more of them; who jumps may jump again.
+            self._blocks = min(2 * self._blocks, _MANY) if k == self._end else _FEW
             block = k // 4
-            self._chunk = philox32(*self._pair, block, 256).tolist()
-            self._first, self._end = 4 * block, 4 * block + 1024
-        return self._chunk[k - self._first]
+            self._chunk = philox32(*self._pair, block, self._blocks)
+            self._first, self._end = 4 * block, 4 * (block + self._blocks)

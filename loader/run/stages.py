@@ -135,6 +135,14 @@ class ParallelStage:
         """Whether the input has ended and all of it has been handed out."""
         return self._ended
 
+    def forget(self) -> list[Block]:
+        """Nobody will ask again: take nothing more, and give up all blocks."""
+        self._ended = True
+        blocks = [entry for entry in self._queue if type(entry) is Block]
+        self._queue.clear()
+        self._partial, self._partial_marks = [], []
+        return blocks
+
     def feed(self) -> bool:
         """Hand out blocks as long as there is room; whether anything moved."""
         moved = False

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,10 @@ class Stats:
         Slots that somebody holds a view of.
     used_bytes, budget_bytes : int
         Shared memory of this process: in use, and allowed.
+    sources : mapping of str to int
+        How many elements named mixtures (`sample_from_datasets` of a dict) have given of each
+        source, up to the last delivered element. It goes on where a restored state left off, and
+        begins anew with each pass of a `repeat` around a mixture.
     """
 
     workers: int = 0
@@ -38,3 +43,4 @@ class Stats:
     leased: int = 0
     used_bytes: int = 0
     budget_bytes: int = 0
+    sources: Mapping[str, int] = field(default_factory=dict)

@@ -1,12 +1,16 @@
-"""`flat_map` by workers: several inner datasets are read at once and delivered in order."""
+"""Inner datasets by workers: several are read ahead, each in chunks.
+
+They are `Inners`, for the same machines that read them in this process.
+"""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.run.inline import Counts
+from tundish.loader.run.inners import NOT_OPENED
 from tundish.loader.run.items import End, Failure, NotReady, Ref, ref_of
 from tundish.loader.run.shared import Block, Row
 from tundish.loader.run.stages import TASK_S, Pace, StageOwner
@@ -17,7 +21,9 @@ if TYPE_CHECKING:
 _CHUNK_ROWS = 512
 _CHUNK_BYTES = 1 << 20
 _FIRST_FIT = 16
-_AHEAD = 2
+_CHUNKS_AHEAD = 3
+_ROWS_AHEAD = 16
+"""A stream is read ahead so far: in chunks, and where they are of few rows, in rows."""
 
 
 class Stream:
@@ -25,39 +31,39 @@ class Stream:
 
     Parameters
     ----------
+    stage : StreamStage
+        Whose it is.
     number : int
         Its name towards workers.
     item : object
         The input item it is made of.
-    before, after : Mark
-        Of the input, around the item.
+    after : Mark
+        Of the input, behind the item.
     first : int
         The first element that is wanted.
     """
 
     __slots__ = (
-        "after",
-        "asked",
-        "before",
-        "chunks",
-        "ended",
-        "first",
-        "flying",
-        "item",
-        "number",
-        "peer",
-    )
+        "_stage", "after", "asked", "chunks", "deaths", "ended", "flying", "item", "number", "outer",
+        "peer", "row", "taken",
+    )  # fmt: skip
 
-    def __init__(self, number: int, item: Any, before: Mark, after: Mark, first: int) -> None:
-        self.number, self.item, self.before, self.after = number, item, before, after
-        self.first = self.asked = first
+    def __init__(self, stage: StreamStage, number: int, item: Any, after: Mark, first: int) -> None:
+        self._stage, self.number, self.item, self.after = stage, number, item, after
+        self.outer = ref_of(item)
+        self.asked = self.taken = first
         self.chunks: deque[Block] = deque()
+        self.row = self.deaths = 0
         self.ended = self.flying = False
         self.peer: Any = None
 
+    def next(self) -> Any:
+        """Its next item; raises End or NotReady."""
+        return self._stage.take(self)
+
 
 class InnerRefs(Sequence[Any]):
-    """The refs of a chunk's rows: (outer ref, ordinal); -1 for one that could not be opened."""
+    """The refs of a chunk's rows: (outer ref, ordinal)."""
 
     __slots__ = ("first", "outer", "size")
 
@@ -74,10 +80,10 @@ class InnerRefs(Sequence[Any]):
 
 
 class StreamStage:
-    """Read the inner datasets of a flat_map in workers.
+    """Read inner datasets in workers.
 
     Each is read in chunks, one after another, by the worker that has it open, or by another that
-    goes on where a dead one left it.
+    goes on where a dead one left it. The next inputs' are begun before they are asked for.
 
     Parameters
     ----------
@@ -87,21 +93,26 @@ class StreamStage:
         The stage's name towards workers.
     up : Machine
         The stream of inputs.
-    width : int
-        How many inner datasets may be open.
+    cycle : int
+        How many the machine above reads in turn.
+    ahead : int
+        How many more may be begun.
     """
 
-    def __init__(self, owner: StageOwner, number: int, up: Machine, width: int) -> None:
-        self._owner, self.number, self._up, self._width = owner, number, up, width
-        self._streams: deque[Stream] = deque()
-        self._numbers = 0
-        self._ended = self._done = False
-        self._row = 0
+    def __init__(
+        self, owner: StageOwner, number: int, up: Machine, *, cycle: int, ahead: int
+    ) -> None:
+        self._owner, self.number, self._up = owner, number, up
+        self._width = cycle + ahead
+        self._open: OrderedDict[int, Stream] = OrderedDict()  # as their turns will come
+        self._waiting: deque[Stream] = deque()
+        self._numbers, self._current = 0, -1
+        self._ended = self._full = False
         self._skip = 0  # of the first stream, after a restore
         # A mark is good just after an item: one that is not ready may have moved a part of it.
         self._reached: Mark = up.mark()
-        self._mark: tuple[int, Mark] = (0, self._reached)
-        self._counts = Counts()
+        self._given: Mark = self._reached
+        self.counts = Counts()
         self.pace = Pace()
         self.blocks = self.nbytes = self.waiting = self.block_nbytes = self.window = 0
         self.ragged = True
@@ -110,15 +121,37 @@ class StreamStage:
     @property
     def exhausted(self) -> bool:
         """Whether the input has ended and every inner dataset has."""
-        return self._ended and all(s.ended for s in self._streams)
+        return self._ended and all(stream.ended for stream in self._streams())
+
+    @property
+    def _depth(self) -> int:
+        """How many chunks of a stream may be ready or on the way."""
+        return max(_CHUNKS_AHEAD, _ROWS_AHEAD // self._rows())
+
+    @property
+    def least_window(self) -> int:
+        """How many chunks it needs to read all streams ahead, if there is memory."""
+        return self._width * self._depth
+
+    def _streams(self) -> Iterator[Stream]:
+        """All that are begun, what is wanted first at the front."""
+        yield from self._open.values()
+        yield from self._waiting
+
+    def forget(self) -> list[Block]:
+        """Nobody will ask again: take nothing more, and give up all blocks."""
+        self._ended = True
+        blocks = [block for stream in self._streams() for block in stream.chunks]
+        self._open.clear()
+        self._waiting.clear()
+        return blocks
 
     # -- asking for chunks ---------------------------------------------------------------------
 
     def feed(self) -> bool:
-        """Open inner datasets and ask for chunks as long as there is room."""
+        """Take inputs and ask for chunks as long as there is room."""
         moved = False
-        while not self._ended and len(self._streams) < self._width:
-            before = self._reached
+        while not self._ended and len(self._open) + len(self._waiting) < self._width:
             try:
                 item = self._up.next()
             except NotReady:
@@ -127,19 +160,31 @@ class StreamStage:
                 self._ended = True
                 break
             self._reached = self._up.mark()
-            stream = Stream(self._numbers, item, before, self._reached, self._skip)
-            self._numbers += 1
+            self._waiting.append(self._begin(item, self._reached, self._skip))
             self._skip = 0
-            stream.ended = type(item) is Failure
-            self._streams.append(stream)
             moved = True
-        for k, stream in enumerate(self._streams):
-            if stream.ended or stream.flying or len(stream.chunks) > _AHEAD:
-                continue
-            if k and not self._owner.may_issue(self):
-                break
-            self._ask(stream, self._rows())
-            moved = True
+        return (not self._full and self._ask_all()) or moved
+
+    def _begin(self, item: Any, after: Mark, first: int) -> Stream:
+        stream = Stream(self, self._numbers, item, after, first)
+        self._numbers += 1
+        stream.ended = type(item) is Failure
+        self._full = False
+        return stream
+
+    def _ask_all(self) -> bool:
+        """Ask for chunks, where fewest are ready first; whether there was anything to ask for."""
+        streams = list(self._streams())
+        moved = False
+        for depth in range(self._depth):
+            for k, stream in enumerate(streams):
+                if stream.ended or stream.flying or len(stream.chunks) != depth:
+                    continue
+                if k and not self._owner.may_issue(self):
+                    return moved
+                self._ask(stream, self._rows())
+                moved = True
+        self._full = True
         return moved
 
     def _rows(self) -> int:
@@ -148,9 +193,7 @@ class StreamStage:
         return min(_CHUNK_ROWS, fit, self.pace.rows_in(TASK_S))
 
     def _ask(self, stream: Stream, rows: int) -> None:
-        block = Block(
-            self._owner.next_block(), InnerRefs(ref_of(stream.item), stream.asked, rows), self
-        )
+        block = Block(self._owner.next_block(), InnerRefs(stream.outer, stream.asked, rows), self)
         block.inputs = stream
         stream.chunks.append(block)
         stream.flying = True
@@ -168,89 +211,103 @@ class StreamStage:
     def chunk_done(self, block: Block, rows: int, *, ended: bool) -> None:
         """A chunk was made: `rows` of it, and whether the inner dataset ended there."""
         stream = block.inputs
-        stream.flying = False
+        stream.flying = self._full = False
         stream.asked += rows
+        stream.deaths = 0
         stream.ended = ended
         block.total = rows
 
     # -- giving elements -----------------------------------------------------------------------
 
-    def next(self) -> Any:
-        while True:
-            if not self._streams:
-                self._refill()
-            stream = self._streams[0]
-            if type(stream.item) is Failure:
-                self._pop()
-                return Failure((stream.item.ref, -1), stream.item.error)
-            if not stream.chunks:
-                if not stream.ended:
-                    self.feed()
-                    raise NotReady
-                self._pop()
-                continue
+    def open(self) -> Stream:
+        """The next input's stream."""
+        if not self._waiting:
+            self.feed()
+        if not self._waiting:
+            if not self._ended:
+                raise NotReady
+            self._given = self._up.mark()
+            self._retire()
+            raise End
+        stream = self._waiting.popleft()
+        self._given = stream.after
+        self._open[stream.number] = stream
+        return stream
+
+    def reopen(self, outer: Ref, taken: int) -> Stream:
+        """The stream that a state names."""
+        stream = self._begin(outer, None, taken)
+        self._open[stream.number] = stream
+        return stream
+
+    def take(self, stream: Stream) -> Any:
+        """The next item of a stream."""
+        self._turn_to(stream)
+        if type(stream.item) is Failure:
+            self._close(stream)
+            return Failure((stream.outer, NOT_OPENED), stream.item.error)
+        while stream.chunks:
             block = stream.chunks[0]
             if block.left:
                 raise NotReady
-            row = self._row
-            if row >= block.total:
-                self._drop_chunk(stream)
-                continue
-            self._row += 1
-            if row in block.events:
-                self._counts.add(list(block.events[row]))
-            if block.gone:  # the inner dataset could not be opened
-                error = block.errors[row]
-                self._pop()
-                return Failure((ref_of(stream.item), -1), error)
-            ref = block.refs[row]
-            self._mark = (ref[1] + 1, stream.before)
-            if row in block.errors:
-                return Failure(ref, block.errors[row])
-            return Row(ref, block, row)
-
-    def _refill(self) -> None:
-        if self._done:
+            row = stream.row
+            if not row:  # what was told when it was opened
+                self.counts.add(list(block.events.pop(row, ())))
+            if block.gone:
+                self._close(stream)
+                return Failure((stream.outer, NOT_OPENED), block.errors[row])
+            if row < block.total:
+                stream.row += 1
+                stream.taken += 1
+                ref = block.refs[row]
+                return (
+                    Failure(ref, block.errors[row]) if row in block.errors else Row(ref, block, row)
+                )
+            self._drop_chunk(stream)
+        if stream.ended:
+            self._close(stream)
             raise End
+        self._full = False
         self.feed()
-        if self._streams:
-            return
-        if not self._ended:
-            raise NotReady
-        self._done = True
-        self._mark = (0, self._up.mark())
-        self._owner.retire(self)
-        raise End
+        raise NotReady
+
+    def _turn_to(self, stream: Stream) -> None:
+        """Note which stream is read: the one before it is wanted last."""
+        if stream.number != self._current:
+            if self._current in self._open:
+                self._open.move_to_end(self._current)
+            self._current = stream.number
+            self._open.move_to_end(self._current, last=False)
 
     def _drop_chunk(self, stream: Stream) -> None:
         block = stream.chunks.popleft()
-        self._row = 0
+        stream.row = 0
         self.blocks -= 1
         self.nbytes -= block.nbytes
+        self._full = False
         self._owner.moved = True
 
-    def _pop(self) -> None:
-        stream = self._streams[0]
+    def _close(self, stream: Stream) -> None:
         while stream.chunks:
             self._drop_chunk(stream)
-        self._streams.popleft()
-        self._mark = (0, stream.after)
+        del self._open[stream.number]
+        self._full = False
         self._owner.moved = True
+        self._retire()
+
+    def _retire(self) -> None:
+        if self._ended and not self._open and not self._waiting:
+            self._owner.retire(self)
 
     # -- state ---------------------------------------------------------------------------------
 
     def mark(self) -> Mark:
-        return (self._counts.by_event, *self._mark)
+        return self._given
 
     def dump(self, mark: Mark) -> Any:
-        counts, at, up = mark
-        body = {"inner": at, "up": self._up.dump(up)}
-        # Not at the top: a stage above tells its own counts from a state without any there.
-        return {**body, "opened": {"counts": counts}} if counts else body
+        return self._up.dump(mark)
 
-    def load(self, state: Any) -> None:
-        self._counts.by_event = dict(state.get("opened", {}).get("counts", {}))
-        self._skip = state["inner"]
-        self._up.load(state["up"])
-        self._reached = self._up.mark()
-        self._mark = (self._skip, self._reached)
+    def load(self, state: Any, skip: int = 0) -> None:
+        self._up.load(state)
+        self._skip = skip
+        self._reached = self._given = self._up.mark()

@@ -19,7 +19,7 @@ from tundish.loader.plan.sources import Range
 from tundish.loader.run.chains import run_of
 from tundish.loader.run.items import End, Failure, Made
 from tundish.loader.run.origins import add_origin, describe_origin
-from tundish.loader.run.values import checked, raise_from
+from tundish.loader.run.values import checked, raise_from, truth
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
@@ -70,10 +70,14 @@ def _mapping(function: Callable[..., Any], label: str) -> Step:
 
 
 def _filtering(predicate: Callable[..., Any], label: str) -> Step:
+    bool_ = np.bool_
+
     def filtered(elements: Iterator[Any]) -> Iterator[Any]:
         for x in elements:
             try:
-                keep = bool(predicate(*x) if type(x) is tuple else predicate(x))
+                keep = predicate(*x) if type(x) is tuple else predicate(x)
+                if type(keep) is not bool_:
+                    keep = truth(keep)
             except Exception as error:  # noqa: BLE001 - the user's, marked and raised again
                 raise_from(error, label)
             if keep:
@@ -128,6 +132,7 @@ class SweptStage:
         self._source: Iterator[Any]
         if isinstance(self._base, Range):
             numbers = np.asarray(refs, np.int64) * self._base.step + self._base.start
+            numbers = numbers.astype(self._base.dtype or np.int64, copy=False)
             self._counter: Iterator[Any] = iter(list(numbers))
             self._source = self._counter
         else:

@@ -21,6 +21,8 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.loader.plan.batching import Batch, Unbatch
 from tundish.loader.plan.elementwise import Enumerate, Filter, FlatMap, Map
+from tundish.loader.plan.interleaving import Interleave
+from tundish.loader.plan.node import Unary
 from tundish.loader.plan.order import Concatenate, Repeat
 from tundish.loader.plan.sources import (
     Files,
@@ -38,10 +40,11 @@ from tundish.loader.run.generating import Broken
 from tundish.loader.run.items import DROPPED, Failure, Made, ref_of
 from tundish.loader.run.positions import concat_base, pass_base, radix
 from tundish.loader.run.rng import ElementRng, Path
-from tundish.spec import ArraySpec, flatten, normalise, paths, spec_of, unflatten
+from tundish.ragged import RaggedRows, ragged_apart
+from tundish.spec import ArraySpec, DatasetSpec, flatten, normalise, paths, spec_of, unflatten
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node, Unary
+    from tundish.loader.plan.node import Node
     from tundish.loader.run.context import Context
 
 NODE_MARK = "_tundish_node"
@@ -62,8 +65,17 @@ def checked(result: Any) -> Any:
     if result is None or result is DROPPED:
         if result is DROPPED:
             return DROPPED
-        raise SpecError("the function returned None; return an element")
+        raise SpecError("a function must return an element, not None; a tuple may hold None")
     return normalise(result)
+
+
+def truth(answer: Any) -> bool:
+    """What a predicate's answer is as a bool."""
+    try:
+        return bool(answer)
+    except ValueError as problem:
+        shown = f"{answer.dtype} {answer.shape}" if isinstance(answer, np.ndarray) else repr(answer)
+        raise SpecError(f"predicate must return a bool or another scalar, not {shown}") from problem
 
 
 class Maker:
@@ -87,7 +99,24 @@ class Maker:
     def value(self, node: Node) -> Value:
         """The evaluator of a node's own items."""
         make = self.tables.values.get(type(node))
-        return self.below(node, node.inputs[0]) if make is None else make(self, node)
+        if make is not None:
+            return make(self, node)
+        if node.noting and isinstance(node, Unary):
+            return self.asked_again(node)
+        return self.below(node, node.inputs[0])
+
+    def asked_again(self, node: Unary) -> Value:
+        """The evaluator of a noting node's refs: what it asks may fail, and did where it does."""
+        noted, notes = self.noted(node), self.context.notes
+
+        def value(item: Any, pass_: int) -> Any:
+            before = len(notes)
+            try:
+                return noted(item, pass_)
+            finally:
+                del notes[before:]  # it has been decided what the element is
+
+        return value
 
     def noted(self, node: Unary) -> Value:
         """The evaluator of a noting node's input; what it asks goes to the context's notes."""
@@ -140,10 +169,10 @@ class Maker:
         return get
 
     def range(self, node: Range) -> Value:
-        start, step, int64 = node.start, node.step, np.int64
+        start, step, kind = node.start, node.step, np.dtype(node.dtype or np.int64).type
         if start == 0 and step == 1:
-            return lambda item, _: int64(item)
-        return lambda item, _: int64(start + item * step)
+            return lambda item, _: kind(item)
+        return lambda item, _: kind(start + item * step)
 
     def tensors(self, node: Tensors) -> Value:
         return lambda _item, _pass: node.value
@@ -274,7 +303,7 @@ class Maker:
             kept.clear()
             try:
                 keep = call(item, pass_)
-                return kept.pop() if keep is not DROPPED and bool(keep) else DROPPED
+                return kept.pop() if keep is not DROPPED and truth(keep) else DROPPED
             except Exception as error:  # noqa: BLE001 - the user's, marked and raised again
                 raise_from(error, label)
             finally:
@@ -305,7 +334,7 @@ class Maker:
 
         def value(item: Any, pass_: int) -> Any:
             try:
-                return _plan_of(call(item, pass_))
+                return _plan_of(call(item, pass_), node.op)
             except Exception as error:  # noqa: BLE001 - the user's, marked and raised again
                 raise_from(error, label)
 
@@ -413,9 +442,14 @@ class Maker:
                 return pass_, (p, *_as_tuple(path)) if p else path
 
             return pinned
-        if not node.flat:
-            return lambda ref, pass_: up(node.parts(ref)[0][1], pass_)
-        return up
+        if node.flat and not node.fails:
+            return up
+
+        def through(ref: Any, pass_: int) -> tuple[int, Path]:
+            parts = node.parts(ref)
+            return up(parts[0][1], pass_) if parts else (pass_, ref[1])  # an error of the node's
+
+        return through
 
     def _part(self, node: Node) -> Identity:
         ups = [self.identity(up) for up in node.inputs]
@@ -432,14 +466,24 @@ class Maker:
         return identity
 
 
+def identities(node: Node, context: Context) -> Identity:
+    """The identity of a node's refs, for who evaluates nothing."""
+    return Maker(context, _no_inner, Tables({}, {})).identity(node)
+
+
+def _no_inner(*_: Any) -> NoReturn:
+    raise AssertionError("identities open nothing")
+
+
 def _as_tuple(path: Path) -> tuple[Any, ...]:
     return path if isinstance(path, tuple) else (path,)
 
 
-def _plan_of(dataset: Any) -> Any:
+def _plan_of(dataset: Any, op: str) -> Any:
     plan = getattr(dataset, "_node", None)
     if plan is None:
-        raise TypeError(f"flat_map's function returns a Dataset, not {type(dataset).__name__}")
+        what = f"{type(dataset).__name__} ({dataset!r})"
+        raise TypeError(f"{op}'s function must return a Dataset, not {what}")
     return plan
 
 
@@ -473,10 +517,10 @@ def rows_of(value: Any) -> tuple[int, Callable[[int], Any]]:
     SpecError
         A leaf is no array, or first dimensions differ.
     """
-    leaves, tree = flatten(value)
+    leaves, tree = flatten(ragged_apart(value))
     sizes = set()
     for leaf, path in zip(leaves, paths(tree), strict=True):
-        if not isinstance(leaf, np.ndarray) or leaf.ndim == 0:
+        if not isinstance(leaf, (np.ndarray, RaggedRows)) or leaf.ndim == 0:
             raise SpecError(
                 f"unbatch needs arrays with a first dimension; {path or 'the element'} is {spec_of(leaf)}"
             )
@@ -500,7 +544,7 @@ def _checker(signature: Any) -> Callable[[Any], Any]:
                 f"the function returned {spec_of(value)}, the signature says {signature}"
             )
         for leaf, spec, name in zip(leaves, specs, names, strict=True):
-            assert isinstance(spec, ArraySpec)
+            assert isinstance(spec, (ArraySpec, DatasetSpec))
             if not spec.accepts(leaf):
                 raise SpecError(
                     f"the function returned {spec_of(leaf)}{name and ' at ' + name}, the signature says {spec}"
@@ -543,6 +587,7 @@ VALUES: dict[type[Node], Make] = {
     Map: Maker.map,
     Filter: Maker.filter,
     FlatMap: Maker.inside,
+    Interleave: Maker.inside,
     Repeat: Maker.repeat,
     Concatenate: Maker.concatenate,
     Enumerate: Maker.enumerate,

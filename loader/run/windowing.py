@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from tundish.errors import IncompatibleCheckpointError
 from tundish.loader.run.items import End, Ref, from_json, ref_of, to_json
+from tundish.loader.run.machines import Positions, listed
 from tundish.loader.run.origins import note_wanted
 from tundish.loader.run.shuffling import Draws
 
@@ -31,12 +34,12 @@ class WindowShuffle:
         if node.window == -2 and count < 0:
             self._size = 2**62
         key = pass_ if node.reshuffle else None
-        self._draws = Draws(context.shuffle_pair(node), key)
+        self._draws = Draws(context.pair_of(node), key)
         self._chunk: Iterator[int] = iter(())
         self._drawn = 0
         self._window: list[Any] = []
-        self._head = 0
-        self._process = _process_of(node)
+        self._head = self._rate = 0
+        self._process = process_of(node)
         self._snapshot()
 
     def _snapshot(self) -> None:
@@ -71,9 +74,52 @@ class WindowShuffle:
         self._head = head + 1
         self._drawn += 1
         self._until -= 1
-        if not self._until:
+        if self._until <= 0:
             self._tidy()
         return item
+
+    def run(self, most: int) -> list[Ref] | None:
+        """As `next`, but several refs at once; None where the input does not tell refs ahead.
+
+        All of them but the last make room for one of the input each, or none does: so that
+        `mark_back` can tell where each stands.
+        """
+        up = self._up
+        if not isinstance(up, Positions):
+            return None
+        if self._until <= 0:
+            self._tidy()
+        window, size, pulled = self._window, self._size, self._since[2]
+        have = len(window) - self._head
+        if have < size:
+            first = listed(up.take(size - have))
+            window += first
+            pulled += first
+            have += len(first)
+        if not have:
+            raise End
+        head, drawn = self._head, self._drawn
+        draws = self._draws.some(drawn)[: min(most, have)]
+        coming = listed(up.take(len(draws) - 1)) if have == size else []
+        self._rate = int(have == size and (len(draws) == 1 or bool(coming)))
+        if self._rate:
+            draws = draws[: len(coming) + 1]
+        count = len(draws)
+        left = np.full(count, size) if self._rate else np.arange(have, have - count, -1)
+        places = (
+            (draws % left.astype(np.uint64)).astype(np.int64) + np.arange(head, head + count)
+        ).tolist()
+        window += coming
+        pulled += coming
+        found: list[Ref] = []
+        take = found.append
+        for here, at in enumerate(places, head):
+            take(window[at])
+            window[at] = window[here]
+        self._head, self._drawn = head + count, drawn + count
+        self._chunk = iter(())
+        self._until -= count
+        return found
 
     def _more_draws(self) -> int:
         self._chunk = iter(self._draws.some(self._drawn))
@@ -87,6 +133,12 @@ class WindowShuffle:
 
     def mark(self) -> Mark:
         return (self._since, self._drawn, len(self._since[2]), self._up.mark())
+
+    def mark_back(self, left: int) -> Mark:
+        """The mark so many items before the last one of a run."""
+        since, drawn, pulled, up = self.mark()
+        come = self._rate * left
+        return (since, drawn - left, pulled - come, up - come)
 
     def dump(self, mark: Mark) -> Any:
         (first, window, pulled), drawn, taken, up = mark
@@ -108,14 +160,7 @@ class WindowShuffle:
         return state
 
     def load(self, state: Any) -> None:
-        if self._process is not None and list(self._process) != state["process"]:
-            have, want = state["process"], list(self._process)
-            difference = (
-                f"a shuffle's window holds one process's share: saved by process {have[1]} of "
-                f"{have[0]}, restored by {want[1]} of {want[0]}; put shuffle before "
-                "shard_by_process to change the number of processes"
-            )
-            raise IncompatibleCheckpointError((difference,))
+        check_process("a shuffle's window holds", self._process, state)
         self._drawn = state["draws"]
         self._chunk = iter(())
         self._window = list(from_json(state["window"]))
@@ -125,12 +170,31 @@ class WindowShuffle:
         self._snapshot()
 
 
-def _process_of(node: Node) -> tuple[int, int] | None:
+def process_of(node: Node) -> tuple[int, int] | None:
+    """How many processes share a node's elements, and which this is; None where nobody does."""
     for up in node.inputs:
         context = getattr(up, "context", None)
         if context is not None:
             return (context.num_input_pipelines, context.input_pipeline_id)
-        found = _process_of(up)
+        found = process_of(up)
         if found is not None:
             return found
     return None
+
+
+def check_process(what: str, process: tuple[int, int] | None, state: Any) -> None:
+    """Refuse a state that belongs to another process's share.
+
+    Raises
+    ------
+    IncompatibleCheckpointError
+        It was saved by another process, or by one of another number of them.
+    """
+    if process is not None and list(process) != state["process"]:
+        have, want = state["process"], list(process)
+        difference = (
+            f"{what} one process's share: saved by process {have[1]} of "
+            f"{have[0]}, restored by {want[1]} of {want[0]}; put shard_by_process "
+            "last to change the number of processes"
+        )
+        raise IncompatibleCheckpointError((difference,))

@@ -15,12 +15,14 @@ import os
 import pickle
 import time
 from collections import OrderedDict
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tundish.errors import SharedMemoryError
 from tundish.loader.plan.elementwise import FlatMap
+from tundish.loader.plan.interleaving import Interleave
 from tundish.loader.run.collate import is_fixed
 from tundish.loader.run.context import Context
 from tundish.loader.run.evaluators import compile_inner, compile_sweep, compile_values
@@ -49,7 +51,7 @@ from tundish.loader.run.payload import dumps_exception, unpack
 from tundish.loader.run.planner import InlinePlanner
 from tundish.loader.run.reading import compile_read
 from tundish.loader.run.serving import Serving, serve
-from tundish.loader.run.shared import open_item
+from tundish.loader.run.shared import kept, open_item
 from tundish.loader.run.values import raise_from
 from tundish.loader.run.writing import NeedsMore, Rows, own, writer
 from tundish.shm.encode import Encoded, decode
@@ -72,23 +74,22 @@ class Stage:
 
     Parameters
     ----------
-    number : int
-        The coordinator's name for it.
-    pass_ : int
-        The number of the pass.
     value, identity : callable
         Of `compile_values`; for a stream the inner plan of an item.
     is_stream : bool
         Whether it reads inner datasets.
+
+    Attributes
+    ----------
+    pass_ : int
+        The number of the pass.
     """
 
-    __slots__ = ("identity", "is_stream", "label", "number", "pass_", "read", "sweep", "value")
+    __slots__ = ("identity", "is_stream", "label", "pass_", "read", "sweep", "value")
 
-    def __init__(
-        self, number: int, pass_: int, value: Value, identity: Identity, *, is_stream: bool
-    ) -> None:
-        self.number, self.pass_, self.is_stream = number, pass_, is_stream
-        self.value, self.identity = value, identity
+    def __init__(self, value: Value, identity: Identity, *, is_stream: bool) -> None:
+        self.value, self.identity, self.is_stream = value, identity, is_stream
+        self.pass_ = 0
         self.sweep: Any = None
         self.read: Any = None
         self.label = ""
@@ -125,28 +126,40 @@ class Worker(Serving):
         self._arena, self._context, self._options = arena, context, options
         self._planner = InlinePlanner(context, options)
         self._stages: dict[int, Stage] = {}
+        self._compiled: dict[tuple[int, int, int], Stage] = {}
         self._layouts: dict[tuple[Any, ...], tuple[int, Layout]] = {}
         self._streams: OrderedDict[tuple[int, int], tuple[Any, int]] = OrderedDict()
+        self._most_streams = _OPEN_STREAMS
         self._deadline = options.deadline if forks else None
 
     # -- stages --------------------------------------------------------------------------------
 
     def _open_stage(self, number: int, flag: int, what: tuple[int, int, int]) -> None:
-        is_stream, (node, base, pass_) = flag, what
+        node, base, pass_ = what
+        for key in [key for key in self._streams if key[0] == number]:
+            del self._streams[key]  # of another stage, which is done with
+        compiled = (flag, node, base)
+        if compiled not in self._compiled:
+            self._compiled[compiled] = self._compile(*compiled)
+        self._stages[number] = copy(self._compiled[compiled])
+        self._stages[number].pass_ = pass_
+
+    def _compile(self, is_stream: int, node: int, base: int) -> Stage:
+        """What a stage of some nodes does, in any pass."""
         nodes, context = self._context.nodes, self._context
         open_inner = self._planner.open_inner
         if is_stream:
             flat_map = nodes[node]
             assert isinstance(flat_map, FlatMap)
-            value, identity = compile_inner(flat_map, context, open_inner)
-        else:
-            value, identity = compile_values(nodes[node], context, open_inner)
-        stage = Stage(number, pass_, value, identity, is_stream=bool(is_stream))
-        if not is_stream and self._deadline is None:
+            if isinstance(flat_map, Interleave):  # each is left open until it is its turn again
+                self._most_streams = max(self._most_streams, 2 * flat_map.cycle)
+            return Stage(*compile_inner(flat_map, context, open_inner), is_stream=True)
+        stage = Stage(*compile_values(nodes[node], context, open_inner), is_stream=False)
+        if self._deadline is None:
             stage.sweep = compile_sweep(nodes[node], nodes[base])
-            stage.read = compile_read(nodes[node], context, identity)
+            stage.read = compile_read(nodes[node], context, stage.identity)
             stage.label = context.label(nodes[node])
-        self._stages[number] = stage
+        return stage
 
     # -- tasks ---------------------------------------------------------------------------------
 
@@ -191,16 +204,18 @@ class Worker(Serving):
             return np.frombuffer(tail, np.int64).tolist()  # type: ignore[no-any-return]
         return self._decoded(tail)
 
-    def _decoded(self, tail: bytes | memoryview) -> list[Any]:
-        """The items of a tail, or of the slot that it names."""
+    def _decoded(self, tail: bytes | memoryview, *, private: bool = False) -> list[Any]:
+        """The items of a tail, or of the slot that it names; `private`: as this process's own."""
         if tail[0]:
             assert self._arena is not None
             slot, nbytes = POINTER.unpack_from(tail, 1)
-            items, captured = decode(self._arena.root(slot, nbytes))
+            root = self._arena.root(slot, nbytes)
+            items, captured = decode(root.copy() if private else root)
         else:
             items, captured = decode(bytearray(tail[1:]))
         self._context.captured.update(captured)
-        return [open_item(item, self._arena) for item in items]
+        opened = [open_item(item, self._arena) for item in items]
+        return [kept(item) for item in opened] if private else opened
 
     def _rows(self, stage: Stage, task: Task, items: Sequence[Any]) -> Rows:
         """Evaluate the items one after another, each into its row while it is in the cache."""
@@ -452,11 +467,15 @@ class Worker(Serving):
 
     def _stream(self, stage: Stage, task: Task, tail: bytes | memoryview) -> tuple[Rows, bool]:
         """Read the next elements of an inner dataset, opened here or where a dead worker left it."""
-        (item,) = self._decoded(tail)
         key = (task.stage, task.start)
         network, at = self._streams.pop(key, (None, -1))
         rows, skip = Rows(), task.step
+        deadline = self._deadline
         if network is None or at != skip:
+            # What the tail names is taken back after this task; the dataset is read in later ones.
+            (item,) = self._decoded(tail, private=True)
+            if deadline is not None:  # what is left out takes its time too
+                faulthandler.dump_traceback_later(deadline * (1 + skip), exit=True)
             try:
                 origin = stage.identity(ref_of(item), stage.pass_)
                 plan = stage.value(item, stage.pass_)
@@ -468,10 +487,14 @@ class Worker(Serving):
                 rows.drops = list(range(task.first + 1, task.first + task.rows))
                 rows.not_opened = True
                 return rows, True
+        if task.rows == 1:
+            # Should this process die now, it is the element's fault, not the opening's.
+            self._outbox.say(RECORD.pack(Kind.PROGRESS, 0, 0, skip, 0))
+            self._outbox.flush()
         write: Any = None
         for k in range(task.first, task.first + task.rows):
-            if self._deadline is not None:
-                faulthandler.dump_traceback_later(self._deadline, exit=True)
+            if deadline is not None:
+                faulthandler.dump_traceback_later(deadline, exit=True)
             try:
                 found = network.next()
             except End:
@@ -486,7 +509,7 @@ class Worker(Serving):
                 write = self._scatter(rows, task, k)
                 write(k, found.value)
         self._streams[key] = (network, skip + task.rows)
-        while len(self._streams) > _OPEN_STREAMS:
+        while len(self._streams) > self._most_streams:
             self._streams.popitem(last=False)
         return rows, False
 

@@ -16,6 +16,7 @@ Where things live:
 - `snapshot`: what outlives a run;
 - `loader`: the pipeline; `loader.plan` says what is computed, `loader.run` how;
 - `torch`, `jax`, `tensorflow`, `orbax`: bridges to frameworks, each imported by name;
+- `experimental`: tf.data's older spellings;
 - `testing`, `cli`: the laws as functions for your own tests, and the command line.
 
 Names are imported on first use: a worker process pays only for what it needs, and
@@ -27,7 +28,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tundish import errors, testing
+    from tundish import errors, experimental, testing
     from tundish.loader.dataloader.collate import default_collate, default_convert
     from tundish.loader.dataloader.dataloader import DataLoader
     from tundish.loader.dataloader.distributed import DistributedSampler
@@ -49,9 +50,12 @@ if TYPE_CHECKING:
         set_seed,
     )
     from tundish.loader.plan.options import InputContext, Options
+    from tundish.loader.plan.settings import ThreadingOptions
     from tundish.loader.run.iterator import Iterator
+    from tundish.loader.run.optional import IteratorSpec, Optional
     from tundish.preemption import save_on_signal
-    from tundish.spec import ArraySpec
+    from tundish.ragged import Ragged, Sparse
+    from tundish.spec import ArraySpec, DatasetSpec
 
 __version__ = "0.1.0"
 
@@ -63,20 +67,27 @@ __all__ = [
     "BatchSampler",
     "DataLoader",
     "Dataset",
+    "DatasetSpec",
     "DistributedSampler",
     "InputContext",
     "Iterator",
+    "IteratorSpec",
+    "Optional",
     "Options",
+    "Ragged",
     "RandomSampler",
     "Sampler",
     "SequentialSampler",
+    "Sparse",
     "SubsetRandomSampler",
+    "ThreadingOptions",
     "TorchGenerator",
     "WeightedRandomSampler",
     "WorkerInfo",
     "default_collate",
     "default_convert",
     "errors",
+    "experimental",
     "get_worker_info",
     "save_on_signal",
     "set_seed",
@@ -91,14 +102,20 @@ _HOME = {
     "BatchSampler": "tundish.loader.dataloader.samplers",
     "DataLoader": "tundish.loader.dataloader.dataloader",
     "Dataset": "tundish.loader.plan.dataset",
+    "DatasetSpec": "tundish.spec",
     "DistributedSampler": "tundish.loader.dataloader.distributed",
     "InputContext": "tundish.loader.plan.options",
     "Iterator": "tundish.loader.run.iterator",
+    "IteratorSpec": "tundish.loader.run.optional",
+    "Optional": "tundish.loader.run.optional",
     "Options": "tundish.loader.plan.options",
+    "Ragged": "tundish.ragged",
     "RandomSampler": "tundish.loader.dataloader.samplers",
     "Sampler": "tundish.loader.dataloader.samplers",
     "SequentialSampler": "tundish.loader.dataloader.samplers",
+    "Sparse": "tundish.ragged",
     "SubsetRandomSampler": "tundish.loader.dataloader.samplers",
+    "ThreadingOptions": "tundish.loader.plan.settings",
     "TorchGenerator": "tundish.loader.dataloader.torchrandom",
     "WeightedRandomSampler": "tundish.loader.dataloader.samplers",
     "WorkerInfo": "tundish.loader.dataloader.info",
@@ -108,7 +125,7 @@ _HOME = {
     "save_on_signal": "tundish.preemption",
     "set_seed": "tundish.loader.plan.node",
 }
-_SUBMODULES = frozenset({"errors", "testing"})
+_SUBMODULES = frozenset({"errors", "experimental", "testing"})
 
 if not TYPE_CHECKING:  # a checker that saw this would take any misspelt name
 

@@ -9,6 +9,7 @@
      ├ StalledError (TimeoutError)         nothing moved before a deadline
      ├ SharedMemoryError (OSError)         not enough memory to share, with the numbers
      ├ RecordCorruptError (ValueError)     a file's bytes are not what they were
+     ├ CardinalityError (ValueError)       not as many elements as was said
      ├ OutOfRangeError (IndexError)        `get_next` past the end
      ├ SnapshotError
      │  ├ IncompatibleSnapshotError
@@ -27,6 +28,7 @@ from __future__ import annotations
 import errno
 
 __all__ = [
+    "CardinalityError",
     "CheckpointError",
     "FingerprintError",
     "IncompatibleCheckpointError",
@@ -220,6 +222,30 @@ class RecordCorruptError(TundishError, ValueError):
 
     def __str__(self) -> str:
         return f"{self.path}:{self.offset}: {self.problem}"
+
+
+class CardinalityError(TundishError, ValueError):
+    """A dataset has not as many elements as was said.
+
+    Parameters
+    ----------
+    expected : int
+        How many there should be; -1: without end.
+    came : int
+        How many there were; of one too many, its number.
+    """
+
+    def __init__(self, expected: int, came: int) -> None:
+        super().__init__(expected, came)
+        self.expected = expected
+        self.came = came
+
+    def __str__(self) -> str:
+        if self.expected < 0:
+            return f"a dataset without end was expected; it ended after {self.came} element(s)"
+        if self.came > self.expected:
+            return f"{self.expected} element(s) were expected; there are at least {self.came}"
+        return f"{self.expected} element(s) were expected; there are only {self.came}"
 
 
 class OutOfRangeError(TundishError, IndexError):

@@ -1,7 +1,7 @@
 """The structure of an element: nests of dict, tuple and namedtuple over leaves.
 
-A *leaf* is a numpy array or scalar, a ``str``, ``bytes``, or any other object (which is passed on
-as it is and pickled between processes). A list is an array, as in tf.data. `normalise` gives every
+A *leaf* is a numpy array or scalar, a ``str``, ``bytes``, a dataset, or any other object (which is
+passed on as it is and pickled between processes). A list is an array, as in tf.data. `normalise` gives every
 value its one numpy form, `flatten` takes a nest apart, `ArraySpec` describes a leaf.
 """
 
@@ -18,6 +18,8 @@ from tundish.errors import SpecError
 __all__ = [
     "LEAF",
     "ArraySpec",
+    "DatasetSpec",
+    "Nested",
     "Tree",
     "copy_element",
     "flatten",
@@ -112,6 +114,59 @@ class ArraySpec:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class DatasetSpec:
+    """A leaf that is a dataset itself, as `window` makes them.
+
+    Parameters
+    ----------
+    element_spec : nest of (ArraySpec or DatasetSpec), optional
+        Of its elements; None where it is not known: the dataset is empty, or begins with an error.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> td.Dataset.range(4).window(2).element_spec
+    DatasetSpec(element_spec=ArraySpec(shape=(), dtype=int64))
+    """
+
+    element_spec: Any = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As that of any leaf without dimensions: ()."""
+        return ()
+
+    @property
+    def dtype(self) -> type[object]:
+        """As that of any object."""
+        return object
+
+    def accepts(self, value: Any) -> bool:
+        """Whether a normalised leaf is a dataset; its elements are not looked at.
+
+        Parameters
+        ----------
+        value : object
+            A leaf as `normalise` gives it.
+        """
+        return isinstance(value, Nested)
+
+
+class Nested:
+    """What leaves that are datasets derive from."""
+
+    __slots__ = ()
+
+    def _as_element(self) -> Any:
+        """The same, in the form in which it is an element."""
+        raise NotImplementedError
+
+    def _leaf_spec(self) -> DatasetSpec:
+        """Its spec as a leaf."""
+        raise NotImplementedError
+
+
 def is_namedtuple(cls: type) -> bool:
     """Whether a class was made by `collections.namedtuple` or `typing.NamedTuple`."""
     return issubclass(cls, tuple) and hasattr(cls, "_fields")
@@ -155,7 +210,7 @@ def normalise(value: Any) -> Any:
         return normalise(np.asarray(value))
     if is_namedtuple(kind):
         return kind(*[normalise(x) for x in value])
-    return value
+    return value._as_element() if isinstance(value, Nested) else value  # noqa: SLF001 - ours
 
 
 def _odd_array(array: np.ndarray) -> Any:
@@ -175,10 +230,19 @@ def _int64(value: int) -> np.int64:
 def _array(value: list[Any]) -> np.ndarray:
     if not value:
         return np.zeros(0, np.float64)
+    if any(isinstance(x, Nested) for x in value):  # numpy would take one for a sequence
+        array = np.empty(len(value), object)
+        for k, x in enumerate(value):
+            array[k] = normalise(x)
+        return array
     try:
         array = np.asarray(value)
     except (ValueError, OverflowError) as problem:
-        raise SpecError(f"a list is an array, and this one is ragged: {problem}") from problem
+        shown = repr(value) if len(repr(value)) < 80 else f"{repr(value)[:80]}..."
+        raise SpecError(
+            f"a list stands for an array, so its rows must have equal shapes, and {shown} is ragged; "
+            "elements of different shapes are written one by one, as in Dataset.from_list"
+        ) from problem
     if array.dtype == object and any(type(x) is int for x in value):
         raise SpecError("a list holds an int that does not fit 64 bits")
     return array if array.dtype.kind not in "US" else np.array(value, dtype=object)
@@ -297,7 +361,9 @@ def spec_of(value: Any) -> Any:
     {'x': ArraySpec(shape=(3,), dtype=float32), 'y': ArraySpec(shape=(), dtype=str)}
     """
 
-    def one(leaf: Any) -> ArraySpec:
+    def one(leaf: Any) -> ArraySpec | DatasetSpec:
+        if isinstance(leaf, Nested):
+            return leaf._leaf_spec()  # noqa: SLF001 - ours
         key = leaf_key(leaf)
         return ArraySpec((), key) if isinstance(key, type) else ArraySpec(key[1], _kept(key[0]))
 

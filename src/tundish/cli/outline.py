@@ -152,7 +152,7 @@ def arguments(node: Node) -> str:
         return shortened(f"{folder.name or folder}{os.sep}…")
     given = node.params()
     if isinstance(node, WithOptions):
-        given = {key: value for key, value in vars(node.options).items() if value is not None}
+        given = node.options.given()
     parts = []
     for key, value in given.items():
         if isinstance(value, dict) and "function" in value:
@@ -174,8 +174,8 @@ def workers(node: Node) -> tuple[int, str]:
     calls = [n.parallel for n in walk(node) if isinstance(n, Map) and n.parallel is not None]
     if os.environ.get("TUNDISH_WORKERS"):
         return count, "TUNDISH_WORKERS says so"
-    if options.workers is not None:
-        asked, who = options.workers, "Options.workers"
+    if options.asked_workers is not None:
+        asked, who = options.asked_workers, "Options.workers"
     elif calls:
         asked, who = (AUTOTUNE if AUTOTUNE in calls else max(calls)), "num_parallel_calls"
     else:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from tundish.errors import TundishError
+from tundish.spec import Nested
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,6 +25,8 @@ __all__ = ["Outcome", "collect", "difference", "digest", "outcome_of"]
 
 LIMIT = 100_000
 WIDTH = 240
+NESTED = 1000
+"""So many elements of a dataset within an element are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ def digest(element: object) -> str:
     ----------
     element : nest
         Dicts, tuples and lists over arrays, numbers, str, bytes, None and other objects, which
-        count by what they would be pickled as.
+        count by what they would be pickled as; a dataset counts by what it gives.
 
     Returns
     -------
@@ -210,6 +213,8 @@ def _feed(sink: _Sink, value: object, seen: dict[int, int]) -> None:
         _piece(sink, kind.__name__.encode(), bytes(value))  # type: ignore[call-overload]
     elif isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
         _text(sink, "name", f"{value.__module__}.{value.__qualname__}")
+    elif (given := _given(value)) is not None:
+        _feed_all(sink, "dataset", [part for o in given for part in (o.error, o.digest)], seen)
     elif id(value) in seen:
         _text(sink, "again", str(seen[id(value)]))
     else:
@@ -225,6 +230,16 @@ def _feed(sink: _Sink, value: object, seen: dict[int, int]) -> None:
         else:
             _feed_object(sink, value, seen)
         del seen[id(value)]
+
+
+def _given(value: Any) -> list[Outcome] | None:
+    """What a dataset that is a part of an element gives; None for what is no dataset."""
+    if isinstance(value, Nested):
+        with value.iterator(workers=0) as iterator:  # type: ignore[attr-defined]  # a Dataset
+            return collect(iterator, limit=NESTED, exact=False)
+    outcomes = getattr(value, "outcomes", None)  # the reference's
+    found: list[Outcome] | None = outcomes(limit=NESTED) if callable(outcomes) else None
+    return found
 
 
 def _feed_array(

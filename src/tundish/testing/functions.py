@@ -13,23 +13,35 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tundish.loader.plan.scanning import Reducer
 from tundish.testing.compare import digest
+from tundish.testing.nests import taken_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = [
     "Become",
+    "Carry",
+    "Class",
     "Draw",
     "Emit",
     "Fail",
     "Inner",
     "Keep",
+    "Key",
     "OddError",
+    "Open",
     "Pause",
     "Records",
+    "Reduce",
+    "Regroup",
+    "Sequence",
+    "Size",
     "Tag",
     "Thing",
+    "Uneven",
+    "totals",
 ]
 
 
@@ -110,6 +122,33 @@ class Keep:
 
 
 @dataclass(frozen=True)
+class Size:
+    """A cost: a number from 0 to 9; for `fails` percent it raises, or is negative."""
+
+    k: int = 1
+    fails: int = 0
+
+    def __call__(self, *element: Any) -> float:
+        number = _number(_one(element), self.k)
+        if number // 100 % 100 < self.fails:
+            if number // 10_000 % 3:
+                raise _error(number // 10_000)
+            return -1
+        return number % 10 if number % 2 else number % 20 / 2
+
+
+@dataclass(frozen=True)
+class Uneven:
+    """Make an array of none to seven numbers from any element."""
+
+    k: int = 1
+
+    def __call__(self, *element: Any) -> np.ndarray:
+        number = _number(_one(element), self.k)
+        return np.arange(number % 8, dtype=np.int16) + np.int16(number % 50)
+
+
+@dataclass(frozen=True)
 class Become:
     """Make an element of a given kind from any element.
 
@@ -133,6 +172,79 @@ class Pause:
     def __call__(self, *element: Any) -> Any:
         time.sleep(self.ms / 1000)
         return _one(element)
+
+
+@dataclass(frozen=True)
+class Carry:
+    """For `scan`: hand on a number, deliver it with the element; raise for `percent`."""
+
+    k: int = 1
+    percent: int = 0
+
+    def __call__(self, state: Any, element: Any) -> Any:
+        number = _number((int(state), element), self.k)
+        if number % 100 < self.percent:
+            raise _error(number // 100)
+        return number % 1000, (state, element)
+
+
+@dataclass(frozen=True)
+class Class:
+    """One of `count` numbers from `least` for an element; raise for `fails` percent."""
+
+    k: int = 1
+    count: int = 3
+    fails: int = 0
+    least: int = 0
+
+    def __call__(self, *element: Any) -> int:
+        number = _number(_one(element), self.k)
+        if number // 100 % 100 < self.fails:
+            raise _error(number // 10_000)
+        return number % self.count + self.least
+
+
+def totals(k: int = 1, percent: int = 0) -> Reducer:
+    """For `group_by_reducer`: count and digest what comes; raise for `percent` everywhere."""
+    return Reducer(_Begin(k, percent), _Add(k, percent), _Finish(k, percent))
+
+
+@dataclass(frozen=True)
+class _Begin:
+    k: int
+    percent: int
+
+    def __call__(self, key: Any) -> Any:
+        number = _number(int(key), self.k)
+        if number % 100 < self.percent:
+            raise _error(number // 100)
+        return {"n": 0, "last": np.full(number % 3, int(key)), "digest": 0}
+
+
+@dataclass(frozen=True)
+class _Add:
+    k: int
+    percent: int
+
+    def __call__(self, state: Any, element: Any) -> Any:
+        number = _number((int(state["n"]), element), self.k)
+        if number % 100 < self.percent:
+            raise _error(number // 100)
+        last = np.append(state["last"], number % 7)[-2:]
+        # In another order, which makes no difference.
+        return {"digest": number % 1000, "n": state["n"] + 1, "last": last}
+
+
+@dataclass(frozen=True)
+class _Finish:
+    k: int
+    percent: int
+
+    def __call__(self, state: Any) -> Any:
+        number = _number(state, self.k)
+        if number % 100 < self.percent:
+            raise _error(number // 100)
+        return state
 
 
 @dataclass(frozen=True)
@@ -164,6 +276,73 @@ class Inner:
 
 
 @dataclass(frozen=True)
+class Key:
+    """One of `n` numbers, from 0; raises for `fails` percent of the elements."""
+
+    k: int = 1
+    n: int = 3
+    fails: int = 0
+
+    def __call__(self, *element: Any) -> int:
+        number = _number(_one(element), self.k)
+        if number // 100 % 100 < self.fails:
+            raise _error(number // 10_000)
+        return number // 10_000 % self.n
+
+
+@dataclass(frozen=True)
+class Open:
+    """For `flat_map` behind `window`: the elements of the datasets that an element is made of.
+
+    `dataset` is as for `Inner`; an element that is made of something else is delivered as it is.
+    """
+
+    dataset: Any
+    k: int = 1
+
+    def __call__(self, *element: Any) -> Any:
+        value = _one(element)
+        leaves = taken_apart(value)[0]
+        if not leaves or not all(hasattr(leaf, "take_while") for leaf in leaves):
+            return self.dataset.from_tensors(value)
+        opened = self.dataset.zip(value)
+        match _number(value, self.k) % 4:
+            case 0:
+                return opened
+            case 1:
+                return opened.batch(2)
+            case 2:
+                return opened.concatenate(opened.map(Tag(self.k)))
+            case _:
+                return opened.map(Draw(self.k), seed=self.k).filter(Keep(self.k, 80))
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """For `group_by_window`: a dataset of none, some or all of a group; raises for some groups.
+
+    `dataset` is as for `Inner`.
+    """
+
+    dataset: Any
+    k: int = 1
+
+    def __call__(self, key: Any, group: Any) -> Any:
+        number = _number((key, group), self.k)
+        match number % 6:
+            case 0:
+                return group
+            case 1:
+                return group.take(0)
+            case 2:
+                return group.map(Draw(self.k), seed=self.k).filter(Keep(self.k))
+            case 3 if number // 6 % 3 == 0:
+                raise _error(number // 18)
+            case _:
+                return group.batch(2).concatenate(self.dataset.from_tensors(key))
+
+
+@dataclass(frozen=True)
 class Emit:
     """A generator function of `n` elements; `fails` is where it raises, and so ends."""
 
@@ -176,6 +355,64 @@ class Emit:
             if i == self.fails:
                 raise OddError(i, hint="the generator")
             yield _number((i, *arguments), self.k) % 1000
+
+
+@dataclass(frozen=True)
+class Regroup:
+    """For `map_batches`: rows made of a batch, as many or more or fewer, in lists and arrays."""
+
+    k: int = 1
+
+    def __call__(self, *batch: Any) -> Any:
+        value = _one(batch)
+        number = _number(value, self.k)
+        count = number // 8 % 5
+        uneven = [list(range(number // 64 % 7 + i, number // 64 % 7 + i * i)) for i in range(count)]
+        match number % 8:
+            case 0:
+                return value
+            case 1:
+                return uneven
+            case 2:
+                words = [f"{i}" * i for i in range(count)]
+                return {"text": words, "ids": uneven, "n": np.arange(count)}
+            case 3:
+                return uneven, [np.full(i, i, np.int16) for i in range(count)]
+            case 4:
+                return [{"a": i, "b": (f"{i}", [0.5] * i)} for i in range(count)]
+            case 5:
+                return [Thing(f"{i}") for i in range(count)]
+            case 6:
+                return [["a"] * (i % 2) for i in range(count)], [i / 2 for i in range(count)]
+            case _:
+                raise _error(number // 8)
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """A sequence of none to nine tokens: an array, or a dict of two; of ``mixed`` some are none."""
+
+    k: int = 1
+    kind: str = "array"
+
+    def __call__(self, *element: Any) -> Any:
+        number = _number(_one(element), self.k)
+        tokens = np.arange(number % 10, dtype=np.int32) + number // 10 % 100
+        labels = tokens.astype(np.int64) - 3
+        match self.kind, number // 1000 % 16:
+            case "mixed", 0:
+                return tokens.astype(np.uint16)
+            case "mixed", 1:
+                return {"tokens": tokens, "labels": labels[1:]}
+            case "mixed", 2:
+                return tokens.reshape(1, -1)
+            case "mixed", 3:
+                return _made("mixed", number)
+            case ("dict", 0 | 1) | ("mixed", 4):
+                return {"labels": labels, "tokens": tokens}
+            case "dict", _:
+                return {"tokens": tokens, "labels": labels}
+        return tokens
 
 
 @dataclass(frozen=True)

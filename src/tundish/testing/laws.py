@@ -14,9 +14,17 @@ import threading
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tundish.loader.plan.batching import Batch
+from tundish.loader.plan.costing import BatchByCost
+from tundish.loader.plan.grouping import Groups
+from tundish.loader.plan.interleaving import Interleave
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.options import Options
 from tundish.loader.plan.order import Shuffle
+from tundish.loader.plan.packing import Pack
+from tundish.loader.plan.padding import SizedGathering
+from tundish.loader.plan.rebatching import Rebatch
+from tundish.loader.plan.resampling import RejectionResample
+from tundish.loader.plan.windows import Window
 from tundish.testing.compare import LIMIT, Outcome, collect, difference
 from tundish.testing.elsewhere import collect_elsewhere
 from tundish.testing.killing import Hunted, positions
@@ -26,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from tundish.loader.plan.dataset import Dataset
+    from tundish.loader.plan.node import Node
     from tundish.loader.run.iterator import Iterator
 
     Made: TypeAlias = Dataset | Callable[[], Dataset]
@@ -311,21 +320,46 @@ def _json(state: dict[str, Any]) -> dict[str, Any]:
     return dict(back)
 
 
+_KEYS = 16  # how many groups there are taken to be at once
+
+
 def _allowance(dataset: Dataset) -> int:
     """4 KB a node, and 16 bytes a level of the path of every buffered source element."""
     nodes = list(walk(dataset._node))  # noqa: SLF001 - the laws look inside
     size = 4096 * len(nodes)
     for node in nodes:
         below = list(walk(node))
+        buffered = 0
         if isinstance(node, Shuffle):
-            held = math.prod(batch.size for batch in below if isinstance(batch, Batch))
-            size += (
-                16
-                * len(below)
-                * held
-                * (node.cardinality if node.window == -2 else node.window or 0)
-            )
+            buffered = node.cardinality if node.window == -2 else node.window or 0
+        elif isinstance(node, Interleave):
+            buffered = node.cycle
+        elif isinstance(node, Window):
+            buffered = node.span
+        elif isinstance(node, Groups):
+            buffered = _KEYS
+        elif isinstance(node, Pack):
+            buffered = node.open_rows + 1
+        held = math.prod(map(_rows_of, below))
+        size += 16 * len(below) * held * buffered
+        if isinstance(node, RejectionResample):
+            size += 16 * len(node.target)  # how often each class has come
     return size
+
+
+def _rows_of(node: Node) -> int:
+    """How many elements one of a node's is made of, at most."""
+    if isinstance(node, (Batch, SizedGathering, Window)):
+        return node.size
+    if isinstance(node, Groups):
+        return node.size or _KEYS
+    if isinstance(node, Rebatch):
+        return max(node.sizes)
+    if isinstance(node, Pack):  # of one token each
+        return node.length
+    if isinstance(node, BatchByCost):  # nobody knows how many are cheap enough
+        return node.max_elements or 64
+    return 1
 
 
 def _steps(count: int, steps: int | None, rng: random.Random) -> list[int]:

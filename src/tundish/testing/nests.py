@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.errors import SpecError
+from tundish.ragged import Ragged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["misfit", "normal", "stacked", "taken_apart"]
+__all__ = ["by_row", "misfit", "normal", "stacked", "taken_apart"]
 
 
 def normal(value: Any) -> Any:
@@ -65,6 +66,21 @@ def taken_apart(nest: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
         return rebuild([make(list(itertools.islice(rest, len(own)))) for own, make in inner])
 
     return [leaf for own, _ in inner for leaf in own], build
+
+
+def by_row(nest: Any) -> Any:
+    """The same with each `Ragged` made a column of its rows."""
+    if isinstance(nest, Ragged):
+        ends = nest.row_splits.tolist()
+        column = np.empty(len(ends) - 1, object)
+        for k in range(len(column)):
+            column[k] = nest.values[ends[k] : ends[k + 1]]
+        return column
+    if isinstance(nest, dict):
+        return {key: by_row(part) for key, part in nest.items()}
+    if isinstance(nest, tuple):
+        return getattr(type(nest), "_make", tuple)([by_row(part) for part in nest])
+    return nest
 
 
 def misfit(first: Any, row: Any) -> SpecError | None:

@@ -10,13 +10,17 @@ References
 
 from __future__ import annotations
 
+import math
+import struct
 from collections import deque
 from typing import TYPE_CHECKING, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+import numpy as np
 
-__all__ = ["window_shuffle", "window_words", "words"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+__all__ = ["directed", "seed_words", "weighted_draws", "window_shuffle", "window_words", "words"]
 
 T = TypeVar("T")
 
@@ -25,6 +29,7 @@ MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)
 DEFAULT_GRAPH_SEED = 87654321
 SEED_MODULUS = 2**31 - 1
+STATELESS_KEY = 0x02461E293EC8F720
 
 
 def words(key: int, stream: int, first: int = 0) -> Iterator[int]:
@@ -67,13 +72,20 @@ def _block(counter: int, key: int) -> list[int]:
     return block
 
 
+def seed_words(seed: int, graph_seed: int | None = None) -> tuple[int, int]:
+    """The two seeds that TensorFlow makes of an operator's and of `set_seed`'s."""
+    key = (DEFAULT_GRAPH_SEED if graph_seed is None else graph_seed) % SEED_MODULUS
+    stream = seed % SEED_MODULUS
+    return (key, stream) if key or stream else (0, SEED_MODULUS)
+
+
 def window_words(seed: int, number: int, *, reshuffle: bool = True) -> Iterator[int]:
     """The words that pass `number` of a seeded shuffle draws.
 
     With `reshuffle` each pass has a generator of its own, whose two seeds are the next two words
     of a generator of seeds.
     """
-    key, stream = DEFAULT_GRAPH_SEED, seed % SEED_MODULUS
+    key, stream = seed_words(seed)
     if not reshuffle:
         return words(key, stream)
     seeds = words(key, stream, 2 * number)
@@ -103,3 +115,71 @@ def window_shuffle(items: Iterable[T], size: int, draws: Iterator[int]) -> Itera
         yield window[chosen]
         window[chosen] = window[0]
         window.popleft()
+
+
+def weighted_draws(
+    weights: Sequence[float], draws: Iterator[int], dtype: type = np.float32
+) -> Iterator[int]:
+    """Which of several inputs each draw by weights chooses, for ever.
+
+    A draw takes two words as a seed. They are scrambled to the key and the stream of a generator,
+    whose first two words give the 52 bits of a number u in [0, 1). Chosen is the first input
+    where the sum of weights, relative to the largest, exceeds u times their total.
+
+    Parameters
+    ----------
+    weights : sequence of float
+        None of them 0; taken to logarithms in `dtype`.
+    draws : iterator of int
+        32-bit words.
+    dtype : type
+        TensorFlow's weights are float32.
+
+    Examples
+    --------
+    >>> found = weighted_draws([0.5, 0.5], window_words(42, 0, reshuffle=False))
+    >>> [next(found) for _ in range(6)]
+    [1, 1, 1, 1, 0, 1]
+    """
+    logs = [float(np.log(dtype(weight))) for weight in weights]
+    sums, total = [], 0.0
+    for log in logs:
+        total += math.exp(log - max(logs))
+        sums.append(total)
+    while True:
+        seed = next(draws) | next(draws) << 64
+        mixed = _block(seed, STATELESS_KEY)
+        generator = words(mixed[0] | mixed[1] << 32, mixed[2] | mixed[3] << 32)
+        high, low = next(generator), next(generator)
+        bits = 1023 << 52 | (high & 0xFFFFF) << 32 | low
+        u = struct.unpack("<d", struct.pack("<Q", bits))[0] - 1.0
+        yield next((at for at, most in enumerate(sums) if most > u * total), len(sums) - 1)
+
+
+def directed(inputs: Sequence[Iterable[T]], choices: Iterable[int], *, stop: bool) -> Iterator[T]:
+    """Take from the inputs in the order that `choices` says.
+
+    Parameters
+    ----------
+    inputs : sequence of iterables
+        The inputs.
+    choices : iterable of int
+        Which is next; one that has ended is left out.
+    stop : bool
+        Whether choosing one that has ended ends all.
+
+    Examples
+    --------
+    >>> list(directed(["ab", "xyz"], [0, 1, 0, 0, 1, 1], stop=False))
+    ['a', 'x', 'b', 'y', 'z']
+    """
+    left = dict(enumerate(map(iter, inputs)))
+    for which in choices:
+        if which not in left:
+            continue
+        try:
+            yield next(left[which])
+        except StopIteration:
+            del left[which]
+            if stop or not left:
+                return

@@ -37,9 +37,12 @@ NOT_OPERATORS = frozenset(
         "as_numpy_iterator",
         "cardinality",
         "element_spec",
+        "from_bytes",
+        "get_single_element",
         "iterator",
         "options",
         "reduce",
+        "to_bytes",
         "with_options",
     }
 )
@@ -71,6 +74,8 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
         Case("range", lambda d: d.range(10)),
         Case("range-step", lambda d: d.range(20, -5, -3)),
         Case("range-empty", lambda d: d.range(5, 5)),
+        Case("range-float", lambda d: d.range(1, 9, 2, output_type=np.float32).repeat(2)),
+        Case("range-small", lambda d: d.range(20, -5, -3, output_type=np.int8).map(Tag(1))),
     ),
     "from_tensors": (
         Case("from_tensors", lambda d: d.from_tensors({"a": [1, 2], "b": ("s", b"t", 2.5)})),

@@ -47,7 +47,7 @@ TORCH = Flavour(
 
 
 class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
-    r"""A subclass of torch's ``DataLoader`` whose batches are made by our workers.
+    """A subclass of torch's ``DataLoader`` whose batches are made by our workers.
 
     Change the import, nothing else. Batches are tensors that lie in shared memory, not copied by
     the training process; samples are written into their rows there as soon as they are made.
@@ -55,10 +55,12 @@ class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
 
     Parameters
     ----------
-    dataset, batch_size, shuffle, sampler, batch_sampler, num_workers, collate_fn, pin_memory, \
-    drop_last, timeout, worker_init_fn, multiprocessing_context, generator, prefetch_factor, \
-    persistent_workers, pin_memory_device, in_order
+    dataset, batch_size, shuffle, sampler, batch_sampler, num_workers, collate_fn, pin_memory
         torch's own, with torch's checks.
+    drop_last, timeout, worker_init_fn, multiprocessing_context, generator, prefetch_factor
+        Likewise.
+    persistent_workers, pin_memory_device, in_order
+        Likewise.
     rng_compat : {"batch", "torch"}
         How the global generators of Python, numpy and torch are seeded in workers: anew for each
         batch, from (base seed, epoch, place of its first sample), so that a run depends on no worker;

@@ -6,6 +6,32 @@ fuzzer may apply to a pipeline, with weights; ``other()`` draws another pipeline
 
 from __future__ import annotations
 
-from tundish.testing.cases import taking
+from tundish.testing.cases import (
+    asserting,
+    grouping,
+    interleaving,
+    mixing,
+    packing,
+    padding,
+    rebatching,
+    resampling,
+    scanning,
+    taking,
+    uniqueness,
+    windows,
+)
 
-FAMILIES = (taking,)
+FAMILIES = (
+    packing,
+    rebatching,
+    grouping,
+    interleaving,
+    padding,
+    taking,
+    windows,
+    mixing,
+    scanning,
+    uniqueness,
+    resampling,
+    asserting,
+)

@@ -33,6 +33,10 @@ CASES: dict[str, tuple[Case, ...]] = {
                 .concatenate(d.range(9).filter(Keep(1)).take_while(Keep(3, 80)))
             ),
         ),
+        Case(
+            "take_while-unsure",
+            lambda d: failing(d, 30).take_while(Keep(2, 97, 30)).shuffle(6, seed=1).map(Tag(1)),
+        ),
         Case("take_while-never", lambda d: d.range(9).batch(2).take_while(Keep(1, 100))),
         Case("take_while-endless", lambda d: d.range(5).repeat().take_while(Keep(3, 80))),
     ),

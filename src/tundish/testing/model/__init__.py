@@ -8,13 +8,36 @@ would have been delivered. `basic` has the engine; each other file is one family
 
 from __future__ import annotations
 
+from tundish.testing.model.asserting import Asserting
 from tundish.testing.model.basic import Basic
+from tundish.testing.model.grouping import Grouping
+from tundish.testing.model.interleaving import Interleaving
+from tundish.testing.model.mixing import Mixing
+from tundish.testing.model.packing import Packing
+from tundish.testing.model.padding import Padding
+from tundish.testing.model.rebatching import Rebatching
+from tundish.testing.model.resampling import Resampling
+from tundish.testing.model.scanning import Scanning
 from tundish.testing.model.taking import Taking
+from tundish.testing.model.uniqueness import Uniqueness
 
 __all__ = ["Model"]
 
 
-class Model(Taking, Basic):
+class Model(
+    Rebatching,
+    Packing,
+    Scanning,
+    Uniqueness,
+    Resampling,
+    Asserting,
+    Mixing,
+    Interleaving,
+    Padding,
+    Taking,
+    Grouping,
+    Basic,
+):
     """A dataset as a function from a pass to its items.
 
     Examples

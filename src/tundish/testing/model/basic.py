@@ -17,7 +17,7 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.loader.run.shuffling import permute
 from tundish.testing.compare import Outcome, collect
-from tundish.testing.nests import misfit, normal, stacked, taken_apart
+from tundish.testing.nests import by_row, misfit, normal, stacked, taken_apart
 from tundish.testing.orders import window_shuffle, window_words
 
 if TYPE_CHECKING:
@@ -341,7 +341,7 @@ class Basic:
                 if item.error:
                     yield item
                     continue
-                leaves, build = taken_apart(item.value)
+                leaves, build = taken_apart(by_row(item.value))
                 if any(np.ndim(leaf) == 0 for leaf in leaves) or len({*map(len, leaves)}) != 1:
                     yield item._replace(error=SpecError("no common first dimension"))
                     continue

@@ -1,0 +1,214 @@
+"""Datasets that are made of elements and read: the inner datasets of flat_map and interleave.
+
+`Inners` opens one for each input; in this process (`InlineInners`), or in workers
+(`tundish.loader.run.streams`). In what order they are read is a machine's affair: `FlatMapped` here,
+`Interleaved` in `tundish.loader.run.interleaving`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tundish.loader.run.inline import Counts
+from tundish.loader.run.items import End, Failure, Made, Ref, ref_of
+from tundish.loader.run.origins import add_origin, describe_origin
+
+if TYPE_CHECKING:
+    from tundish.loader.run.context import Context
+    from tundish.loader.run.machines import Machine, Mark
+    from tundish.loader.run.values import Identity, OpenInner, Value
+
+NOT_OPENED = -1
+"""The ordinal in the ref of an error in place of a whole inner dataset."""
+
+
+class Inner(Protocol):
+    """An inner dataset.
+
+    Attributes
+    ----------
+    outer : Ref
+        Of what it is made.
+    taken : int
+        How many elements of it have come.
+    """
+
+    outer: Ref
+    taken: int
+
+    def next(self) -> Any:
+        """Its next item; one of ordinal `NOT_OPENED` is its only one. Raises End or NotReady."""
+        ...
+
+
+class Inners(Protocol):
+    """Opens inner datasets, one after another."""
+
+    counts: Counts
+
+    def open(self) -> Inner:
+        """The next input's; raises End or NotReady."""
+        ...
+
+    def reopen(self, outer: Ref, taken: int) -> Inner:
+        """One that a state names."""
+        ...
+
+    def mark(self) -> Mark:
+        """Where the input stands after the last one that was opened."""
+        ...
+
+    def dump(self, mark: Mark) -> Any:
+        """A mark of the input as JSON."""
+        ...
+
+    def load(self, state: Any, skip: int = 0) -> None:
+        """Bring the input to where a state says; of the next one leave out the first elements."""
+        ...
+
+
+class InlineInners:
+    """Read inner datasets in this process; each is made when it is first asked.
+
+    Parameters
+    ----------
+    up : Machine
+        Of computed or uncomputed input items.
+    dataset : callable
+        ``dataset(item, pass)``: the inner plan.
+    identity : callable
+        Of the input items.
+    pass_ : int
+        The number of the pass.
+    open_inner : callable
+        ``open(plan, origin, skip)``: an in-process network.
+    context : Context
+        Of the iterator.
+    """
+
+    def __init__(
+        self,
+        up: Machine,
+        dataset: Value,
+        identity: Identity,
+        pass_: int,
+        *,
+        open_inner: OpenInner,
+        context: Context,
+    ) -> None:
+        self._up, self._dataset, self._identity = up, dataset, identity
+        self._pass, self._open_inner = pass_, open_inner
+        self._where, self._events = context.where, context.events
+        self.counts = Counts()
+        self._skip = 0
+
+    def open(self) -> InlineInner:
+        item = self._up.next()
+        skip, self._skip = self._skip, 0
+        return InlineInner(self, item, skip)
+
+    def reopen(self, outer: Ref, taken: int) -> InlineInner:
+        return InlineInner(self, outer, taken)
+
+    def begin(self, item: Any, skip: int) -> Machine:
+        """Make an input's dataset; raises what makes that impossible."""
+        if type(item) is Failure:
+            raise item.error
+        origin = self._identity(ref_of(item), self._pass)
+        try:
+            return self._open_inner(self._dataset(item, self._pass), origin, skip)  # type: ignore[no-any-return]  # a machine, which `values` does not know
+        except Exception as error:
+            add_origin(error, describe_origin(*origin), self._where)
+            raise
+        finally:
+            if skip:
+                self._events.clear()  # it was opened before, and counted
+            self.counts.add(self._events)
+
+    def mark(self) -> Mark:
+        return self._up.mark()
+
+    def dump(self, mark: Mark) -> Any:
+        return self._up.dump(mark)
+
+    def load(self, state: Any, skip: int = 0) -> None:
+        self._up.load(state)
+        self._skip = skip
+
+
+class InlineInner:
+    """One that is read in this process."""
+
+    __slots__ = ("_inners", "_item", "_network", "outer", "taken")
+
+    def __init__(self, inners: InlineInners, item: Any, taken: int) -> None:
+        self._inners, self._item, self.taken = inners, item, taken
+        self.outer = ref_of(item)
+        self._network: Machine | None = None
+
+    def next(self) -> Any:
+        if self._network is None:
+            try:
+                self._network = self._inners.begin(self._item, self.taken)
+            except Exception as error:  # noqa: BLE001 - the element's error
+                return Failure((self.outer, NOT_OPENED), error)
+            self._item = None
+        found = self._network.next()
+        ref = (self.outer, self.taken)
+        self.taken += 1
+        return Failure(ref, found.error) if type(found) is Failure else Made(ref, found.value)
+
+
+class FlatMapped:
+    """The elements of one inner dataset after another."""
+
+    def __init__(self, inners: Inners) -> None:
+        self._inners = inners
+        self._inner: Inner | None = None
+        self._skip = 0  # of the first one, after a restore
+        self._before: Mark = inners.mark()
+
+    def next(self) -> Any:
+        while True:
+            if self._inner is None:
+                before = self._inners.mark()
+                self._inner = self._inners.open()
+                self._before, self._skip = before, 0
+            try:
+                item = self._inner.next()
+            except End:
+                self._inner = None
+                continue
+            if item.ref[1] == NOT_OPENED:
+                self._inner = None
+            return item
+
+    def mark(self) -> Mark:
+        # Between two inputs the state names the next one; within one, that one and the element.
+        counts = self._inners.counts.by_event
+        if self._inner is None:
+            return (counts, self._skip, self._inners.mark())
+        return (counts, self._inner.taken, self._before)
+
+    def dump(self, mark: Mark) -> Any:
+        counts, at, up = mark
+        body = {"inner": at, "up": self._inners.dump(up)}
+        return with_opened(body, counts)
+
+    def load(self, state: Any) -> None:
+        self._inners.counts.by_event = opened(state)
+        self._skip = state["inner"]
+        self._inners.load(state["up"], self._skip)
+
+
+def with_opened(state: dict[str, Any], counts: dict[str, int]) -> dict[str, Any]:
+    """A state, with what was counted while inner datasets were opened.
+
+    Not at the top: a stage above tells its own counts from a state without any there.
+    """
+    return {**state, "opened": {"counts": counts}} if counts else state
+
+
+def opened(state: dict[str, Any]) -> dict[str, int]:
+    """What was counted while inner datasets were opened."""
+    return dict(state.get("opened", {}).get("counts", {}))

@@ -1,0 +1,138 @@
+"""interleave: several inner datasets are read in turn, by tf.data's rules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.run.inners import NOT_OPENED, opened, with_opened
+from tundish.loader.run.items import End, Failure, Ref, from_json, to_json
+from tundish.loader.run.origins import note_wanted
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.interleaving import Interleave
+    from tundish.loader.run.context import Context
+    from tundish.loader.run.inners import Inner, Inners
+    from tundish.loader.run.machines import Mark
+
+_LOG = 1024
+
+Slots = tuple[tuple[Ref, int] | None, ...]
+"""Of each slot what its dataset is made of, and how many elements of it have come."""
+
+
+class Interleaved:
+    """The elements of `cycle` inner datasets in turn, `block` of each.
+
+    An empty slot is filled when the cursor comes there; an error moves neither the cursor nor the
+    block's count. Slots are made as the cursor first reaches them.
+
+    A mark is (slots as they once were, from which slots elements were taken since, how many of
+    those, ...): slots are copied when one of them is filled or emptied, not for each element.
+    """
+
+    def __init__(self, node: Interleave, inners: Inners, pass_: int, context: Context) -> None:
+        self._node, self._inners, self._pass, self._context = node, inners, pass_, context
+        self._slots: list[Inner | None] = []
+        self._cursor = self._count = self._filled = 0
+        self._ended = False
+        self._snapshot()
+
+    def _snapshot(self) -> None:
+        slots = tuple([None if x is None else (x.outer, x.taken) for x in self._slots])
+        self._since: tuple[Slots, list[int]] = (slots, [])
+        self._changed = False
+
+    def next(self) -> Any:
+        slots = self._slots
+        while True:
+            at = self._cursor
+            inner = slots[at] if at < len(slots) else None
+            if inner is None:
+                if self._ended:
+                    if not self._filled:
+                        if self._changed:
+                            self._snapshot()
+                        raise End
+                    self._advance()
+                    continue
+                try:
+                    inner = self._inners.open()
+                except End:
+                    self._ended = self._changed = True
+                    continue
+                self._put(at, inner)
+            try:
+                item = inner.next()
+            except End:
+                self._put(at, None)
+                self._advance()
+                continue
+            self._took(at, item)
+            return item
+
+    def _put(self, at: int, inner: Inner | None) -> None:
+        """Fill or empty a slot."""
+        if at == len(self._slots):
+            self._slots.append(None)
+        self._slots[at] = inner
+        self._filled += 1 if inner is not None else -1
+        self._changed = True
+
+    def _took(self, at: int, item: Any) -> None:
+        """Note an item that a slot gives, and go on to the next slot where its turn is over."""
+        if type(item) is not Failure:
+            self._count += 1
+            if self._count == self._node.block:
+                self._advance()
+        elif item.ref[1] == NOT_OPENED:
+            self._put(at, None)
+        if self._changed or len(self._since[1]) >= _LOG:
+            self._snapshot()
+        else:
+            self._since[1].append(at)
+
+    def _advance(self) -> None:
+        self._count = 0
+        self._cursor += 1
+        # Slots that were never filled stay empty once the input has ended.
+        if self._cursor >= (len(self._slots) if self._ended else self._node.cycle):
+            self._cursor = 0
+
+    def mark(self) -> Mark:
+        since, inners = self._since, self._inners
+        up = inners.mark()
+        taken = len(since[1])
+        return (since, taken, self._cursor, self._count, self._ended, inners.counts.by_event, up)
+
+    def dump(self, mark: Mark) -> Any:
+        (slots, log), taken, cursor, count, ended, counts, up = mark
+        come = [0] * len(slots)
+        for at in log[:taken]:
+            come[at] += 1
+        body = {
+            "slots": [
+                None if slot is None else [to_json(slot[0]), slot[1] + more]
+                for slot, more in zip(slots, come, strict=True)
+            ],
+            "cursor": cursor,
+            "block": count,
+            "ended": ended,
+            "up": self._inners.dump(up),
+        }
+        return with_opened(body, counts)
+
+    def load(self, state: Any) -> None:
+        self._inners.counts.by_event = opened(state)
+        self._inners.load(state["up"])
+        self._cursor, self._count, self._ended = state["cursor"], state["block"], state["ended"]
+        named = [None if x is None else (from_json(x[0]), x[1]) for x in state["slots"]]
+        outer = [slot[0] for slot in named if slot is not None]
+        note_wanted(self._node.up, outer, self._pass, self._context)
+        self._slots, self._filled = [None] * len(named), len(outer)
+        # In the order of their turns, so that workers begin with what is wanted first.
+        for k in range(len(named)):
+            at = (self._cursor + k) % len(named)
+            slot = named[at]
+            if slot is not None:
+                self._slots[at] = self._inners.reopen(*slot)
+        self._snapshot()

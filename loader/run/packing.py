@@ -1,0 +1,375 @@
+"""pack: which sequences stand in which row is decided by their lengths; a worker fills the row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.errors import SpecError
+from tundish.loader.plan.packing import Pack
+from tundish.loader.run.forms import Form, form_of, form_of_value
+from tundish.loader.run.items import End, Failure, Made, Ref, from_json, ref_of, to_json
+from tundish.loader.run.origins import note_wanted
+from tundish.loader.run.values import raise_from
+from tundish.loader.run.windowing import check_process, process_of
+from tundish.spec import map_leaves, show_key, show_tree
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.node import Node
+    from tundish.loader.run.context import Context
+    from tundish.loader.run.machines import Builder, Machine, MakeMachine, Mark
+    from tundish.loader.run.values import Make, Maker, Value
+
+Kinds = str | dict[str, str]
+"""The dtypes of a sequence: of a bare array, or by key."""
+
+Link = tuple[Any, Any]
+"""A row as it grows, from its end: ``(what came before, slice)``; () for an empty one."""
+
+
+class Piece:
+    """Some tokens of a computed sequence, in memory of their own: nothing larger is kept for them.
+
+    Parameters
+    ----------
+    ref : Ref
+        Of the sequence.
+    value : nest
+        Its tokens from `first` on.
+    first : int
+        The place of the first one.
+    """
+
+    __slots__ = ("first", "ref", "value")
+
+    def __init__(self, ref: Ref, value: Any, first: int) -> None:
+        self.ref, self.value, self.first = ref, value, first
+
+
+class OpenRow:
+    """A row that is being filled."""
+
+    __slots__ = ("link", "slices", "used")
+
+    def __init__(self) -> None:
+        self.used = 0
+        self.slices: list[tuple[Any, int, int]] = []
+        self.link: Link | tuple[()] = ()
+
+    def add(self, item: Any, first: int, stop: int) -> None:
+        """Put tokens of a sequence behind those that are there."""
+        self.slices.append((item, first, stop))
+        self.link = (self.link, (ref_of(item), first, stop))
+        self.used += stop - first
+
+
+class Packed:
+    """Slices of computed sequences in rows: ``(n, (slice, ...))``; "concat" has one open row.
+
+    A mark holds the rows as links, which are never changed: it is taken in as many steps as
+    there are open rows.
+    """
+
+    def __init__(self, node: Pack, up: Machine, pass_: int, context: Context) -> None:
+        self._node, self._up, self._pass, self._context = node, up, pass_, context
+        self._label = context.label(node)
+        self._process = process_of(node)
+        self._cuts = node.method == "concat"
+        self._count = 0
+        self._rows: list[OpenRow] = []
+        self._kinds: Kinds | None = None
+        self._first: Ref = None
+        self._item: Any = None
+        self._at = self._total = self._skip = 0
+        self._before: Mark = up.mark()
+        self._reached = self._before
+
+    def next(self) -> Any:
+        while True:
+            if self._at < self._total:
+                row = self._place()
+                if row is not None:
+                    return self._give(row)
+                continue
+            try:
+                failed = self._take()
+            except End:
+                if not self._rows or self._node.drop_remainder:
+                    raise
+                return self._give(self._rows.pop(0))
+            if failed is not None:
+                return failed
+
+    def _give(self, row: OpenRow) -> Any:
+        n = self._count
+        self._count += 1
+        return (n, tuple(row.slices))
+
+    # -- sequences -----------------------------------------------------------------------------
+
+    def _take(self) -> Failure | None:
+        """Go to the next sequence, unless it is an error."""
+        item = self._up.next()
+        # A mark is good just after an item: one that is not ready may have moved a part of it.
+        self._before, self._reached = self._reached, self._up.mark()
+        self._item, self._at, self._total = None, 0, 0
+        skip, self._skip = self._skip, 0
+        if type(item) is Failure:
+            return self._fail(item.error, (item.ref, 0, 0))
+        total = 0
+        try:
+            total, kinds = sequence_of(self._node, form_of(item))
+            if self._kinds is None:
+                self._kinds, self._first = kinds, ref_of(item)
+            check_kinds(kinds, self._kinds)
+            total = check_length(self._node, total)
+        except SpecError as error:
+            error.add_note(f"tundish: in {self._label}, at element {item.ref}")
+            # The first one is told too: what is made again of the ref fails in the same way.
+            first = [] if self._first in (None, item.ref) else [(self._first, 0, 0)]
+            return self._fail(error, *first, (item.ref, 0, total))
+        self._item, self._at, self._total = item, skip, total
+        return None
+
+    def _fail(self, error: BaseException, *slices: tuple[Ref, int, int]) -> Failure:
+        return Failure((self._count, slices), error)
+
+    def _place(self) -> OpenRow | None:
+        """Put the next piece of the sequence into a row; one that is done with."""
+        rows, length, at = self._rows, self._node.length, self._at
+        rest = self._total - at
+        done: OpenRow | None = None
+        if self._cuts:
+            if not rows:
+                rows.append(OpenRow())
+            row = rows[0]
+            piece = min(rest, length - row.used)
+            row.add(self._item, at, at + piece)
+        elif rest >= length:
+            done, piece = OpenRow(), length
+            done.add(self._item, at, at + piece)
+            row = done
+        else:
+            piece = rest
+            found = next((row for row in rows if row.used + rest <= length), None)
+            if found is None:
+                if len(rows) >= self._node.open_rows:
+                    done = max(rows, key=lambda row: row.used)
+                    rows.remove(done)
+                found = OpenRow()
+                rows.append(found)
+            row = found
+            row.add(_kept(self._item, at, at + piece), at, at + piece)
+        self._at = at + piece
+        if row.used == length and row is not done:
+            rows.remove(row)
+            done = row
+        return done
+
+    # -- state ---------------------------------------------------------------------------------
+
+    def mark(self) -> Mark:
+        links = tuple([row.link for row in self._rows])
+        held = (self._count, links, self._kinds, self._first)
+        # Between two sequences the state names the next one; within one, that one and the place.
+        if self._skip:
+            return (held, self._skip, self._before)
+        if self._at < self._total:
+            return (held, self._at, self._before)
+        return (held, 0, self._reached)
+
+    def dump(self, mark: Mark) -> Any:
+        (n, links, kinds, first), at, up = mark
+        rows = [to_json(tuple(_slices(link))[::-1]) for link in links]
+        return {
+            "n": n,
+            "at": at,
+            "rows": rows,
+            "kinds": kinds,
+            "first": None if first is None else to_json(first),
+            "up": self._up.dump(up),
+            **({} if self._process is None else {"process": list(self._process)}),
+        }
+
+    def load(self, state: Any) -> None:
+        check_process("the rows that pack fills hold", self._process, state)
+        self._count, self._skip, self._kinds = state["n"], state["at"], state["kinds"]
+        self._first = None if state["first"] is None else from_json(state["first"])
+        self._rows = []
+        for slices in state["rows"]:
+            row = OpenRow()
+            for ref, first, stop in from_json(slices):
+                row.add(ref, first, stop)
+            self._rows.append(row)
+        refs = [ref for row in self._rows for ref, _, _ in row.slices]
+        note_wanted(self._node.up, refs, self._pass, self._context)
+        self._up.load(state["up"])
+        self._before = self._reached = self._up.mark()
+
+
+def _slices(link: Any) -> Iterator[tuple[Ref, int, int]]:
+    while link:
+        link, last = link
+        yield last
+
+
+def _kept(item: Any, first: int, stop: int) -> Any:
+    """A sequence that waits in an open row: rows of shared memory are not held for it."""
+    if type(item) is Made:
+        return item
+    return Piece(ref_of(item), map_leaves(lambda leaf: leaf[first:stop].copy(), item.value), first)
+
+
+# -- what a sequence is, and a row -------------------------------------------------------------
+
+
+def sequence_of(node: Pack, form: Form) -> tuple[int, Kinds]:
+    """How many tokens a sequence has, its separator counted, and their dtypes.
+
+    Raises
+    ------
+    SpecError
+        It is no array or dict of arrays of numbers in one dimension and of one length; a key is
+        one that pack adds; a separator or what is padded with does not fit a dtype.
+    """
+    tree, keys = form
+    if tree is not None and (tree[0] != "d" or any(tree[2])):
+        raise SpecError(f"pack needs a 1-D array or a dict of them, not {show_tree(tree)}")
+    names = (None,) if tree is None else tree[1]
+    kinds: dict[str, str] = {}
+    lengths = set()
+    for name, key in zip(names, keys, strict=True):
+        where = "the element" if name is None else repr(name)
+        if isinstance(key, type) or len(key[1]) != 1 or key[0].kind not in "biufc":
+            raise SpecError(f"pack needs 1-D arrays of numbers; {where} is {show_key(key)}")
+        if name is not None and (not isinstance(name, str) or name in added(node)):
+            raise SpecError(f"pack needs other keys than {sorted(added(node))}, not {name!r}")
+        lengths.add(key[1][0])
+        column = node.tokens if name is None else name
+        token_of("pad_value", node.pad_value, column, key[0], default=0)
+        if node.separator is not None:
+            token_of("separator", node.separator, column, key[0])
+        kinds[column] = key[0].str
+    if len(lengths) != 1:
+        raise SpecError(f"pack needs arrays of one length, not {sorted(lengths)}")
+    count = lengths.pop()
+    total = count + 1 if count and node.separator is not None else count
+    return total, kinds[node.tokens] if tree is None else kinds
+
+
+def added(node: Pack) -> set[str]:
+    """The keys that pack adds."""
+    return {name for name in (node.segment_ids, node.positions) if name is not None}
+
+
+def token_of(
+    argument: str, value: Any, name: str, dtype: np.dtype, default: int | None = None
+) -> Any:
+    """The separator, or what is padded with, as a number of a column's dtype."""
+    if isinstance(value, dict):
+        if name not in value and default is None:
+            raise SpecError(f"pack's {argument} names no token for {name!r}, only {sorted(value)}")
+        value = value.get(name, default)
+    try:
+        return _cast(value, dtype)
+    except (OverflowError, ValueError):
+        raise SpecError(f"pack's {argument} {value!r} is no {dtype}, as {name!r} is") from None
+
+
+@lru_cache(maxsize=256)
+def _cast(value: float, dtype: np.dtype) -> Any:
+    if dtype.kind not in "fc" and value != int(value):
+        raise ValueError(value)
+    return np.array(value if dtype.kind in "fc" else int(value), dtype)[()]
+
+
+def check_kinds(kinds: Kinds, first: Kinds) -> None:
+    """Raise where a sequence has other keys or dtypes than the first one."""
+    if kinds != first:
+        raise SpecError(
+            f"the sequence has {_shown(kinds)}, the first one of the pass {_shown(first)}"
+        )
+
+
+def _shown(kinds: Kinds) -> str:
+    if isinstance(kinds, str):
+        return str(np.dtype(kinds))
+    return ", ".join(f"{name!r}: {np.dtype(kind)}" for name, kind in sorted(kinds.items()))
+
+
+def check_length(node: Pack, total: int) -> int:
+    """How many tokens of a sequence are packed."""
+    if node.method == "concat" or total <= node.length or node.too_long == "split":
+        return total
+    if node.too_long == "error":
+        raise SpecError(f"the sequence has {total} tokens, a row {node.length} (too_long='error')")
+    return node.length
+
+
+def packed(node: Pack, parts: list[tuple[Any, int, int, int]]) -> dict[str, np.ndarray]:
+    """One row of slices of sequences that are at hand: (value, place of its first token, slice)."""
+    kinds: Kinds | None = None
+    for value, base, first, stop in parts:
+        total, own = sequence_of(node, form_of_value(value))
+        kinds = own if kinds is None else kinds
+        check_kinds(own, kinds)
+        if stop - first > node.length:
+            check_length(node, total + base)
+    assert kinds is not None
+    by_name = {node.tokens: kinds} if isinstance(kinds, str) else kinds
+    row = {name: _column(node, name, np.dtype(kind), parts) for name, kind in by_name.items()}
+    segments, positions = np.zeros(node.length, np.int32), np.zeros(node.length, np.int32)
+    at = 0
+    for k, (_, _, first, stop) in enumerate(parts, 1):
+        end = at + stop - first
+        segments[at:end] = k
+        positions[at:end] = np.arange(first, stop)
+        at = end
+    if node.segment_ids is not None:
+        row[node.segment_ids] = segments
+    if node.positions is not None:
+        row[node.positions] = positions
+    return row
+
+
+def _column(
+    node: Pack, name: str, dtype: np.dtype, parts: list[tuple[Any, int, int, int]]
+) -> np.ndarray:
+    column = np.empty(node.length, dtype)
+    at = 0
+    for value, base, first, stop in parts:
+        tokens = (value[name] if isinstance(value, dict) else value)[first - base : stop - base]
+        end = at + stop - first
+        column[at : at + len(tokens)] = tokens
+        if at + len(tokens) < end:
+            column[end - 1] = token_of("separator", node.separator, name, dtype)
+        at = end
+    column[at:] = token_of("pad_value", node.pad_value, name, dtype, default=0)
+    return column
+
+
+def _packed(builder: Builder, node: Pack, pass_: int) -> Machine:
+    return Packed(node, builder.computed(node.up, pass_), pass_, builder.context)
+
+
+def _row(maker: Maker, node: Pack) -> Value:
+    up, label = maker.at_hand(maker.value(node.up)), maker.context.label(node)
+
+    def value(item: Any, pass_: int) -> Any:
+        parts = [
+            (up(x, pass_), x.first if type(x) is Piece else 0, first, stop)
+            for x, first, stop in item[1]
+        ]
+        try:
+            return packed(node, parts)
+        except SpecError as error:
+            raise_from(error, label)
+
+    return value
+
+
+MACHINES: dict[type[Node], MakeMachine] = {Pack: _packed}
+VALUES: dict[type[Node], Make] = {Pack: _row}

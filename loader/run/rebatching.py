@@ -1,0 +1,289 @@
+"""rebatch: the rows of batches, in slices; and the rows of what map_batches' function returned."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.errors import SpecError
+from tundish.loader.plan.rebatching import BatchRows, Rebatch
+from tundish.loader.run.collate import Key, misfit
+from tundish.loader.run.forms import Form, form_of, form_of_value
+from tundish.loader.run.inline import Unbatched
+from tundish.loader.run.items import End, Failure, Made, Ref, ref_of
+from tundish.loader.run.shared import Row, Rows
+from tundish.loader.run.values import NODE_MARK, raise_from
+from tundish.ragged import Ragged, Sparse
+from tundish.spec import Tree, flatten, paths, show_key, unflatten
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.node import Node
+    from tundish.loader.run.machines import Builder, Machine, MakeMachine, Mark
+    from tundish.loader.run.values import Make, Maker, Value
+
+_SHOWN = 16
+
+Slice = tuple[Any, int, int]
+"""A batch, computed or a ref, its first row and the one behind the last."""
+
+
+class Rebatched:
+    """Slices of computed batches, put together: ``(n, (slice, ...))``.
+
+    Parameters
+    ----------
+    node : Rebatch
+        The sizes.
+    up : Machine
+        The computed batches.
+    label : str
+        The node's name, for notes on errors.
+    """
+
+    def __init__(self, node: Rebatch, up: Machine, label: str) -> None:
+        self._up, self._sizes, self._drop = up, node.sizes, node.drop_remainder
+        self._label = label
+        self._count = 0
+        self._begin()
+        self._item: Any = None
+        self._row = self._rows = self._skip = 0
+        self._key: Form | None = None
+        self._before: Mark = up.mark()
+        self._reached = self._before
+
+    def _begin(self) -> None:
+        self._slices: list[Slice] = []
+        self._have = 0
+
+    def next(self) -> Any:
+        size = self._sizes[self._count % len(self._sizes)]
+        while self._have < size:
+            if self._row >= self._rows:
+                try:
+                    failed = self._take()
+                except End:
+                    if not self._have or self._drop:
+                        raise
+                    break
+                if failed is not None:
+                    return failed
+                continue
+            first = self._row
+            self._row = min(self._rows, first + size - self._have)
+            self._slices.append((self._item, first, self._row))
+            self._have += self._row - first
+        n, slices = self._count, tuple(self._slices)
+        self._count += 1
+        self._begin()
+        return whole(n, slices) if len(slices) == 1 else (n, slices)
+
+    def _take(self) -> Failure | None:
+        """Go to the next batch, unless it is an error."""
+        item = self._up.next()
+        # A mark is good just after an item: one that is not ready may have moved a part of it.
+        self._before, self._reached = self._reached, self._up.mark()
+        self._row = self._rows = 0
+        skip, self._skip = self._skip, 0
+        if type(item) is Failure:
+            return self._fail(item.ref, 0, item.error)
+        rows = 0
+        try:
+            rows, key = rows_in(form_of(item))
+            if rows and self._slices:
+                check_fit(self._have, key, self._key)
+        except SpecError as error:
+            error.add_note(f"tundish: in {self._label}, at element {item.ref}")
+            return self._fail(item.ref, rows, error)
+        if rows:
+            self._item, self._row, self._rows, self._key = item, skip, rows, key
+        return None
+
+    def _fail(self, ref: Ref, rows: int, error: BaseException) -> Failure:
+        slices = [(ref_of(item), first, stop) for item, first, stop in self._slices]
+        if slices:
+            shown = ", ".join(f"{a}:{b} of {x}" for x, a, b in slices[:_SHOWN])
+            more = ", ..." if len(slices) > _SHOWN else ""
+            note = f"tundish: {self._have} row(s) before it were given up: {shown}{more}"
+            if note not in getattr(error, "__notes__", ()):
+                error.add_note(note)
+        self._begin()
+        return Failure((self._count, (*slices, (ref, 0, rows))), error)
+
+    def mark(self) -> Mark:
+        # Between two batches the state names the next one; within one, that one and the row.
+        if self._skip:
+            return (self._count, self._skip, self._before)
+        if self._row >= self._rows:
+            return (self._count, 0, self._reached)
+        return (self._count, self._row, self._before)
+
+    def dump(self, mark: Mark) -> Any:
+        return {"n": mark[0], "row": mark[1], "up": self._up.dump(mark[2])}
+
+    def load(self, state: Any) -> None:
+        self._count, self._skip = state["n"], state["row"]
+        self._up.load(state["up"])
+        self._before = self._reached = self._up.mark()
+
+
+def whole(n: int, slices: tuple[Slice, ...]) -> Any:
+    """A batch that is one slice: passed on as it lies, where that can be said."""
+    ((item, first, stop),) = slices
+    ref = (n, ((ref_of(item), first, stop),))
+    kind = type(item)
+    if kind is Rows:
+        block, begin, _, _ = item.runs[0]
+        found = Rows(n, [(block, begin + first, begin + stop, None)])
+        found.ref = ref
+        return found
+    if first or stop < _length(item):
+        return (n, slices)
+    return Made(ref, item.value) if kind is Made else Row(ref, item.block, item.row)
+
+
+def _length(item: Any) -> int:
+    return rows_in(form_of(item))[0]
+
+
+def rows_in(form: Form) -> tuple[int, Form]:
+    """How many rows a batch has, and the form of one.
+
+    Raises
+    ------
+    SpecError
+        A leaf is no array, or first dimensions differ.
+    """
+    tree, keys = form
+    if _unsliced(tree):
+        raise SpecError("rebatch needs arrays, not ragged or sparse ones; unbatch them first")
+    sizes, rows = set(), []
+    for at, key in enumerate(keys):
+        if isinstance(key, type) or not key[1]:
+            where = paths(tree)[at] or "the element"
+            raise SpecError(
+                f"rebatch needs arrays with a first dimension; {where} is {show_key(key)}"
+            )
+        sizes.add(key[1][0])
+        rows.append((key[0], key[1][1:]))
+    if len(sizes) != 1:
+        raise SpecError(f"rebatch needs equal first dimensions, not {sorted(sizes)}")
+    return sizes.pop(), (tree, tuple(rows))
+
+
+@lru_cache(maxsize=64)
+def _unsliced(tree: Tree) -> bool:
+    """Whether a nest holds arrays whose parts do not have a row each."""
+    if tree is None:
+        return False
+    return tree[1] in (Ragged, Sparse) or any(map(_unsliced, tree[2]))
+
+
+def check_fit(have: int, form: Form, first: Form | None) -> None:
+    """Raise where rows cannot stand in a batch with the first ones."""
+    assert first is not None
+    if form == first:
+        return
+    (tree, keys), (first_tree, first_keys) = form, first
+    problem = misfit(have, list(keys), tree, list(first_keys), first_tree)
+    if problem is not None:
+        raise SpecError(problem)
+
+
+def joined(parts: list[Slice]) -> Any:
+    """One batch of slices of batches that are at hand."""
+    have = 0
+    first: Form | None = None
+    tree: Tree = None
+    columns: list[list[Any]] = []
+    for value, begin, stop in parts:
+        rows, form = rows_in(form_of_value(value))
+        if not rows:
+            continue
+        leaves, here = flatten(value)
+        if first is None:
+            first, tree, columns = form, here, [[] for _ in leaves]
+        check_fit(have, form, first)
+        if here != tree:  # the same but for the order of keys
+            by_path = dict(zip(paths(here), leaves, strict=True))
+            leaves = [by_path[path] for path in paths(tree)]
+        for column, leaf in zip(columns, leaves, strict=True):
+            column.append(leaf[begin:stop])
+        have += stop - begin
+    assert first is not None
+    if len(columns[0]) == 1:
+        return unflatten(tree, [column[0] for column in columns])
+    keys: tuple[Key, ...] = first[1]
+    return unflatten(tree, [_stacked(*pair, have) for pair in zip(keys, columns, strict=True)])
+
+
+def _stacked(key: Any, column: list[Any], rows: int) -> np.ndarray:
+    # Given where to put it, numpy keeps a byte order that is not this machine's.
+    return np.concatenate(column, out=np.empty((rows, *key[1]), key[0]))
+
+
+class ToldRows(Unbatched):
+    """The rows of what a function of batches returned; its errors tell the batch's elements."""
+
+    def __init__(self, up: Machine, label: str, function: str) -> None:
+        super().__init__(up, label)
+        self._function = function
+
+    def next(self) -> Any:
+        item = super().next()
+        if type(item) is Failure:
+            tell_elements(item.error, item.ref[0], self._function)
+        return item
+
+
+def tell_elements(error: BaseException, ref: Ref, function: str) -> None:
+    """Note of what elements the batch was that a function failed for; others' errors know."""
+    if getattr(error, NODE_MARK, function) != function:
+        return
+    refs = ref[1]
+    shown = ", ".join(map(str, refs[:_SHOWN])) + (", ..." if len(refs) > _SHOWN else "")
+    note = f"tundish: its batch is of {len(refs)} element(s): {shown}"
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
+
+
+def _rebatched(builder: Builder, node: Rebatch, pass_: int) -> Machine:
+    return Rebatched(node, builder.computed(node.up, pass_), builder.context.label(node))
+
+
+def _told(builder: Builder, node: BatchRows, pass_: int) -> Machine:
+    label = builder.context.label
+    return ToldRows(builder.computed(node.up, pass_), label(node), label(node.up))
+
+
+def _joined(maker: Maker, node: Rebatch) -> Value:
+    up, label = maker.at_hand(maker.value(node.up)), maker.context.label(node)
+
+    def value(item: Any, pass_: int) -> Any:
+        if type(item) is not tuple:
+            return item.value  # a whole batch was passed on
+        parts = [(up(batch, pass_), first, stop) for batch, first, stop in item[1]]
+        try:
+            return joined(parts)
+        except SpecError as error:
+            raise_from(error, label)
+
+    return value
+
+
+def _row(maker: Maker, node: BatchRows) -> Value:
+    rows, function = maker.unbatch(node), maker.context.label(node.up)
+
+    def value(item: Any, pass_: int) -> Any:
+        try:
+            return rows(item, pass_)
+        except Exception as error:
+            tell_elements(error, ref_of(item[0]), function)
+            raise
+
+    return value
+
+
+MACHINES: dict[type[Node], MakeMachine] = {Rebatch: _rebatched, BatchRows: _told}
+VALUES: dict[type[Node], Make] = {Rebatch: _joined, BatchRows: _row}

@@ -1,0 +1,53 @@
+"""Machines that go to a state by running their pass again up to there.
+
+What they have done depends on all that came before, and is not small: a state of it would hold
+data. So it holds a number, and restoring takes as long as it took the first time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.run.windowing import check_process, process_of
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.node import Node
+    from tundish.loader.run.machines import Mark
+
+
+class Rerun:
+    """A machine whose state is how many items it has given.
+
+    Parameters
+    ----------
+    node : Node
+        Whose stream it is.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self._given = self._made = 0
+        self._process = process_of(node)
+
+    def make(self) -> Any:
+        """The next item of the pass; raises End or NotReady."""
+        raise NotImplementedError
+
+    def next(self) -> Any:
+        while True:
+            item = self.make()
+            self._made += 1
+            if self._made > self._given:
+                self._given = self._made
+                return item
+
+    def mark(self) -> Mark:
+        return self._given
+
+    def dump(self, mark: Mark) -> Any:
+        if self._process is None:
+            return {"n": mark}
+        return {"n": mark, "process": list(self._process)}
+
+    def load(self, state: Any) -> None:
+        check_process("the elements below it are", self._process, state)
+        self._given = state["n"]

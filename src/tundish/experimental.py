@@ -1,0 +1,374 @@
+"""The older spellings of tf.data: what ``tf.data.experimental`` has, under the same names.
+
+Where the name was a function for `Dataset.apply`, it is one here; each is the method of the same
+meaning. New code is better off with the methods.
+
+::
+
+    ds.apply(td.experimental.unbatch())       # ds.unbatch()
+    td.experimental.cardinality(ds)           # ds.cardinality()
+
+Names whose part of the library is still to come exist too: to use one is a NotImplementedError
+that says what to do until then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from tundish.loader.plan.dataset import Dataset
+from tundish.loader.plan.node import (
+    AUTOTUNE,
+    INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY,
+    check_count,
+)
+from tundish.loader.plan.options import Options
+from tundish.loader.plan.scanning import Reducer
+from tundish.loader.plan.settings import (
+    AutotuneOptions,
+    DistributeOptions,
+    OptimizationOptions,
+    ThreadingOptions,
+)
+from tundish.loader.run.iterator import Iterator  # noqa: TC001 - so that signatures can be asked for
+from tundish.loader.run.optional import Optional
+
+__all__ = [
+    "AUTOTUNE",
+    "INFINITE_CARDINALITY",
+    "UNKNOWN_CARDINALITY",
+    "AutotuneOptions",
+    "Counter",
+    "DistributeOptions",
+    "OptimizationOptions",
+    "Optional",
+    "Options",
+    "RandomDataset",
+    "Reducer",
+    "ThreadingOptions",
+    "assert_cardinality",
+    "at",
+    "bucket_by_sequence_length",
+    "cardinality",
+    "choose_from_datasets",
+    "dense_to_ragged_batch",
+    "dense_to_sparse_batch",
+    "enumerate_dataset",
+    "from_list",
+    "from_variant",
+    "get_next_as_optional",
+    "get_single_element",
+    "get_structure",
+    "group_by_reducer",
+    "group_by_window",
+    "ignore_errors",
+    "map_and_batch",
+    "pad_to_cardinality",
+    "parallel_interleave",
+    "rejection_resample",
+    "sample_from_datasets",
+    "scan",
+    "shuffle_and_repeat",
+    "take_while",
+    "to_variant",
+    "unbatch",
+    "unique",
+]
+
+Apply = Callable[[Dataset], Dataset]
+"""A function for `Dataset.apply`."""
+
+_LATER = {
+    "SqlDataset": "until then read rows in a generator: `Dataset.from_generator`",
+    "StatsAggregator": "`iterator.stats()` counts already",
+    "StatsOptions": "`iterator.stats()` counts already",
+    "TFRecordWriter": "until then write with the tool that writes them today",
+    "bytes_produced_stats": "`iterator.stats()` counts already",
+    "distributed_save": "until then let each process save its own part",
+    "latency_stats": "`iterator.stats()` counts already",
+    "load": "until then `Dataset.cache` keeps elements in memory",
+    "make_batched_features_dataset": "until then parse in `map`",
+    "make_csv_dataset": "until then read the file and use `Dataset.from_tensor_slices`",
+    "save": "until then `Dataset.cache` keeps elements in memory",
+    "service": "until then let each process read its own part: `Dataset.shard_by_process`",
+    "snapshot": "until then `Dataset.cache` keeps elements in memory",
+}
+
+
+@dataclass(frozen=True)
+class Coming:
+    """A name whose part of the library is still to come: every use of it says so."""
+
+    name: str
+    instead: str
+
+    def _refuse(self) -> NoReturn:
+        raise NotImplementedError(f"td.experimental.{self.name} is still to come; {self.instead}")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        self._refuse()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):  # doctest, copy and the like look for these
+            raise AttributeError(name)
+        self._refuse()
+
+
+def __getattr__(name: str) -> Coming:
+    if name in _LATER:
+        return Coming(name, _LATER[name])
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
+
+# -- functions for apply ---------------------------------------------------------------------------
+
+
+def assert_cardinality(expected_cardinality: int) -> Apply:
+    """`Dataset.assert_cardinality`, for `apply`."""
+    return lambda ds: ds.assert_cardinality(expected_cardinality)
+
+
+def bucket_by_sequence_length(  # noqa: PLR0917 - tf.data's signature
+    element_length_func: Callable[..., Any],
+    bucket_boundaries: Sequence[int],
+    bucket_batch_sizes: Sequence[int],
+    padded_shapes: Any = None,
+    padding_values: Any = None,
+    pad_to_bucket_boundary: bool = False,
+    no_padding: bool = False,
+    drop_remainder: bool = False,
+) -> Apply:
+    """`Dataset.bucket_by_sequence_length`, for `apply`."""
+    return lambda ds: ds.bucket_by_sequence_length(
+        element_length_func,
+        bucket_boundaries,
+        bucket_batch_sizes,
+        padded_shapes,
+        padding_values,
+        pad_to_bucket_boundary,
+        no_padding,
+        drop_remainder,
+    )
+
+
+def dense_to_ragged_batch(
+    batch_size: int, drop_remainder: bool = False, row_splits_dtype: Any = np.int64
+) -> Apply:
+    """`Dataset.ragged_batch`, for `apply`."""
+    return lambda ds: ds.ragged_batch(batch_size, drop_remainder, row_splits_dtype)
+
+
+def dense_to_sparse_batch(batch_size: int, row_shape: Any) -> Apply:
+    """`Dataset.sparse_batch`, for `apply`."""
+    return lambda ds: ds.sparse_batch(batch_size, row_shape)
+
+
+def enumerate_dataset(start: int = 0) -> Apply:
+    """`Dataset.enumerate`, for `apply`."""
+    return lambda ds: ds.enumerate(start)
+
+
+def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> Apply:
+    """`Dataset.group_by_reducer`, for `apply`."""
+    return lambda ds: ds.group_by_reducer(key_func, reducer)
+
+
+def group_by_window(
+    key_func: Callable[..., Any],
+    reduce_func: Callable[[Any, Any], Any],
+    window_size: int | None = None,
+    window_size_func: Callable[[Any], Any] | None = None,
+) -> Apply:
+    """`Dataset.group_by_window`, for `apply`."""
+    return lambda ds: ds.group_by_window(key_func, reduce_func, window_size, window_size_func)
+
+
+def ignore_errors(log_warning: bool = False) -> Apply:
+    """`Dataset.ignore_errors`, for `apply`."""
+    return lambda ds: ds.ignore_errors(log_warning)
+
+
+def map_and_batch(
+    map_func: Callable[..., Any],
+    batch_size: int,
+    num_parallel_batches: int | None = None,
+    drop_remainder: bool = False,
+    num_parallel_calls: int | None = None,
+) -> Apply:
+    """``map(map_func).batch(batch_size)``, for `apply`; they are fused in any case.
+
+    Parameters
+    ----------
+    map_func, num_parallel_calls
+        As for `Dataset.map`.
+    batch_size, drop_remainder
+        As for `Dataset.batch`.
+    num_parallel_batches : int, optional
+        tf.data's older measure: ``num_parallel_batches * batch_size`` calls, of which AUTOTUNE is
+        meant here.
+
+    Raises
+    ------
+    ValueError
+        Both measures of parallelism are given.
+    """
+    if num_parallel_batches is not None and num_parallel_calls is not None:
+        raise ValueError(
+            "give num_parallel_calls or num_parallel_batches, not both: they were "
+            f"{num_parallel_calls} and {num_parallel_batches}"
+        )
+    if num_parallel_batches is not None:
+        check_count("num_parallel_batches", num_parallel_batches, least=1)
+        num_parallel_calls = AUTOTUNE
+    return lambda ds: ds.map(map_func, num_parallel_calls).batch(batch_size, drop_remainder)
+
+
+def pad_to_cardinality(cardinality: int, mask_key: str = "valid") -> Apply:
+    """`Dataset.pad_to_cardinality`, for `apply`."""
+    return lambda ds: ds.pad_to_cardinality(cardinality, mask_key)
+
+
+def parallel_interleave(  # noqa: PLR0917 - tf.data's signature
+    map_func: Callable[..., Any],
+    cycle_length: int,
+    block_length: int = 1,
+    sloppy: bool | None = False,
+    buffer_output_elements: int | None = None,  # noqa: ARG001 - tf.data's signature
+    prefetch_input_elements: int | None = None,  # noqa: ARG001 - tf.data's signature
+) -> Apply:
+    """`Dataset.interleave` with ``num_parallel_calls=cycle_length``, for `apply`.
+
+    Parameters
+    ----------
+    map_func, cycle_length, block_length
+        As for `Dataset.interleave`.
+    sloppy : bool, optional
+        ``deterministic=False``.
+    buffer_output_elements, prefetch_input_elements : int, optional
+        Ignored: how far workers run ahead is bounded in bytes.
+    """
+    return lambda ds: ds.interleave(
+        map_func, cycle_length, block_length, cycle_length, deterministic=False if sloppy else None
+    )
+
+
+def rejection_resample(
+    class_func: Callable[..., Any],
+    target_dist: Sequence[float],
+    initial_dist: Sequence[float] | None = None,
+    seed: int | None = None,
+) -> Apply:
+    """`Dataset.rejection_resample`, for `apply`."""
+    return lambda ds: ds.rejection_resample(class_func, target_dist, initial_dist, seed)
+
+
+def scan(initial_state: Any, scan_func: Callable[[Any, Any], Any]) -> Apply:
+    """`Dataset.scan`, for `apply`."""
+    return lambda ds: ds.scan(initial_state, scan_func)
+
+
+def shuffle_and_repeat(
+    buffer_size: int | None, count: int | None = None, seed: int | None = None
+) -> Apply:
+    """``shuffle(buffer_size, seed).repeat(count)``, for `apply`.
+
+    The next pass's window fills while this one's is emptied in any case, and the passes stay
+    apart.
+    """
+    return lambda ds: ds.shuffle(buffer_size, seed).repeat(count)
+
+
+def take_while(predicate: Callable[..., Any]) -> Apply:
+    """`Dataset.take_while`, for `apply`."""
+    return lambda ds: ds.take_while(predicate)
+
+
+def unbatch() -> Apply:
+    """`Dataset.unbatch`, for `apply`."""
+    return lambda ds: ds.unbatch()
+
+
+def unique() -> Apply:
+    """`Dataset.unique`, for `apply`."""
+    return lambda ds: ds.unique()
+
+
+# -- functions of datasets ---------------------------------------------------------------------------
+
+
+def Counter(start: int = 0, step: int = 1, dtype: Any = np.int64) -> Dataset:  # noqa: N802 - its name
+    """`Dataset.counter`."""
+    return Dataset.counter(start, step, dtype)
+
+
+def RandomDataset(  # noqa: N802 - its name
+    seed: int | None = None, rerandomize_each_iteration: bool | None = None
+) -> Dataset:
+    """`Dataset.random`."""
+    return Dataset.random(seed, rerandomize_each_iteration)
+
+
+def at(dataset: Dataset, index: int) -> Any:
+    """``dataset[index]``."""
+    return dataset[index]
+
+
+def cardinality(dataset: Dataset) -> int:
+    """`Dataset.cardinality`."""
+    return dataset.cardinality()
+
+
+def choose_from_datasets(
+    datasets: Sequence[Dataset], choice_dataset: Dataset, stop_on_empty_dataset: bool = False
+) -> Dataset:
+    """`Dataset.choose_from_datasets`, whose default it was to skip datasets that have ended."""
+    return Dataset.choose_from_datasets(datasets, choice_dataset, stop_on_empty_dataset)
+
+
+def from_list(elements: Sequence[Any], name: str | None = None) -> Dataset:
+    """`Dataset.from_list`."""
+    return Dataset.from_list(elements, name)
+
+
+def from_variant(variant: bytes, structure: Any = None) -> Dataset:  # noqa: ARG001 - tf.data's signature
+    """`Dataset.from_bytes`; the structure is in the plan."""
+    return Dataset.from_bytes(variant)
+
+
+def get_next_as_optional(iterator: Iterator) -> Optional:
+    """`Iterator.get_next_as_optional`."""
+    return iterator.get_next_as_optional()
+
+
+def get_single_element(dataset: Dataset) -> Any:
+    """`Dataset.get_single_element`."""
+    return dataset.get_single_element()
+
+
+def get_structure(dataset_or_iterator: Dataset | Iterator) -> Any:
+    """The `element_spec` of a dataset or an iterator."""
+    return dataset_or_iterator.element_spec
+
+
+def sample_from_datasets(
+    datasets: Any,
+    weights: Any = None,
+    seed: int | None = None,
+    stop_on_empty_dataset: bool = False,
+) -> Dataset:
+    """`Dataset.sample_from_datasets`."""
+    return Dataset.sample_from_datasets(datasets, weights, seed, stop_on_empty_dataset)
+
+
+def to_variant(dataset: Dataset) -> bytes:
+    """`Dataset.to_bytes`."""
+    return dataset.to_bytes()

@@ -1,0 +1,58 @@
+"""The reference of the operator that reads several datasets in turn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+from tundish.testing.model.basic import Basic, Item, Pass, arguments, called
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+class Interleaving(Basic):
+    """Operators that read several datasets in turn."""
+
+    def interleave(
+        self,
+        map_func: Callable[..., Any],
+        cycle_length: int = 16,
+        block_length: int = 1,
+        num_parallel_calls: int | None = None,
+    ) -> Self:
+        def items(this: Pass) -> Iterator[Item]:
+            inputs = self.items(this)
+            slots: list[Iterator[Item] | None] = [None] * cycle_length
+            more, at, come = True, 0, 0
+            while more or any(slots):
+                slot = slots[at]
+                if slot is None and more:
+                    outer = next(inputs, None)
+                    if outer is None:
+                        more = False
+                        continue
+                    made = outer
+                    if not outer.error:
+                        made = called(outer, map_func, *arguments(outer.value))
+                    if made.error:
+                        yield made  # and the next input is for the same slot
+                    else:
+                        slots[at] = _inside(outer, made.value)
+                    continue
+                item = next(slot, None) if slot is not None else None
+                if item is None:
+                    slots[at] = None
+                else:
+                    yield item
+                    come += item.error is None
+                if item is None or come == block_length:
+                    at, come = (at + 1) % cycle_length, 0
+
+        return type(self)(items, self)
+
+
+def _inside(outer: Item, dataset: Any) -> Iterator[Item]:
+    """The items of a dataset that was made of an item."""
+    below = Pass(0, dataset.numbers(), (outer.number, outer.path))
+    for ordinal, item in enumerate(dataset.items(below)):
+        yield outer.inside(ordinal)._replace(value=item.value, error=item.error)

@@ -1,0 +1,100 @@
+"""What a plan tells of its elements, and what it therefore refuses when it is built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tundish import ArraySpec, Dataset
+from tundish.errors import SpecError
+
+NUMBERS = Dataset.range(3)
+WORDS = Dataset.from_tensor_slices(["a", "b"])
+PAIRS = Dataset.from_tensors((1, 2))
+
+
+def double(x: Any) -> Any:
+    return x * 2
+
+
+def never(x: Any) -> Any:
+    raise AssertionError
+
+
+def test_a_size_that_may_differ_is_none_though_one_element_was_looked_at() -> None:
+    assert NUMBERS.map(double).batch(2).element_spec == ArraySpec((None,), np.int64)
+    assert NUMBERS.map(double).batch(2, drop_remainder=True).element_spec.shape == (2,)
+    assert NUMBERS.batch(2).rebatch(3).element_spec == ArraySpec((None,), np.int64)
+
+
+def test_what_the_plan_tells_is_not_run() -> None:
+    empty = NUMBERS.take(0)
+
+    assert empty.batch(2).element_spec == ArraySpec((None,), np.int64)
+    assert NUMBERS.filter(never).element_spec == ArraySpec((), np.int64)
+    with pytest.raises(SpecError, match="no element to learn the spec from"):
+        _ = empty.map(double).element_spec
+
+
+def test_several_datasets_have_what_fits_them_all() -> None:
+    long, short = Dataset.from_tensors([1, 2]), Dataset.from_tensors([1])
+
+    assert long.concatenate(short).element_spec == ArraySpec((None,), np.int64)
+    assert long.concatenate(Dataset.from_tensors(1)).element_spec == ArraySpec(None, np.int64)
+    assert Dataset.from_list([[1], [2, 3]]).element_spec == ArraySpec((None,), np.int64)
+    assert Dataset.sample_from_datasets([long, short]).element_spec.shape == (None,)
+    assert WORDS.element_spec == ArraySpec((), str)
+
+
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (
+            lambda: NUMBERS.concatenate(PAIRS),
+            r"0 and 1 of concatenate .* structure, not \* and \(\*",
+        ),
+        (lambda: NUMBERS.concatenate(WORDS), "one dtype, not int64 and str; a `map` can cast"),
+        (lambda: NUMBERS.concatenate(NUMBERS.map(never)).concatenate(PAIRS), None),
+        (lambda: NUMBERS.concatenate(Dataset.from_tensors(np.int32(1))), "int64 and int32"),
+        (
+            lambda: Dataset.from_tensors({"a": 1}).concatenate(Dataset.from_tensors({"b": 1})),
+            "structure, not {'a': \\*} and {'b': \\*}",
+        ),
+        (
+            lambda: Dataset.from_tensors({"a": 1, "b": "x"}).concatenate(
+                Dataset.from_tensors({"b": 1, "a": 1})
+            ),
+            r"one dtype at \['b'\], not str and int64",
+        ),
+        (lambda: Dataset.sample_from_datasets([NUMBERS, PAIRS]), "0 and 1 of sample_from"),
+        (lambda: Dataset.choose_from_datasets([NUMBERS, WORDS], NUMBERS), "of choose_from"),
+        (lambda: Dataset.sample_from_datasets([NUMBERS, NUMBERS.map(never), WORDS]), "0 and 2 of"),
+    ],
+)
+def test_datasets_whose_elements_cannot_be_one(build: Callable[[], Any], says: str | None) -> None:
+    if says is None:  # what a function gives, no plan tells
+        build()
+        return
+    with pytest.raises(SpecError, match=says):
+        build()
+
+
+@pytest.mark.parametrize(
+    ("dataset", "count"),
+    [
+        (Dataset.from_tensors([1, 2, 3]), 3),
+        (Dataset.from_tensor_slices(np.zeros((4, 2))), 8),
+        (Dataset.range(7).batch(2, drop_remainder=True).repeat(2), 12),
+        (Dataset.range(7).batch(2), -2),
+        (Dataset.range(7).batch(2).repeat(), -1),
+        (Dataset.from_tensors(([1], 2)), -2),
+        (Dataset.range(6).batch(2, drop_remainder=True).map(double), -2),
+    ],
+)
+def test_how_many_rows_there_are(dataset: Dataset, count: int) -> None:
+    assert dataset.unbatch().cardinality() == count
+    if count >= 0:
+        assert len(list(dataset.unbatch())) == count

@@ -1,0 +1,211 @@
+"""Datasets as elements: what tf.data does, and that they cross processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from tundish import Dataset, Options
+from tundish.loader.run.items import Failure
+from tundish.loader.run.serving import in_worker
+from tundish.shm.encode import Encoded, decode
+from tundish.testing import collect
+from tundish.testing.functions import OddError
+
+WORKERS = [0, 2]
+
+
+def inverse(x: Any) -> Any:
+    if x == 0:
+        raise ValueError("zero", 0)
+    return np.float32(1) / x
+
+
+def some(*values: float) -> Dataset:
+    return Dataset.from_tensor_slices(np.array(values, np.float32)).map(inverse)
+
+
+def outcomes(ds: Dataset, workers: int) -> list[Any]:
+    """What comes: lists, or the types of errors."""
+    found: list[Any] = []
+    with ds.iterator(workers=workers) as it:
+        while True:
+            try:
+                found.append(np.asarray(next(it)).tolist())
+            except StopIteration:
+                return found
+            except Exception as error:  # noqa: BLE001 - whatever it is
+                found.append(type(error))
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_an_error_that_no_window_uses_is_not_raised(workers: int) -> None:
+    """The recorded case ``w_error_in_strided_out_is_ignored``."""
+    ds = some(1, 0, 2, 0, 4).window(2, shift=2, stride=2, drop_remainder=True)
+
+    assert outcomes(ds.flat_map(lambda w: w.batch(2)), workers) == [[1.0, 0.5], [0.5, 0.25]]
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_an_error_is_raised_where_its_window_is_read(workers: int) -> None:
+    """The recorded case ``err_window_inner_error``."""
+    ds = some(1, 0, 2, 4, 5, 8).window(2)
+    read = outcomes(ds.flat_map(lambda w: w.batch(2)), workers)
+
+    assert read[0] is ValueError
+    assert np.allclose(read[1:], [[0.5, 0.25], [0.2, 0.125]])
+    assert outcomes(ds.map(lambda w: w.cardinality()), workers) == [2, 2, 2]
+    with ds.iterator(workers=workers) as it, iter(next(it)) as window:
+        assert next(window) == 1
+        with pytest.raises(ValueError, match="zero") as caught:
+            next(window)
+    assert caught.value.args == ("zero", 0)
+    assert any("map#1, element 1" in note for note in caught.value.__notes__)
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_windows_can_be_read_many_times(workers: int) -> None:
+    """The recorded case ``w_reusable``."""
+    ds = Dataset.range(4).window(2).flat_map(lambda w: w.concatenate(w))
+
+    assert outcomes(ds, workers) == [0, 1, 0, 1, 2, 3, 2, 3]
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_components(workers: int) -> None:
+    """The recorded cases ``w_dict``, ``window_zip_components`` and ``window_of_window``."""
+    rows = Dataset.from_tensor_slices({"a": [1, 2, 3], "b": [4, 5, 6]})
+    with rows.window(2).iterator(workers=workers) as it:
+        found = [{k: [int(x) for x in w] for k, w in each.items()} for each in it]
+    assert found == [{"a": [1, 2], "b": [4, 5]}, {"a": [3], "b": [6]}]
+
+    pairs = Dataset.from_tensor_slices(([1, 2, 3, 4], [5, 6, 7, 8])).window(2, drop_remainder=True)
+    zipped = pairs.flat_map(lambda a, b: Dataset.zip(a.batch(2), b.batch(2)))
+    assert outcomes(zipped, workers) == [[[1, 2], [5, 6]], [[3, 4], [7, 8]]]
+
+    nested = Dataset.range(6).window(2).window(2)
+    flat = nested.flat_map(lambda w: w.flat_map(lambda v: v.batch(2)))
+    assert outcomes(flat, workers) == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_it_pulls_no_more_than_a_window_needs() -> None:
+    """The recorded case ``window_pulls_ahead``."""
+    pulled = []
+
+    def numbers() -> Iterator[int]:
+        for i in range(10):
+            pulled.append(i)
+            yield i
+
+    with iter(Dataset.from_generator(numbers).window(3, shift=1)) as it:
+        next(it)
+        assert len(pulled) == 3
+        next(it)
+        assert len(pulled) == 4
+    pulled.clear()
+    with iter(Dataset.from_generator(numbers).window(2, shift=4, stride=2)) as it:
+        next(it)
+        assert len(pulled) == 3
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_an_element_of_another_structure_is_an_error_in_its_window(workers: int) -> None:
+    ds = Dataset.range(3).map(lambda x: (x, x) if x == 1 else x).window(3)
+    with ds.iterator(workers=workers) as it:
+        told = [str(outcome) for outcome in collect(iter(next(it)))]
+
+    assert told[0] == "np.int64(0)"
+    assert "the element has the structure (*, *), the window *" in told[1]
+    assert told[2] == "np.int64(2)"
+
+
+def test_a_window_cannot_change_another() -> None:
+    ds = Dataset.range(3).map(lambda x: np.full(2, x)).window(2, shift=1)
+    first, second, _ = ds
+    for row in first:
+        row.fill(100)  # ours: a copy
+
+    assert [x.tolist() for x in second] == [[1, 1], [2, 2]]
+    changing = ds.map(lambda w: w.map(lambda row: row.__iadd__(1)).take(1))
+    with pytest.raises(ValueError, match="read-only"):
+        next(iter(next(iter(changing))))
+
+
+def reads(w: Any) -> dict[str, Any]:
+    """What a function sees that reads the dataset it is given."""
+    before = len(psutil.Process().children())
+    parallel = [int(x) for x in w.map(abs, num_parallel_calls=2)]
+    with w.with_options(Options(workers=2)).iterator() as it:
+        pids = len(it.worker_pids())
+    return {
+        "batches": len(list(w.batch(2))),
+        "sum": w.reduce(0, lambda a, b: a + b),
+        "list": [int(x) for x in w],
+        "parallel": parallel,
+        "inside": in_worker(),
+        "pids": pids,
+        "children": len(psutil.Process().children()) - before,
+    }
+
+
+@pytest.mark.parametrize("executor", ["process", "thread"])
+def test_functions_in_workers_read_them_in_process(executor: str) -> None:
+    ds = Dataset.range(9).window(3).map(reads)
+    with ds.iterator(workers=2, executor=executor) as it:
+        found = list(it)
+
+    assert [x["list"].tolist() for x in found] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+    assert [x["parallel"].tolist() for x in found] == [x["list"].tolist() for x in found]
+    assert [int(x["sum"]) for x in found] == [3, 12, 21]
+    assert all(x["batches"] == 2 and x["inside"] for x in found)
+    assert not any(x["pids"] for x in found)
+    assert executor == "thread" or not any(x["children"] for x in found)
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_they_travel_with_their_arrays_and_functions(workers: int) -> None:
+    offset = np.arange(20_000)
+    ds = Dataset.range(4).map(lambda n: Dataset.range(n).map(lambda x: offset + x + n))
+    ds = ds.map(lambda inner: (inner, inner.batch(2))).shuffle(3, seed=1)
+    with ds.iterator(workers=workers) as it:
+        sums = sorted(sum(int(x[0]) for x in one) for one, _ in it)
+
+    assert sums == [0, 1, 5, 12]
+
+
+def yields() -> Iterator[Dataset]:
+    for n in range(3):
+        yield Dataset.range(n).map(doubled)
+
+
+def doubled(x: Any) -> Any:
+    return 2 * x
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_a_generator_may_yield_them(workers: int) -> None:
+    ds = Dataset.from_generator(yields).map(lambda w: w.reduce(0, lambda a, b: a + b))
+
+    assert outcomes(ds, workers) == [0, 0, 2]
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_a_batch_of_them_is_an_array_of_objects(workers: int) -> None:
+    with Dataset.range(6).window(2).batch(2).iterator(workers=workers) as it:
+        found = [[[int(x) for x in w] for w in batch] for batch in it]
+
+    assert found == [[[0, 1], [2, 3]], [[4, 5]]]
+
+
+def test_a_failure_crosses_with_its_error() -> None:
+    error = OddError(3, hint="odd")
+    error.add_note("where it was")
+    copy = decode(bytearray(Encoded((0, (Failure((1, 2), error),))).to_bytes()))[1][0]
+
+    assert copy.ref == (1, 2)
+    assert (type(copy.error), copy.error.args) == (OddError, (3, "odd"))
+    assert copy.error.__notes__ == ["where it was"]

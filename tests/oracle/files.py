@@ -1,0 +1,63 @@
+"""Files that cases read: written without either library."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+POLYNOMIAL = 0x82F63B78  # CRC-32C, reflected
+
+
+class Files:
+    """Writes files into a case's own folder."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def write(self, contents: list[bytes]) -> list[str]:
+        """One file of each content; their paths."""
+        paths = [Path(self.folder, f"f{n}") for n in range(len(contents))]
+        for path, content in zip(paths, contents, strict=True):
+            path.write_bytes(content)
+        return [str(path) for path in paths]
+
+    def write_records(self, records: list[list[bytes]]) -> list[str]:
+        """One TFRecord file of each list of records."""
+        return self.write([b"".join(map(framed, file)) for file in records])
+
+    def write_truncated(self) -> list[str]:
+        """A file whose second record lacks its last three bytes."""
+        return self.write([(framed(b"aaaa") + framed(b"bbbb"))[:-3]])
+
+    def write_corrupt(self) -> list[str]:
+        """A file with a changed byte in its first record."""
+        content = bytearray(framed(b"aaaa") + framed(b"bbbb"))
+        content[13] ^= 1
+        return self.write([bytes(content)])
+
+    def match(self, made: list[str], pattern: Any) -> Any:
+        """Make empty files; the pattern, or patterns, within the folder."""
+        for name in made:
+            Path(self.folder, name).touch()
+        if isinstance(pattern, str):
+            return f"{self.folder}/{pattern}"
+        return [f"{self.folder}/{each}" for each in pattern]
+
+
+def framed(record: bytes) -> bytes:
+    """A record as TFRecord files hold it: length, its checksum, data, its checksum."""
+    length = struct.pack("<Q", len(record))
+    return length + masked(length) + record + masked(record)
+
+
+def masked(data: bytes) -> bytes:
+    """TFRecord's checksum of some bytes."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (POLYNOMIAL if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    rotated = ((crc >> 15) | (crc << 17)) + 0xA282EAD8
+    return struct.pack("<I", rotated & 0xFFFFFFFF)
