@@ -30,14 +30,8 @@ class IgnoreErrors(Unary):
 
     op = "ignore_errors"
     computing = dynamic = True
-
-    @property
-    def cardinality(self) -> int:
-        return UNKNOWN_CARDINALITY
-
-    @property
-    def positional(self) -> bool:
-        return False
+    cardinality = UNKNOWN_CARDINALITY
+    positional = False
 
     def params(self) -> dict[str, Any]:
         return {}

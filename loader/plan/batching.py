@@ -68,6 +68,8 @@ class Unbatch(Unary):
     origin = "inside"
     flat = False
     computing = dynamic = True
+    positional = False
+    safe = False
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
         return [(0, ref[0])]
@@ -79,14 +81,6 @@ class Unbatch(Unary):
         if below < 0 or not below:
             return below  # an endless one stays so, as in tf.data
         return UNKNOWN_CARDINALITY if rows is None else below * rows
-
-    @property
-    def positional(self) -> bool:
-        return False
-
-    @property
-    def safe(self) -> bool:
-        return False
 
 
 def rows_of(node: Node) -> int | None:

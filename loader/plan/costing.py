@@ -30,14 +30,7 @@ class Cost(Unary):
     cost: Callable[..., Any]
 
     computing = noting = True
-
-    @property
-    def positional(self) -> bool:
-        return False
-
-    @property
-    def safe(self) -> bool:
-        return False
+    positional = safe = False
 
     def spec_over(self, below: Any) -> Any:
         """The spec of its elements."""

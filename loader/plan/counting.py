@@ -35,13 +35,8 @@ class Counter(Node):
     step: int | float
     dtype: str | None
 
-    @property
-    def cardinality(self) -> int:
-        return INFINITE_CARDINALITY
-
-    @property
-    def positional(self) -> bool:
-        return True
+    cardinality = INFINITE_CARDINALITY
+    positional = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,18 +47,12 @@ class Random(Node):
     rerandomize: bool
 
     seeded = True
+    cardinality = INFINITE_CARDINALITY
+    positional = True
 
     @property
     def seedless(self) -> bool:
         return self.seed is None
-
-    @property
-    def cardinality(self) -> int:
-        return INFINITE_CARDINALITY
-
-    @property
-    def positional(self) -> bool:
-        return True
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +63,7 @@ class FromList(Node):
     """Of each its leaves and its structure."""
 
     op = "from_list"
+    positional = True
 
     @property
     def uniform(self) -> bool:
@@ -83,10 +73,6 @@ class FromList(Node):
     @property
     def cardinality(self) -> int:
         return len(self.elements)
-
-    @property
-    def positional(self) -> bool:
-        return True
 
     def params(self) -> dict[str, Any]:
         leaves, tree = self.elements[0]

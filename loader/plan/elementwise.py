@@ -32,6 +32,8 @@ class Map(Unary):
     signature: Any = None
     deterministic: bool | None = None
 
+    safe = False
+
     @property
     def seeded(self) -> bool:
         return self.seed is not None
@@ -43,10 +45,6 @@ class Map(Unary):
     @property
     def positional(self) -> bool:
         return self.on_error != "skip" and self.up.positional
-
-    @property
-    def safe(self) -> bool:
-        return False
 
     def params(self) -> dict[str, Any]:
         given = super().params()
@@ -67,17 +65,8 @@ class Filter(Unary):
     on_error: str | None = None
     retries: int = 2
 
-    @property
-    def cardinality(self) -> int:
-        return UNKNOWN_CARDINALITY
-
-    @property
-    def positional(self) -> bool:
-        return False
-
-    @property
-    def safe(self) -> bool:
-        return False
+    cardinality = UNKNOWN_CARDINALITY
+    positional = safe = False
 
     def params(self) -> dict[str, Any]:
         given = super().params()
@@ -97,21 +86,12 @@ class FlatMap(Unary):
     flat = False
     computing = dynamic = True
     seedless = True  # what its function makes may draw
+    cardinality = UNKNOWN_CARDINALITY
+    positional = False
+    safe = False
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
         return [(0, ref[0])]
-
-    @property
-    def cardinality(self) -> int:
-        return UNKNOWN_CARDINALITY
-
-    @property
-    def positional(self) -> bool:
-        return False
-
-    @property
-    def safe(self) -> bool:
-        return False
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,21 +39,12 @@ class Groups(Unary):
     origin = "ordinal"
     flat = False
     noting = dynamic = sequential = True
+    cardinality = UNKNOWN_CARDINALITY
+    positional = False
+    safe = False
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
         return [(0, held) for held in ref[-1]]
-
-    @property
-    def cardinality(self) -> int:
-        return UNKNOWN_CARDINALITY
-
-    @property
-    def positional(self) -> bool:
-        return False
-
-    @property
-    def safe(self) -> bool:
-        return False
 
 
 @dataclass(frozen=True, eq=False)

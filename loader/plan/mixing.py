@@ -80,6 +80,7 @@ class Choose(Mixing):
     choice: Node
 
     op = "choose_from_datasets"
+    safe = False
     dynamic = sequential = True
 
     @property
@@ -93,10 +94,6 @@ class Choose(Mixing):
             all(endless) if self.stop else any(endless)
         )
         return INFINITE_CARDINALITY if for_ever else UNKNOWN_CARDINALITY
-
-    @property
-    def safe(self) -> bool:
-        return False
 
     def params(self) -> dict[str, Any]:
         return {"stop": self.stop, "of": len(self.ups)}
@@ -114,6 +111,8 @@ class Weighed(Unary):
     origin = "ordinal"
     flat = False
     seeded = True
+    positional = False
+    safe = False
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
         return [(0, ref[1])]
@@ -121,14 +120,6 @@ class Weighed(Unary):
     @property
     def seedless(self) -> bool:
         return self.seed is None
-
-    @property
-    def positional(self) -> bool:
-        return False
-
-    @property
-    def safe(self) -> bool:
-        return False
 
 
 class MixingMethods:

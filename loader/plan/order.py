@@ -77,6 +77,7 @@ class ShardByProcess(Unary):
     context: InputContext
 
     op = "shard_by_process"
+    positional = False
 
     @property
     def cardinality(self) -> int:
@@ -84,10 +85,6 @@ class ShardByProcess(Unary):
         return (
             max(0, -(-(below - self.context.input_pipeline_id) // count)) if below >= 0 else below
         )
-
-    @property
-    def positional(self) -> bool:
-        return False
 
     def params(self) -> dict[str, Any]:
         return {}  # one fingerprint on every host and for every number of hosts

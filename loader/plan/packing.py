@@ -35,22 +35,13 @@ class Pack(Unary):
 
     origin = "ordinal"
     flat = False
+    cardinality = UNKNOWN_CARDINALITY
+    positional = False
     dynamic = True
+    safe = False
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
         return [(0, sequence) for sequence, _, _ in ref[1]]
-
-    @property
-    def cardinality(self) -> int:
-        return UNKNOWN_CARDINALITY
-
-    @property
-    def positional(self) -> bool:
-        return False
-
-    @property
-    def safe(self) -> bool:
-        return False
 
 
 class PackingMethods:

@@ -21,18 +21,12 @@ class Gathering(Unary):
 
     origin = "ordinal"
     flat = False
+    positional = False
     dynamic = True
+    safe = False
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
         return [(0, row) for row in ref[1]]
-
-    @property
-    def positional(self) -> bool:
-        return False
-
-    @property
-    def safe(self) -> bool:
-        return False
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,10 @@ class Rebatch(Unary):
 
     origin = "ordinal"
     flat = False
+    cardinality = UNKNOWN_CARDINALITY
+    positional = False
     dynamic = True
+    safe = False
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
         return [(0, batch) for batch, _, _ in ref[1]]
@@ -46,18 +49,6 @@ class Rebatch(Unary):
             return ArraySpec(spec.shape and (rows, *spec.shape[1:]), spec.dtype)
 
         return map_leaves(one, below)
-
-    @property
-    def cardinality(self) -> int:
-        return UNKNOWN_CARDINALITY
-
-    @property
-    def positional(self) -> bool:
-        return False
-
-    @property
-    def safe(self) -> bool:
-        return False
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,22 +46,13 @@ class RejectionResample(Unary):
     op = "rejection_resample"
     computing = dynamic = noting = sequential = True
     seeded = True
+    cardinality = UNKNOWN_CARDINALITY
+    positional = False
+    safe = False
 
     @property
     def seedless(self) -> bool:
         return self.seed is None
-
-    @property
-    def cardinality(self) -> int:
-        return UNKNOWN_CARDINALITY
-
-    @property
-    def positional(self) -> bool:
-        return False
-
-    @property
-    def safe(self) -> bool:
-        return False
 
 
 class ResamplingMethods:

@@ -53,14 +53,7 @@ class Scan(Unary):
     function: Callable[[Any, Any], Any]
 
     computing = dynamic = replays = sequential = True
-
-    @property
-    def positional(self) -> bool:
-        return False
-
-    @property
-    def safe(self) -> bool:
-        return False
+    positional = safe = False
 
     def params(self) -> dict[str, Any]:
         return {**super().params(), "initial": str(spec_of(self.initial))}
@@ -79,18 +72,9 @@ class GroupByReducer(Unary):
     origin = "ordinal"
     flat = False
     computing = dynamic = noting = replays = sequential = True
-
-    @property
-    def cardinality(self) -> int:
-        return UNKNOWN_CARDINALITY
-
-    @property
-    def positional(self) -> bool:
-        return False
-
-    @property
-    def safe(self) -> bool:
-        return False
+    cardinality = UNKNOWN_CARDINALITY
+    positional = False
+    safe = False
 
 
 class ScanningMethods:

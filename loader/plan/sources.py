@@ -38,13 +38,11 @@ class Range(Node):
     dtype: str | None = None
     """Of its elements; None: int64."""
 
+    positional = True
+
     @property
     def cardinality(self) -> int:
         return len(range(self.start, self.stop, self.step))
-
-    @property
-    def positional(self) -> bool:
-        return True
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,14 +52,8 @@ class Tensors(Node):
     value: Any
 
     op = "from_tensors"
-
-    @property
-    def cardinality(self) -> int:
-        return 1
-
-    @property
-    def positional(self) -> bool:
-        return True
+    positional = True
+    cardinality = 1
 
     def params(self) -> dict[str, Any]:
         return {"spec": str(spec_of(self.value))}
@@ -75,14 +67,11 @@ class Slices(Node):
     count: int
 
     op = "from_tensor_slices"
+    positional = True
 
     @property
     def cardinality(self) -> int:
         return self.count
-
-    @property
-    def positional(self) -> bool:
-        return True
 
     def params(self) -> dict[str, Any]:
         return {"spec": str(spec_of(self.arrays))}
@@ -96,18 +85,12 @@ class FromSource(Node):
     count: int
 
     op = "from_source"
+    positional = True
+    safe = False
 
     @property
     def cardinality(self) -> int:
         return self.count
-
-    @property
-    def positional(self) -> bool:
-        return True
-
-    @property
-    def safe(self) -> bool:
-        return False
 
     def params(self) -> dict[str, Any]:
         return {"source": type(self.source).__qualname__, "count": self.count}
@@ -120,14 +103,11 @@ class Files(Node):
     paths: tuple[str, ...]
 
     op = "list_files"
+    positional = True
 
     @property
     def cardinality(self) -> int:
         return len(self.paths)
-
-    @property
-    def positional(self) -> bool:
-        return True
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,14 +120,8 @@ class Generator(Node):
 
     op = "from_generator"
     computing = replays = True
-
-    @property
-    def cardinality(self) -> int:
-        return UNKNOWN_CARDINALITY
-
-    @property
-    def safe(self) -> bool:
-        return False
+    cardinality = UNKNOWN_CARDINALITY
+    safe = False
 
     def params(self) -> dict[str, Any]:
         given = super().params()

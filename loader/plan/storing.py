@@ -15,10 +15,7 @@ class Cache(Unary):
     """The elements of the first pass, kept in memory for later ones."""
 
     computing = dynamic = True
-
-    @property
-    def positional(self) -> bool:
-        return False
+    positional = False
 
 
 class StoringMethods:

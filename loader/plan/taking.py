@@ -17,18 +17,9 @@ class TakeWhile(Unary):
 
     op = "take_while"
     computing = dynamic = noting = sequential = True
-
-    @property
-    def cardinality(self) -> int:
-        return UNKNOWN_CARDINALITY
-
-    @property
-    def positional(self) -> bool:
-        return False
-
-    @property
-    def safe(self) -> bool:
-        return False
+    cardinality = UNKNOWN_CARDINALITY
+    positional = False
+    safe = False
 
 
 class TakingMethods:

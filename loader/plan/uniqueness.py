@@ -21,18 +21,8 @@ class Unique(Unary):
     """The elements that have not come before in this pass."""
 
     computing = dynamic = noting = sequential = True
-
-    @property
-    def cardinality(self) -> int:
-        return UNKNOWN_CARDINALITY
-
-    @property
-    def positional(self) -> bool:
-        return False
-
-    @property
-    def safe(self) -> bool:
-        return False
+    cardinality = UNKNOWN_CARDINALITY
+    positional = safe = False
 
     def spec_over(self, below: Any) -> Any:
         """The spec of its elements: that of its input's."""

@@ -22,18 +22,12 @@ class Elements(Node):
     values: tuple[Any, ...]
 
     op = "elements"
+    positional = True
+    safe = False
 
     @property
     def cardinality(self) -> int:
         return len(self.values)
-
-    @property
-    def positional(self) -> bool:
-        return True
-
-    @property
-    def safe(self) -> bool:
-        return False
 
     def params(self) -> dict[str, Any]:
         return {"count": len(self.values)}
@@ -52,6 +46,7 @@ class Window(Unary):
     op = "window"
     origin = "ordinal"
     flat = False
+    positional = False
     sequential = True
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
@@ -74,10 +69,6 @@ class Window(Unary):
         if self.drop_remainder:
             below = max(0, below - self.span + 1)
         return -(-below // self.shift)
-
-    @property
-    def positional(self) -> bool:
-        return False
 
 
 class WindowMethods:
