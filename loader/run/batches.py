@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SpecError
 from tundish.loader.run.collate import Collator, misfit
+from tundish.loader.run.forms import form_of_value
 from tundish.loader.run.inline import give_up
 from tundish.loader.run.items import End, Failure, Made, Ref
 from tundish.loader.run.shared import Row, Rows, Run, refs_of
 from tundish.loader.run.stages import ParallelStage
-from tundish.spec import flatten, leaf_key
 
 if TYPE_CHECKING:
     from tundish.loader.plan.batching import Batch
@@ -73,7 +73,7 @@ class Batches:
         elif kind is not tuple:
             return self._add_value(got)
         block, first, stop, refs = got
-        key = block.key_of(first) or _key(block.elements[first])
+        key = block.key_of(first) or form_of_value(block.elements[first])
         problem = self._misfit(key)
         if problem is not None:
             if stop - first > 1:
@@ -93,7 +93,7 @@ class Batches:
     def _add_value(self, item: Any) -> Failure | None:
         """An item whose value is in this process, or a batch of rows as an element."""
         value = item.value
-        problem = self._misfit(_key(value))
+        problem = self._misfit(form_of_value(value))
         if problem is not None:
             return self._misfitting(item.ref, problem)
         self._runs.append(Made(item.ref, value))
@@ -147,8 +147,3 @@ class Batches:
     def load(self, state: Any) -> None:
         self._count = state["n"]
         self._up.load(state["up"])
-
-
-def _key(value: Any) -> tuple[Any, tuple[Any, ...]]:
-    leaves, tree = flatten(value)
-    return tree, tuple([leaf_key(leaf) for leaf in leaves])

@@ -33,6 +33,7 @@ def form_of(item: Any) -> Form:
         known: Form | None = item.block.key_of(item.row)
         if known is not None:
             return known
+        return form_of_value(item.block.elements[item.row])
     return form_of_value(item.value)
 
 

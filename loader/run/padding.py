@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from tundish.errors import SpecError
 from tundish.loader.plan.costing import BatchByCost, Cost
 from tundish.loader.plan.padding import PaddedBatch, RaggedBatch, SparseBatch
+from tundish.loader.run.forms import form_of, form_of_value
 from tundish.loader.run.inline import give_up
 from tundish.loader.run.items import End, Failure, Ref
-from tundish.loader.run.rules import Keys, Padded, Raggedly, Rule, Sparsely, Stacking
-from tundish.loader.run.shared import Row
-from tundish.spec import flatten, leaf_key
+from tundish.loader.run.rules import Padded, Raggedly, Rule, Sparsely, Stacking
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
     from tundish.loader.plan.padding import Gathering, SizedGathering
+    from tundish.loader.run.forms import Form
     from tundish.loader.run.machines import Builder, Machine, MakeMachine, Mark
     from tundish.loader.run.values import Make, MakeNoted, Maker, Value
 
@@ -42,7 +42,7 @@ class Gathered:
 
     def _begin(self) -> None:
         self._items: list[Any] = []
-        self._first: Keys | None = None
+        self._first: Form | None = None
 
     def _add(self, item: Any) -> Failure | None:
         """Take an item in; or the error in the batch's place, and a new batch begins."""
@@ -58,12 +58,12 @@ class Gathered:
 
     def _check(self, item: Any) -> None:
         """Raise a `SpecError` where an item cannot stand with those gathered."""
-        keys = keys_of(item)
+        form = form_of(item)
         if self._first is None:
-            self._rule.alone(keys)
-            self._first = keys
-        elif keys != self._first:
-            self._rule.together(len(self._items), keys, self._first)
+            self._rule.alone(form)
+            self._first = form
+        elif form != self._first:
+            self._rule.together(len(self._items), form, self._first)
 
     def _fail(self, ref: Ref, error: BaseException) -> Failure:
         refs = [item.ref for item in self._items]
@@ -178,22 +178,6 @@ class GatheredByCost(Gathered):
         self._before = self._reached = self._up.mark()
 
 
-def keys_of(item: Any) -> Keys:
-    """The structure of a computed item, and the dtype and shape of its leaves."""
-    if type(item) is Row:
-        found: Keys | None = item.block.key_of(item.row)
-        if found is not None:
-            return found
-        return keys_of_value(item.block.elements[item.row])
-    return keys_of_value(item.value)
-
-
-def keys_of_value(value: Any) -> Keys:
-    """The structure of an element, and the dtype and shape of its leaves."""
-    leaves, tree = flatten(value)
-    return tree, tuple([leaf_key(leaf) for leaf in leaves])
-
-
 def check_cost(cost: float, most: float) -> None:
     """Raise a `SpecError` where an element alone costs too much."""
     if cost > most:
@@ -262,12 +246,12 @@ def is_ref(item: Any) -> bool:
 
 def check_again(rule: Rule, rows: list[Any]) -> None:
     """Raise what was raised when these were gathered: a ref may be that of an error."""
-    first = keys_of_value(rows[0])
+    first = form_of_value(rows[0])
     rule.alone(first)
     for k, row in enumerate(rows[1:], 1):
-        keys = keys_of_value(row)
-        if keys != first:
-            rule.together(k, keys, first)
+        form = form_of_value(row)
+        if form != first:
+            rule.together(k, form, first)
 
 
 def _asked(maker: Maker, node: Cost, up: Value) -> Value:

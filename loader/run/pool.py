@@ -20,6 +20,7 @@ from tundish.loader.run.messages import DONE, EXTRA, RECORD, TASK, Done, Kind
 from tundish.loader.run.payload import loads_exception
 from tundish.loader.run.peers import Crew, Job, Owner, Peer, Trace
 from tundish.shm.channel import Channel, ChannelClosed, default_kind
+from tundish.shm.encode import decode
 from tundish.shm.layout import Layout
 from tundish.shm.liveness import Poller
 
@@ -301,7 +302,7 @@ class Pool:
             tail = message[at : at + size]
             at += size
             if kind == Kind.LAYOUT:
-                peer.layouts[number] = Layout(*pickle.loads(tail))
+                peer.layouts[number] = Layout(*decode(bytearray(tail)))
             elif kind == Kind.HELLO:
                 peer.ready, peer.pid = True, number
                 self._start_deaths = 0

@@ -20,19 +20,17 @@ from tundish.spec import LEAF, Tree, flatten, leaf_key, paths, show_key, show_tr
 
 if TYPE_CHECKING:
     from tundish.loader.plan.padding import RaggedBatch, SparseBatch
-
-Keys = tuple[Tree, tuple[Key, ...]]
-"""An element's structure, and the dtype and shape of each of its leaves."""
+    from tundish.loader.run.forms import Form
 
 
 class Rule(Protocol):
     """What may stand together in one batch."""
 
-    def alone(self, keys: Keys) -> None:
+    def alone(self, form: Form) -> None:
         """Raise a `SpecError` where an element cannot stand in any batch."""
         ...
 
-    def together(self, k: int, keys: Keys, first: Keys) -> None:
+    def together(self, k: int, form: Form, first: Form) -> None:
         """Raise a `SpecError` where element k cannot stand in the batch that another one began."""
         ...
 
@@ -44,11 +42,11 @@ class Rule(Protocol):
 class Stacking:
     """Equal shapes, stacked: the rule of `batch`."""
 
-    def alone(self, keys: Keys) -> None:
+    def alone(self, form: Form) -> None:
         """Anything can begin a batch."""
 
-    def together(self, k: int, keys: Keys, first: Keys) -> None:
-        _compare(k, keys, first, fits)
+    def together(self, k: int, form: Form, first: Form) -> None:
+        _compare(k, form, first, fits)
 
     def put(self, values: Sequence[Any]) -> Any:
         return collate(values, len(values))
@@ -61,23 +59,23 @@ class Padded:
         self._padding = padding
         self._pads: dict[Any, list[Pad]] = {}
 
-    def _over(self, keys: Keys) -> list[Pad]:
-        tree, leaves = keys
+    def _over(self, form: Form) -> list[Pad]:
+        tree, leaves = form
         kinds = tuple([k if isinstance(k, type) else (k[0], len(k[1])) for k in leaves])
         found = self._pads.get((tree, kinds))
         if found is None:
             found = self._pads[tree, kinds] = self._padding.over(tree, leaves)
         return found
 
-    def alone(self, keys: Keys) -> None:
-        pads, leaves = self._over(keys), keys[1]
+    def alone(self, form: Form) -> None:
+        pads, leaves = self._over(form), form[1]
         if self._padding.shapes is not None:
-            check_fits(keys[0], pads, [_shape(key) for key in leaves], list(map(show_key, leaves)))
+            check_fits(form[0], pads, [_shape(key) for key in leaves], list(map(show_key, leaves)))
 
-    def together(self, k: int, keys: Keys, first: Keys) -> None:
-        _compare(k, keys, first, alike)
+    def together(self, k: int, form: Form, first: Form) -> None:
+        _compare(k, form, first, alike)
         if self._padding.shapes is not None:
-            self.alone(keys)
+            self.alone(form)
 
     def put(self, values: Sequence[Any]) -> Any:
         tree, columns = _columns(values)
@@ -94,11 +92,11 @@ class Raggedly:
     def __init__(self, node: RaggedBatch) -> None:
         self._dense, self._dtype = node.dense, np.dtype(node.row_splits_dtype)
 
-    def alone(self, keys: Keys) -> None:
+    def alone(self, form: Form) -> None:
         """Anything can begin a batch."""
 
-    def together(self, k: int, keys: Keys, first: Keys) -> None:
-        _compare(k, keys, first, _but_for_length)
+    def together(self, k: int, form: Form, first: Form) -> None:
+        _compare(k, form, first, _but_for_length)
 
     def put(self, values: Sequence[Any]) -> Any:
         tree, columns = _columns(values)
@@ -120,8 +118,8 @@ class Sparsely:
         self._shape = node.row_shape
         self._pads = [Pad(node.row_shape, 1, None)]
 
-    def alone(self, keys: Keys) -> None:
-        tree, leaves = keys
+    def alone(self, form: Form) -> None:
+        tree, leaves = form
         if tree is not LEAF or isinstance(leaves[0], type):
             shown = show_key(leaves[0]) if tree is LEAF else show_tree(tree)
             raise SpecError(f"sparse_batch takes one array for each element, not {shown}")
@@ -133,9 +131,9 @@ class Sparsely:
             )
         check_fits(tree, self._pads, [shape], [show_key(leaves[0])], "row_shape")
 
-    def together(self, k: int, keys: Keys, first: Keys) -> None:
-        _compare(k, keys, first, alike)
-        self.alone(keys)
+    def together(self, k: int, form: Form, first: Form) -> None:
+        _compare(k, form, first, alike)
+        self.alone(form)
 
     def put(self, values: Sequence[Any]) -> Any:
         shapes = np.array([row.shape for row in values], np.int64)
@@ -167,8 +165,8 @@ def _but_for_length(key: Key, first: Key) -> bool:
     return alike(key, first) and _shape(key)[1:] == _shape(first)[1:]
 
 
-def _compare(k: int, keys: Keys, first: Keys, may: Callable[[Key, Key], bool]) -> None:
-    (tree, leaves), (first_tree, first_leaves) = keys, first
+def _compare(k: int, form: Form, first: Form, may: Callable[[Key, Key], bool]) -> None:
+    (tree, leaves), (first_tree, first_leaves) = form, first
     if tree == first_tree and all(map(may, leaves, first_leaves)):
         return
     problem = misfit(k, list(leaves), tree, list(first_leaves), first_tree, fits=may)

@@ -30,6 +30,7 @@ TASK_S = 0.004
 _FIRST_ROWS = 1
 _FIRST_FIT = 16
 _MOST_ROWS = 4096
+_MOST_PASSING = 16
 _BLOCK_BYTES = 1 << 20
 
 
@@ -104,6 +105,7 @@ class ParallelStage:
         self._owner, self.number, self._up = owner, number, up
         self._chain, self._group = chain, 1
         self._queue: deque[Any] = deque()
+        self._passing = 0  # how many of it are computed items, which are no block of this stage's
         self._at = 0
         self._ended = self._done = False
         self._counts = Counts()
@@ -146,7 +148,7 @@ class ParallelStage:
     def feed(self) -> bool:
         """Hand out blocks as long as there is room; whether anything moved."""
         moved = False
-        while not self._ended and self._owner.may_issue(self):
+        while not self._ended and self._passing < _MOST_PASSING and self._owner.may_issue(self):
             try:
                 if not self._issue():
                     break
@@ -191,6 +193,7 @@ class ParallelStage:
                 if self._passes(item):
                     self._flush_partial()
                     self._queue.append((item, mark, self._pulled, self._before))
+                    self._passing += 1
                     self._pulled, self._before = self._pulled + 1, mark
                     return True
                 if not items:
@@ -301,6 +304,7 @@ class ParallelStage:
             head = self._head()
             if type(head) is tuple:
                 self._queue.popleft()
+                self._passing -= 1
                 item, self._last = head[:2]
                 return item
             row = self._at

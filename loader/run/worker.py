@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import pickle
 import time
 from collections import OrderedDict
 from copy import copy
@@ -315,7 +314,8 @@ class Worker(Serving):
             layout = Layout(tree, keys, task.total)
             number = len(self._layouts)
             self._layouts[tree, keys, task.total] = known = (number, layout)
-            tail = pickle.dumps((tree, keys, task.total), protocol=5)
+            # A namedtuple's class may be one that travels by value.
+            tail = Encoded((tree, keys, task.total)).to_bytes()
             self._outbox.say(RECORD.pack(Kind.LAYOUT, 0, 0, number, len(tail)), tail)
         layout = known[1]
         rows.layout = layout

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import itertools
 import json
 import os
 import subprocess
@@ -308,3 +310,39 @@ def test_a_block_half_made_gives_its_slot_back() -> None:
 def small_and_late(x: Any) -> Any:
     time.sleep(0.001)
     return np.full(4, x)
+
+
+def for_ever() -> Any:
+    return itertools.count()
+
+
+def as_text(number: Any) -> str:
+    return str(number)
+
+
+@pytest.mark.parametrize(
+    "ds",
+    [
+        Dataset.from_generator(for_ever).shuffle(10, seed=1),
+        Dataset.range(5).map(as_text).cache().repeat().shuffle(3, seed=1).prefetch(2),
+    ],
+    ids=["generator", "cache"],
+)
+def test_computed_items_that_never_end_are_not_taken_ahead_for_ever(ds: Dataset) -> None:
+    with ds.iterator(workers=0) as it:
+        want = [next(it) for _ in range(40)]
+    with ds.iterator(workers=2) as it:
+        assert [next(it) for _ in range(40)] == want
+
+
+def test_a_local_namedtuple_comes_back_as_what_it_was() -> None:
+    local = collections.namedtuple("local", "x y")  # noqa: PYI024 - made as users make them
+
+    def made(number: Any) -> Any:
+        return local(number, number + 10)
+
+    with Dataset.range(4).map(made).batch(2).iterator(workers=2) as it:
+        found = list(it)
+
+    assert all(type(batch) is local for batch in found)
+    assert [batch.y.tolist() for batch in found] == [[10, 11], [12, 13]]
