@@ -9,13 +9,14 @@ from typing import Any, Self
 import numpy as np
 
 from tundish.errors import SpecError
+from tundish.loader.plan.checks import check_count, check_flag
 from tundish.loader.plan.elementwise import Map
 from tundish.loader.plan.node import (
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
     Node,
+    OwnFunction,
     Unary,
-    check_count,
 )
 from tundish.loader.plan.order import Concatenate, Repeat
 from tundish.loader.plan.sources import Tensors
@@ -81,20 +82,18 @@ def said_by_node(ref: Any) -> bool:
     return type(ref) is tuple and ref[0] == ()
 
 
-class Validated:
-    """A dict with one key more, that says it is no filling.
+@dataclass(frozen=True)
+class Validated(OwnFunction):
+    """A dict with one key more, that says it is no filling."""
 
-    Parameters
-    ----------
-    key : str
-        The key.
-    """
+    key: str
 
-    def __init__(self, key: str) -> None:
-        self.key = key
-
-    def __call__(self, element: dict[str, Any]) -> dict[str, Any]:
+    def __call__(self, element: Any) -> dict[str, Any]:
         """The element with the key."""
+        if type(element) is not dict:
+            raise SpecError(
+                f"pad_to_cardinality needs elements that are dicts, not {spec_of(element)}"
+            )
         if self.key in element:
             raise SpecError(f"pad_to_cardinality's mask_key {self.key!r} is a key of the element")
         return {**element, self.key: True}
@@ -141,7 +140,7 @@ class AssertingMethods:
         >>> [int(x) for x in ds.ignore_errors()]
         [8, 4, 2]
         """
-        return self._then(IgnoreErrors, bool(log_warning))
+        return self._then(IgnoreErrors, check_flag("log_warning", log_warning))
 
     def assert_cardinality(self, expected_cardinality: int) -> Self:
         """Say how many elements there are, and fail where there are not.

@@ -6,17 +6,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
+
+from tundish.loader.plan.checks import check_count, check_flag, check_optional_flag
 from tundish.loader.plan.node import (
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
     Node,
     Unary,
-    check_count,
+    check_workers,
 )
 from tundish.loader.plan.options import WithOptions
 from tundish.loader.plan.order import Prefetch, Repeat, Shard, Shuffle, Skip, Take
 from tundish.loader.plan.sources import Slices, Tensors
-from tundish.spec import flatten
+from tundish.ragged import ragged_apart
+from tundish.spec import flatten, map_leaves
 
 _SAME = (Prefetch, Repeat, Shard, Shuffle, Skip, Take, WithOptions)
 
@@ -90,12 +94,14 @@ def rows_of(node: Node) -> int | None:
     if isinstance(node, Batch):
         return node.size if node.drop_remainder else None
     if isinstance(node, Tensors):
-        shapes: list[Any] = [getattr(leaf, "shape", ()) for leaf in flatten(node.value)[0]]
+        element = node.value
     elif isinstance(node, Slices):
-        shapes = [leaf.shape[1:] for leaf in flatten(node.arrays)[0]]
+        element = map_leaves(lambda array: np.broadcast_to(0, array.shape[1:]), node.arrays)
     else:
         return None
-    return int(shapes[0][0]) if all(shapes) else None
+    leaves = flatten(ragged_apart(element))[0]
+    sizes = {len(leaf) if getattr(leaf, "ndim", 0) else None for leaf in leaves}
+    return sizes.pop() if len(sizes) == 1 else None  # else each element is an error
 
 
 class BatchingMethods:
@@ -145,7 +151,10 @@ class BatchingMethods:
         [[0, 1], [2, 3], [4]]
         """
         size = check_count("batch_size", batch_size, least=1)
-        return self._then(Batch, size, bool(drop_remainder))
+        if num_parallel_calls is not None:
+            check_workers("num_parallel_calls", num_parallel_calls)
+        check_optional_flag("deterministic", deterministic)
+        return self._then(Batch, size, check_flag("drop_remainder", drop_remainder))
 
     def unbatch(self, name: str | None = None) -> Self:
         """Deliver the rows of each element, all of whose leaves share their first dimension.

@@ -9,14 +9,8 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from tundish.loader.plan.node import (
-    INFINITE_CARDINALITY,
-    UNKNOWN_CARDINALITY,
-    Node,
-    Unary,
-    check_callable,
-    check_count,
-)
+from tundish.loader.plan.checks import check_callable, check_count, check_flag
+from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node, Unary
 from tundish.loader.plan.padding import Gathering, sizes_known
 from tundish.loader.plan.pads import Padding, check_padding
 from tundish.loader.plan.static import array_spec, stacked
@@ -147,7 +141,7 @@ class CostingMethods:
         if max_elements is not None:
             max_elements = check_count("max_elements", max_elements, least=1)
         padding = check_padding(padded_shapes, padding_values, pad_to_multiple_of, side)
-        if pad:
+        if check_flag("pad", pad):
             padding.check_over(array_spec(self._node))
         elif padding != Padding():
             given = ", ".join(padding.params())
@@ -155,4 +149,8 @@ class CostingMethods:
         most = int(max_cost) if max_cost == int(max_cost) else float(max_cost)
         used = padding if pad else None
         costed = Cost(self._node, cost)
-        return self._of(BatchByCost(costed, most, used, max_elements, bool(drop_remainder)))
+        return self._of(
+            BatchByCost(
+                costed, most, used, max_elements, check_flag("drop_remainder", drop_remainder)
+            )
+        )

@@ -9,12 +9,8 @@ from typing import Any, Self
 import numpy as np
 
 from tundish.errors import SpecError
-from tundish.loader.plan.node import (
-    INFINITE_CARDINALITY,
-    Node,
-    check_count,
-    check_seed,
-)
+from tundish.loader.plan.checks import check_count, check_optional_flag, check_seed
+from tundish.loader.plan.node import INFINITE_CARDINALITY, Node
 from tundish.spec import (
     flatten,
     leaf_key,
@@ -153,7 +149,12 @@ class CountingMethods:
         >>> [int(x) for x in td.Dataset.random(seed=4).take(3)]
         [3128586565, 2023892699, 452966358]
         """
-        return cls._of(Random(check_seed(seed), bool(rerandomize_each_iteration)))
+        return cls._of(
+            Random(
+                check_seed(seed),
+                bool(check_optional_flag("rerandomize_each_iteration", rerandomize_each_iteration)),
+            )
+        )
 
     @classmethod
     def from_list(cls, elements: Sequence[Any], name: str | None = None) -> Self:
@@ -216,7 +217,7 @@ def check_dtype(name: str, dtype: Any) -> str:
     """The name of an integer or float dtype; a TypeError for anything else."""
     try:
         found = np.dtype(dtype)
-    except TypeError:
+    except (TypeError, ValueError):
         raise TypeError(f"{name} must be an integer or float dtype, not {dtype!r}") from None
     if dtype is None or found.kind not in "iuf":
         raise TypeError(f"{name} must be an integer or float dtype, not {dtype!r}")

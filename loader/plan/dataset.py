@@ -13,6 +13,7 @@ import cloudpickle
 from tundish.errors import CardinalityError
 from tundish.loader.plan.asserting import AssertingMethods
 from tundish.loader.plan.batching import BatchingMethods
+from tundish.loader.plan.checks import check_callable
 from tundish.loader.plan.costing import CostingMethods
 from tundish.loader.plan.counting import CountingMethods
 from tundish.loader.plan.elementwise import ElementwiseMethods
@@ -24,7 +25,6 @@ from tundish.loader.plan.node import (
     UNKNOWN_CARDINALITY,
     Node,
     Unary,
-    check_callable,
     global_seed,
     walk,
 )

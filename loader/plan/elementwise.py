@@ -6,15 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
-from tundish.loader.plan.node import (
-    AUTOTUNE,
-    UNKNOWN_CARDINALITY,
-    Node,
-    Unary,
+from tundish.loader.plan.checks import (
+    LARGEST,
     check_callable,
     check_count,
+    check_optional_flag,
     check_seed,
+    check_word,
 )
+from tundish.loader.plan.node import UNKNOWN_CARDINALITY, Node, Unary, check_workers
 from tundish.spec import ArraySpec, DatasetSpec, flatten
 
 _POLICIES = ("raise", "skip", "retry")
@@ -186,7 +186,7 @@ class ElementwiseMethods:
             check_policy(on_error),
             check_count("retries", retries, least=0),
             output_signature,
-            deterministic,
+            check_optional_flag("deterministic", deterministic),
         )
 
     def filter(
@@ -266,21 +266,16 @@ class ElementwiseMethods:
         >>> list(td.Dataset.from_source(["a"]).enumerate(5))
         [(np.int64(5), 'a')]
         """
-        return self._then(Enumerate, check_count("start", start))
+        return self._then(Enumerate, check_count("start", start, least=-LARGEST - 1, most=LARGEST))
 
 
 def check_parallel(calls: Any) -> int | None:
     """`num_parallel_calls`: None, AUTOTUNE or at least 1."""
     if calls is None:
         return None
-    calls = check_count("num_parallel_calls", calls)
-    if calls != AUTOTUNE and calls < 1:
-        raise ValueError(f"num_parallel_calls must be at least 1 or AUTOTUNE, not {calls}")
-    return int(calls)
+    return check_workers("num_parallel_calls", calls)
 
 
 def check_policy(on_error: Any) -> str | None:
     """`on_error`: None or one of its words."""
-    if on_error is not None and on_error not in _POLICIES:
-        raise ValueError(f"on_error must be one of {', '.join(_POLICIES)}, not {on_error!r}")
-    return on_error  # type: ignore[no-any-return]  # Any narrowed by membership
+    return None if on_error is None else check_word("on_error", on_error, _POLICIES)

@@ -10,14 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from tundish.errors import SpecError
+from tundish.loader.plan.checks import check_callable, check_count, check_counts, check_flag
 from tundish.loader.plan.elementwise import FlatMap
-from tundish.loader.plan.node import (
-    UNKNOWN_CARDINALITY,
-    Node,
-    Unary,
-    check_callable,
-    check_count,
-)
+from tundish.loader.plan.node import UNKNOWN_CARDINALITY, Node, OwnFunction, Unary
 from tundish.loader.plan.pads import check_padding
 from tundish.loader.plan.static import static_spec
 from tundish.spec import flatten, leaf_key, normalise, unflatten
@@ -189,8 +184,8 @@ class GroupingMethods:
         [[5, 5, 5, 5, 5, 0], [6, 6, 6, 6, 6, 6]]
         """
         check_callable("element_length_func", element_length_func)
-        boundaries = tuple(check_count("bucket_boundaries", b) for b in bucket_boundaries)
-        sizes = tuple(check_count("bucket_batch_sizes", s, least=1) for s in bucket_batch_sizes)
+        boundaries = check_counts("bucket_boundaries", bucket_boundaries)
+        sizes = check_counts("bucket_batch_sizes", bucket_batch_sizes, least=1)
         if len(sizes) != len(boundaries) + 1:
             raise ValueError(
                 "bucket_batch_sizes must have one more item than bucket_boundaries, "
@@ -198,9 +193,11 @@ class GroupingMethods:
             )
         if any(a >= b for a, b in itertools.pairwise(boundaries)):
             raise ValueError(f"bucket_boundaries must ascend, not {list(boundaries)}")
-        if pad_to_bucket_boundary and not boundaries:
+        if check_flag("pad_to_bucket_boundary", pad_to_bucket_boundary) and not boundaries:
             raise ValueError("pad_to_bucket_boundary needs bucket_boundaries")
-        bounded = bool(pad_to_bucket_boundary) and not no_padding
+        unpadded = check_flag("no_padding", no_padding)
+        bounded = pad_to_bucket_boundary and not unpadded
+        check_padding(padded_shapes, padding_values, None, "right")
         if bounded and padded_shapes is None:
             padded_shapes = _shapes_of(static_spec(self._node))
         key = BucketOf(element_length_func, boundaries, bounded)
@@ -210,15 +207,15 @@ class GroupingMethods:
             padded_shapes,
             padding_values,
             bounded,
-            bool(no_padding),
-            bool(drop_remainder),
+            unpadded,
+            check_flag("drop_remainder", drop_remainder),
         )
         buckets = self._then(Groups, key, None, sizes.__getitem__, type(self))
         return buckets._then(BucketBySequenceLength, batch, boundaries, sizes)  # noqa: SLF001 - ours
 
 
 @dataclass(frozen=True)
-class BucketOf:
+class BucketOf(OwnFunction):
     """The bucket of an element: how many boundaries its length has reached."""
 
     length: Callable[..., Any]
@@ -238,7 +235,7 @@ class BucketOf:
 
 
 @dataclass(frozen=True)
-class BucketBatch:
+class BucketBatch(OwnFunction):
     """The batch of a bucket's elements."""
 
     boundaries: tuple[int, ...]
@@ -248,6 +245,11 @@ class BucketBatch:
     bounded: bool
     no_padding: bool
     drop_remainder: bool
+
+    def params(self) -> dict[str, Any]:
+        given = {**super().params(), "shapes": None, "values": None}
+        given |= check_padding(self.shapes, self.values, None, "right").params()
+        return {name: value for name, value in given.items() if value is not None}
 
     def __call__(self, bucket: int, group: Any) -> Any:
         size = self.sizes[bucket]

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
+from tundish.loader.plan.checks import check_callable, check_count, check_optional_flag
 from tundish.loader.plan.elementwise import FlatMap, check_parallel
-from tundish.loader.plan.node import AUTOTUNE, Node, check_callable, check_count
+from tundish.loader.plan.node import AUTOTUNE, Node
 
 CYCLE_LENGTH = 16
 """How many datasets are read in turn where nothing is said: the same on every machine."""
@@ -94,6 +95,7 @@ class InterleavingMethods:
         """
         check_callable("map_func", map_func)
         parallel = check_parallel(num_parallel_calls)
+        check_optional_flag("deterministic", deterministic)
         cycle = CYCLE_LENGTH
         if cycle_length is not None:
             cycle_length = check_count("cycle_length", cycle_length)

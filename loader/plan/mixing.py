@@ -8,13 +8,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from tundish.loader.plan.node import (
-    INFINITE_CARDINALITY,
-    UNKNOWN_CARDINALITY,
-    Node,
-    Unary,
-    check_seed,
-)
+from tundish.loader.plan.checks import check_flag, check_items, check_optional_flag, check_seed
+from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node, Unary
 from tundish.loader.plan.order import Take
 
 
@@ -202,7 +197,8 @@ class MixingMethods:
         names, nodes = _several(datasets)
         cls._check_alike("sample_from_datasets", nodes)
         seed = check_seed(seed)
-        anew, stop = bool(rerandomize_each_iteration), bool(stop_on_empty_dataset)
+        again = check_optional_flag("rerandomize_each_iteration", rerandomize_each_iteration)
+        anew, stop = bool(again), check_flag("stop_on_empty_dataset", stop_on_empty_dataset)
         if isinstance(weights, MixingMethods):
             if names is not None:
                 raise TypeError("weights of a named mixture must be a dict, not a Dataset")
@@ -266,7 +262,8 @@ class MixingMethods:
                 f"choice_dataset must be a Dataset, not {type(choice_dataset).__name__}"
             )
         cls._check_alike("choose_from_datasets", nodes)
-        return cls._of(Choose(nodes, bool(stop_on_empty_dataset), choice_dataset._node))  # noqa: SLF001 - ours
+        stop = check_flag("stop_on_empty_dataset", stop_on_empty_dataset)
+        return cls._of(Choose(nodes, stop, choice_dataset._node))  # noqa: SLF001 - ours
 
 
 def _several(datasets: Any) -> tuple[tuple[str, ...] | None, tuple[Node, ...]]:
@@ -312,9 +309,7 @@ def _weights(
             )
         given = [weights[name] for name in names]
     else:
-        if isinstance(weights, (Mapping, str)) or not hasattr(weights, "__len__"):
-            raise TypeError(f"weights must be a list of floats, not {type(weights).__name__}")
-        given = list(weights)
+        given = check_items("weights", weights, "floats")
         if len(given) != count:
             raise ValueError(f"weights must be as many as datasets, {count}, not {len(given)}")
         if given and all(isinstance(w, (int, np.integer)) for w in given):

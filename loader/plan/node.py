@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+
+from tundish.loader.plan.checks import check_count, check_seed
 
 __all__ = [
     "AUTOTUNE",
@@ -16,10 +18,9 @@ __all__ = [
     "UNKNOWN_CARDINALITY",
     "Node",
     "Origin",
+    "OwnFunction",
     "Unary",
-    "check_callable",
-    "check_count",
-    "check_seed",
+    "check_workers",
     "code_digest",
     "global_seed",
     "seedings",
@@ -198,9 +199,23 @@ def plain(value: Any) -> Any:
         return [plain(x) for x in value]
     if isinstance(value, dict):
         return {str(k): plain(x) for k, x in value.items()}
+    if isinstance(value, OwnFunction):
+        return {"function": function_name(value), **value.params()}
     if callable(value):
         return {"function": function_name(value), "code": code_digest(value)}
     return type(value).__qualname__
+
+
+class OwnFunction:
+    """A function of ours in a node, a dataclass; what it holds counts as the node's arguments."""
+
+    def params(self) -> dict[str, Any]:
+        """What it holds, as plain JSON."""
+        return {
+            f.name: plain(getattr(self, f.name))
+            for f in fields(self)  # type: ignore[arg-type]  # subclasses are dataclasses
+            if getattr(self, f.name) is not None
+        }
 
 
 def function_name(function: Any) -> str:
@@ -232,36 +247,15 @@ def _code_bytes(code: types.CodeType) -> bytes:
     return b"\0".join(parts)
 
 
-def check_count(name: str, value: Any, *, least: int | None = None) -> int:
-    """An int argument, checked when the pipeline is built.
-
-    Raises
-    ------
-    TypeError
-        Not an integer (a bool is none).
-    ValueError
-        Smaller than `least`.
-    """
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} must be an int, not {type(value).__name__} ({value!r})")
-    if least is not None and value < least:
-        raise ValueError(f"{name} must be at least {least}, not {value}")
-    return int(value)
+MOST_WORKERS = 4096
+"""More of them are a mistake: each is a process."""
 
 
-def check_seed(seed: Any) -> int | None:
-    """A seed: None or an int of at most 64 bits."""
-    if seed is None:
-        return None
-    checked = check_count("seed", seed)
-    if not -(2**63) <= checked < 2**64:
-        raise ValueError(f"seed must fit 64 bits, not {checked}")
-    return checked
-
-
-def check_callable(name: str, function: Any) -> Callable[..., Any]:
-    """A function argument, checked when the pipeline is built."""
-    if not callable(function):
-        raise TypeError(f"{name} must be callable, not {type(function).__name__} ({function!r})")
-    checked: Callable[..., Any] = function
-    return checked
+def check_workers(name: str, value: Any, *, least: int = 1) -> int:
+    """A number of workers, or AUTOTUNE."""
+    count = check_count(name, value)
+    if count != AUTOTUNE and not least <= count <= MOST_WORKERS:
+        raise ValueError(
+            f"{name} must be at least {least} and at most {MOST_WORKERS}, or AUTOTUNE, not {count}"
+        )
+    return count

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from tundish.loader.plan.node import Node, Unary, check_callable, check_count
+from tundish.loader.plan.checks import check_callable, check_count, check_optional_flag
+from tundish.loader.plan.node import Node, Unary, check_workers
 from tundish.loader.plan.settings import (
     AutotuneOptions,
     DistributeOptions,
@@ -19,9 +20,13 @@ from tundish.loader.plan.settings import (
     at_least,
     checked,
     is_a,
-    is_bool,
     one_of,
 )
+
+
+def worker_count(name: str, value: Any) -> int:
+    """A number of workers, 0 among them."""
+    return check_workers(name, value, least=0)
 
 
 def _seconds(name: str, value: Any) -> float:
@@ -89,9 +94,9 @@ class Options(Settings):
     {'workers': 2, 'deterministic': False, 'threading.private_threadpool_size': 7}
     """
 
-    workers: int | None = field(default=None, metadata=checked(at_least(-1)))
+    workers: int | None = field(default=None, metadata=checked(worker_count))
     executor: str | None = field(default=None, metadata=checked(one_of("process", "thread")))
-    deterministic: bool | None = field(default=None, metadata=checked(is_bool))
+    deterministic: bool | None = field(default=None, metadata=checked(check_optional_flag))
     on_error: str | None = field(default=None, metadata=checked(one_of("raise", "skip", "retry")))
     deadline: float | None = field(default=None, metadata=checked(_seconds))
     max_deaths: int | None = field(default=None, metadata=checked(at_least(0)))
@@ -113,9 +118,9 @@ class Options(Settings):
     service: ServiceOptions = field(
         default_factory=ServiceOptions, metadata=checked(is_a(ServiceOptions))
     )
-    slack: bool | None = field(default=None, metadata=checked(is_bool))
-    symbolic_checkpoint: bool | None = field(default=None, metadata=checked(is_bool))
-    warm_start: bool | None = field(default=None, metadata=checked(is_bool))
+    slack: bool | None = field(default=None, metadata=checked(check_optional_flag))
+    symbolic_checkpoint: bool | None = field(default=None, metadata=checked(check_optional_flag))
+    warm_start: bool | None = field(default=None, metadata=checked(check_optional_flag))
     external_state_policy: Any = field(default=None, metadata=checked())
     dataset_name: str | None = field(default=None, metadata=checked())
     framework_type: Any = field(default=None, metadata=checked())

@@ -7,14 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from tundish.errors import SpecError
-from tundish.loader.plan.node import (
-    INFINITE_CARDINALITY,
-    UNKNOWN_CARDINALITY,
-    Node,
-    Unary,
-    check_count,
-    check_seed,
-)
+from tundish.loader.plan.checks import check_count, check_optional_flag, check_seed
+from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node, Unary
 from tundish.loader.plan.options import InputContext
 
 
@@ -228,7 +222,8 @@ class OrderMethods:
             buffer_size = check_count("buffer_size", buffer_size)
             if buffer_size < 1 and buffer_size != UNKNOWN_CARDINALITY:
                 raise ValueError(f"buffer_size must be at least 1, or None, not {buffer_size}")
-        reshuffle = reshuffle_each_iteration is None or bool(reshuffle_each_iteration)
+        reshuffle = check_optional_flag("reshuffle_each_iteration", reshuffle_each_iteration)
+        reshuffle = reshuffle is None or reshuffle
         return self._then(Shuffle, buffer_size, check_seed(seed), reshuffle)
 
     def repeat(self, count: int | None = None, name: str | None = None) -> Self:

@@ -9,7 +9,8 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from tundish.loader.plan.node import UNKNOWN_CARDINALITY, Node, Unary, check_count
+from tundish.loader.plan.checks import LARGEST, check_count, check_flag, check_word
+from tundish.loader.plan.node import UNKNOWN_CARDINALITY, Node, Unary
 
 _METHODS = ("concat", "first_fit")
 _TOO_LONG = ("split", "truncate", "error")
@@ -140,8 +141,8 @@ class PackingMethods:
         [3 3 3 4 4 4 4] [1 1 1 2 2 2 2] [0 1 2 0 1 2 3]
         [5 5 5 5 5 0 0] [1 1 1 1 1 0 0] [0 1 2 3 4 0 0]
         """
-        checked = check_count("length", length, least=1)
-        _check_word("method", method, _METHODS)
+        checked = check_count("length", length, least=1, most=LARGEST)
+        check_word("method", method, _METHODS)
         if method == "concat":
             for key, value in (("too_long", too_long), ("open_rows", open_rows)):
                 if value is not None:
@@ -151,7 +152,7 @@ class PackingMethods:
                 "drop_remainder is of method='concat': any row of 'first_fit' is padded"
             )
         if too_long is not None:
-            _check_word("too_long", too_long, _TOO_LONG)
+            check_word("too_long", too_long, _TOO_LONG)
         rows = check_count("open_rows", _OPEN_ROWS if open_rows is None else open_rows, least=1)
         if separator is not None:
             separator = _check_tokens("separator", separator)
@@ -163,16 +164,11 @@ class PackingMethods:
             method,
             separator,
             _check_tokens("pad_value", pad_value),
-            bool(drop_remainder),
+            check_flag("drop_remainder", drop_remainder),
             too_long or "split",
             rows if method == "first_fit" else 1,
             **names,
         )
-
-
-def _check_word(name: str, value: Any, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")
 
 
 def _check_tokens(name: str, value: Any) -> Any:

@@ -8,7 +8,8 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from tundish.loader.plan.node import Node, Unary, check_count
+from tundish.loader.plan.checks import LARGEST, check_count, check_flag, check_items
+from tundish.loader.plan.node import Node, Unary
 from tundish.loader.plan.pads import Padding, check_padding
 from tundish.loader.plan.static import array_spec, stacked, static_spec
 from tundish.ragged import Ragged, Sparse
@@ -208,7 +209,7 @@ class PaddingMethods:
         size = check_count("batch_size", batch_size, least=1)
         padding = check_padding(padded_shapes, padding_values, pad_to_multiple_of, side)
         padding.check_over(array_spec(self._node))
-        return self._then(PaddedBatch, size, bool(drop_remainder), padding)
+        return self._then(PaddedBatch, size, check_flag("drop_remainder", drop_remainder), padding)
 
     def ragged_batch(
         self,
@@ -255,10 +256,8 @@ class PaddingMethods:
         [[0, 1]] [0 2]
         """
         size = check_count("batch_size", batch_size, least=1)
-        dtype = np.dtype(row_splits_dtype).name
-        if dtype not in ("int32", "int64"):
-            raise ValueError(f"row_splits_dtype must be int32 or int64, not {dtype}")
-        return self._then(RaggedBatch, size, bool(drop_remainder), dtype)
+        dtype = _splits_dtype(row_splits_dtype)
+        return self._then(RaggedBatch, size, check_flag("drop_remainder", drop_remainder), dtype)
 
     def sparse_batch(self, batch_size: int, row_shape: Any, name: str | None = None) -> Self:
         """Put every `batch_size` arrays together as one `Sparse`.
@@ -293,15 +292,26 @@ class PaddingMethods:
         ([[0, 0], [1, 0], [1, 1]], array([1, 2, 2]), array([2, 4]))
         """
         size = check_count("batch_size", batch_size, least=1)
-        sizes = row_shape if isinstance(row_shape, (list, tuple, np.ndarray)) else [row_shape]
+        one = isinstance(row_shape, (int, np.integer))
         if row_shape is None:
             raise TypeError("row_shape must be a shape, not None; a size in it may be None")
-        shape = tuple([_row_size(given) for given in sizes])
+        sizes = [row_shape] if one else check_items("row_shape", row_shape, "sizes")
+        shape = tuple(map(_row_size, sizes))
         return self._then(SparseBatch, size, False, shape)
+
+
+def _splits_dtype(given: Any) -> str:
+    try:
+        dtype = str(np.dtype(given))
+    except (TypeError, ValueError):
+        raise TypeError(f"row_splits_dtype must be int32 or int64, not {given!r}") from None
+    if given is None or dtype not in ("int32", "int64"):
+        raise ValueError(f"row_splits_dtype must be int32 or int64, not {given!r}")
+    return dtype
 
 
 def _row_size(given: Any) -> int | None:
     if given is None:
         return None
-    size = check_count("a size of row_shape", given, least=-1)
+    size = check_count("a size of row_shape", given, least=-1, most=LARGEST)
     return None if size == -1 else size

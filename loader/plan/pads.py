@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tundish.errors import SpecError
+from tundish.loader.plan.checks import LARGEST, check_count, check_word
 from tundish.spec import ArraySpec, Tree, flatten, paths, show_key, show_tree, unflatten
 
 Shape = tuple[int | None, ...]
@@ -149,8 +150,7 @@ def check_padding(shapes: Any, values: Any, multiple: Any, side: Any) -> Padding
     TypeError, ValueError
         With the argument's name.
     """
-    if side not in ("left", "right"):
-        raise ValueError(f"side must be 'left' or 'right', not {side!r}")
+    check_word("side", side, ("left", "right"))
     _check_nest("padded_shapes", shapes, _check_size)
     _check_nest("padding_values", values, _check_value)
     _check_nest("pad_to_multiple_of", multiple, _check_multiple)
@@ -169,14 +169,18 @@ def _check_nest(name: str, given: Any, check: Callable[[str, Any], None]) -> Non
 
 def _check_size(name: str, given: Any) -> None:
     """A size, or a shape as a list or array; a tuple may be a shape or a nest of them."""
-    sizes: Any = given if isinstance(given, (list, np.ndarray)) else [given]
+    sizes: Any = (
+        given
+        if isinstance(given, list) or (isinstance(given, np.ndarray) and given.ndim)
+        else [given]
+    )
     for size in sizes:
         if size is None:
             continue
         if isinstance(size, (bool, np.bool_)) or not isinstance(size, (int, np.integer)):
             raise TypeError(f"{name} holds ints, None and lists of them, not {size!r}")
-        if size < -1:
-            raise ValueError(f"{name} holds sizes of at least 0, -1 or None, not {size}")
+        if not -1 <= size <= LARGEST:
+            raise ValueError(f"{name} holds sizes from 0 to {LARGEST}, -1 or None, not {size}")
 
 
 def _check_value(name: str, given: Any) -> None:
@@ -187,10 +191,7 @@ def _check_value(name: str, given: Any) -> None:
 def _check_multiple(name: str, given: Any) -> None:
     if given is None:
         return
-    if isinstance(given, (bool, np.bool_)) or not isinstance(given, (int, np.integer)):
-        raise TypeError(f"{name} must be an int, not {type(given).__name__} ({given!r})")
-    if given < 1:
-        raise ValueError(f"{name} must be at least 1, not {given}")
+    check_count(name, given, least=1, most=LARGEST)
 
 
 def _frozen(shapes: Any) -> Any:

@@ -10,16 +10,15 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.loader.plan.batching import Batch, Unbatch
-from tundish.loader.plan.elementwise import Map, check_parallel, check_policy
-from tundish.loader.plan.node import (
-    UNKNOWN_CARDINALITY,
-    Node,
-    Unary,
+from tundish.loader.plan.checks import (
     check_callable,
     check_count,
+    check_flag,
+    check_optional_flag,
     check_seed,
-    function_name,
 )
+from tundish.loader.plan.elementwise import Map, check_parallel, check_policy
+from tundish.loader.plan.node import UNKNOWN_CARDINALITY, Node, Unary, function_name
 from tundish.spec import ArraySpec, is_namedtuple, map_leaves, normalise
 
 
@@ -165,7 +164,9 @@ class RebatchingMethods:
         >>> [x.tolist() for x in td.Dataset.range(8).batch(4).rebatch([2, 1, 1])]
         [[0, 1], [2], [3], [4, 5], [6], [7]]
         """
-        return self._then(Rebatch, check_sizes(batch_size), bool(drop_remainder))
+        return self._then(
+            Rebatch, check_sizes(batch_size), check_flag("drop_remainder", drop_remainder)
+        )
 
     def map_batches(
         self,
@@ -237,7 +238,7 @@ class RebatchingMethods:
         """
         check_callable("map_func", map_func)
         size = check_count("batch_size", batch_size, least=1)
-        batches = self._then(Batch, size, bool(drop_remainder))
+        batches = self._then(Batch, size, check_flag("drop_remainder", drop_remainder))
         mapped = batches._then(  # noqa: SLF001 - a dataset as this one
             Map,
             BatchFunction(map_func),
@@ -246,7 +247,7 @@ class RebatchingMethods:
             check_policy(on_error),
             check_count("retries", retries, least=0),
             None,
-            deterministic,
+            check_optional_flag("deterministic", deterministic),
         )
         return mapped._then(BatchRows)  # noqa: SLF001 - as above
 

@@ -8,14 +8,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from tundish.loader.plan.checks import check_callable, check_seed
 from tundish.loader.plan.elementwise import Map
-from tundish.loader.plan.node import (
-    UNKNOWN_CARDINALITY,
-    Node,
-    Unary,
-    check_callable,
-    check_seed,
-)
+from tundish.loader.plan.node import UNKNOWN_CARDINALITY, Node, Unary
 
 
 class Classified:

@@ -9,8 +9,9 @@ from typing import Any, Self
 import numpy as np
 
 from tundish.errors import SpecError
-from tundish.loader.plan.node import UNKNOWN_CARDINALITY, Node, Unary, check_callable
-from tundish.spec import map_leaves, normalise, spec_of
+from tundish.loader.plan.checks import check_callable
+from tundish.loader.plan.node import UNKNOWN_CARDINALITY, Node, Unary
+from tundish.spec import flatten, map_leaves, normalise, spec_of
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,11 @@ class Scan(Unary):
     positional = safe = False
 
     def params(self) -> dict[str, Any]:
-        return {**super().params(), "initial": str(spec_of(self.initial))}
+        leaves, _ = flatten(self.initial)
+        small = all(isinstance(leaf, (str, bytes, np.generic)) for leaf in leaves)
+        # The contents of arrays are compared nowhere: they may be weights that were learnt.
+        told = repr(self.initial) if small else str(spec_of(self.initial))
+        return {**super().params(), "initial": told}
 
 
 @dataclass(frozen=True, eq=False)

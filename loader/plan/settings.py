@@ -8,9 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
-from tundish.loader.plan.node import check_count
+from tundish.loader.plan.checks import check_count, check_optional_flag
 
 Check = Callable[[str, Any], Any]
 
@@ -105,13 +103,6 @@ class Settings:
         return again
 
 
-def is_bool(name: str, value: Any) -> bool:
-    """A bool, as it is."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} must be a bool or None, not {type(value).__name__} ({value!r})")
-    return bool(value)
-
-
 def at_least(least: int) -> Check:
     """A check for an int that is not smaller."""
     return lambda name, value: check_count(name, value, least=least)
@@ -121,10 +112,10 @@ def one_of(*words: str) -> Check:
     """A check for one of some words."""
 
     def check(name: str, value: Any) -> str:
-        if value not in words:
+        if not isinstance(value, str) or value not in words:
             allowed = ", ".join(map(repr, words[:-1]))
             raise ValueError(f"{name} must be {allowed} or {words[-1]!r}, not {value!r}")
-        return str(value)
+        return value
 
     return check
 
@@ -167,7 +158,7 @@ class ThreadingOptions(Settings):
 class AutotuneOptions(Settings):
     """tf.data's tuner; accepted and ignored: nothing is tuned while a pipeline runs."""
 
-    enabled: bool | None = field(default=None, metadata=checked(is_bool))
+    enabled: bool | None = field(default=None, metadata=checked(check_optional_flag))
     cpu_budget: int | None = field(default=None, metadata=checked(at_least(0)))
     ram_budget: int | None = field(default=None, metadata=checked(at_least(0)))
     autotune_algorithm: Any = field(default=None, metadata=checked())
@@ -187,22 +178,28 @@ class DistributeOptions(Settings):
 class OptimizationOptions(Settings):
     """tf.data's rewrites; accepted and ignored: what is fused here never changes a result."""
 
-    apply_default_optimizations: bool | None = field(default=None, metadata=checked(is_bool))
-    filter_fusion: bool | None = field(default=None, metadata=checked(is_bool))
-    filter_parallelization: bool | None = field(default=None, metadata=checked(is_bool))
-    inject_prefetch: bool | None = field(default=None, metadata=checked(is_bool))
-    map_and_batch_fusion: bool | None = field(default=None, metadata=checked(is_bool))
-    map_and_filter_fusion: bool | None = field(default=None, metadata=checked(is_bool))
-    map_fusion: bool | None = field(default=None, metadata=checked(is_bool))
-    map_parallelization: bool | None = field(default=None, metadata=checked(is_bool))
-    noop_elimination: bool | None = field(default=None, metadata=checked(is_bool))
-    parallel_batch: bool | None = field(default=None, metadata=checked(is_bool))
-    seq_interleave_prefetch: bool | None = field(default=None, metadata=checked(is_bool))
-    shuffle_and_repeat_fusion: bool | None = field(default=None, metadata=checked(is_bool))
+    apply_default_optimizations: bool | None = field(
+        default=None, metadata=checked(check_optional_flag)
+    )
+    filter_fusion: bool | None = field(default=None, metadata=checked(check_optional_flag))
+    filter_parallelization: bool | None = field(default=None, metadata=checked(check_optional_flag))
+    inject_prefetch: bool | None = field(default=None, metadata=checked(check_optional_flag))
+    map_and_batch_fusion: bool | None = field(default=None, metadata=checked(check_optional_flag))
+    map_and_filter_fusion: bool | None = field(default=None, metadata=checked(check_optional_flag))
+    map_fusion: bool | None = field(default=None, metadata=checked(check_optional_flag))
+    map_parallelization: bool | None = field(default=None, metadata=checked(check_optional_flag))
+    noop_elimination: bool | None = field(default=None, metadata=checked(check_optional_flag))
+    parallel_batch: bool | None = field(default=None, metadata=checked(check_optional_flag))
+    seq_interleave_prefetch: bool | None = field(
+        default=None, metadata=checked(check_optional_flag)
+    )
+    shuffle_and_repeat_fusion: bool | None = field(
+        default=None, metadata=checked(check_optional_flag)
+    )
 
 
 @dataclass(kw_only=True, repr=False)
 class ServiceOptions(Settings):
     """tf.data's service; accepted and ignored until there is one here."""
 
-    pinned: bool | None = field(default=None, metadata=checked(is_bool))
+    pinned: bool | None = field(default=None, metadata=checked(check_optional_flag))

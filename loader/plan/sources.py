@@ -12,20 +12,22 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from tundish.errors import SpecError
-from tundish.loader.plan.counting import check_dtype, check_fits
-from tundish.loader.plan.node import (
-    INFINITE_CARDINALITY,
-    UNKNOWN_CARDINALITY,
-    Node,
+from tundish.loader.plan.checks import (
     check_callable,
     check_count,
+    check_items,
+    check_optional_flag,
     check_seed,
 )
+from tundish.loader.plan.counting import check_dtype, check_fits
+from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node
 from tundish.loader.plan.order import Shuffle
 from tundish.spec import ArraySpec, flatten, map_leaves, normalise, spec_of, unflatten
 
 if TYPE_CHECKING:
     from tundish.source import Source
+
+_PATH = (str, bytes, os.PathLike)
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,7 +295,9 @@ class SourceMethods:
         >>> list(td.Dataset.from_source(["a", "b"]))
         ['a', 'b']
         """
-        if not (hasattr(source, "__len__") and hasattr(source, "__getitem__")):
+        if isinstance(source, type) or not (
+            hasattr(source, "__len__") and hasattr(source, "__getitem__")
+        ):
             raise TypeError(
                 f"from_source needs __len__ and __getitem__; {type(source).__name__} has not"
             )
@@ -344,12 +348,17 @@ class SourceMethods:
         >>> [Path(path).name for path in ds]
         ['a.txt', 'b.txt']
         """
-        several = isinstance(file_pattern, (list, tuple, np.ndarray))
-        patterns = [os.fspath(p) for p in (file_pattern if several else [file_pattern])]
+        several = not isinstance(file_pattern, _PATH)
+        patterns = check_items("file_pattern", file_pattern, "paths") if several else [file_pattern]
         if not patterns:
-            raise ValueError("list_files needs at least one pattern")
+            raise ValueError("file_pattern must hold at least one pattern, not 0")
         found: list[str] = []
-        for pattern in patterns:
+        for given in patterns:
+            if not isinstance(given, _PATH):
+                raise TypeError(
+                    f"file_pattern must hold paths, not {type(given).__name__} ({given!r})"
+                )
+            pattern = os.fsdecode(given)
             # Not Path.glob: it takes no absolute pattern and skips nothing hidden.
             matches = [p for p in glob.glob(pattern, recursive=True) if not Path(p).is_dir()]  # noqa: PTH207
             if not matches:
@@ -358,7 +367,7 @@ class SourceMethods:
                 )
             found += matches
         node: Node = Files(tuple(sorted(found)))
-        if shuffle is None or shuffle:
+        if check_optional_flag("shuffle", shuffle) is not False:
             node = Shuffle(node, max(1, len(found)), check_seed(seed), reshuffle=True)
         return cls._of(node)
 
@@ -446,7 +455,7 @@ class SourceMethods:
 
         Notes
         -----
-        If one part failed, the element is that part's error, and all datasets go on behind it.
+        If parts failed, the element is the first one's error, and all datasets go on behind it.
 
         Examples
         --------

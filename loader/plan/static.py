@@ -228,7 +228,8 @@ def _unbatch(node: Unbatch, below: Learn) -> Any:
 
 def _row(spec: Any) -> Any:
     if isinstance(spec, RaggedRows):
-        return spec.ragged.values
+        values: Any = spec.ragged.values
+        return ArraySpec(values.shape and (None, *values.shape[1:]), values.dtype)
     return ArraySpec(spec.shape and spec.shape[1:], spec.dtype)
 
 

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
-from tundish.loader.plan.node import UNKNOWN_CARDINALITY, Node, Unary, check_callable
+from tundish.loader.plan.checks import check_callable
+from tundish.loader.plan.node import UNKNOWN_CARDINALITY, Node, Unary
 
 
 @dataclass(frozen=True, eq=False)

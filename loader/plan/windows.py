@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
-from tundish.loader.plan.node import Node, Unary, check_count
+from tundish.loader.plan.checks import check_count, check_flag
+from tundish.loader.plan.node import Node, Unary
 
 
 class DatasetClass(Protocol):
@@ -131,4 +132,11 @@ class WindowMethods:
         size = check_count("size", size, least=1)
         shift = size if shift is None else check_count("shift", shift, least=1)
         stride = check_count("stride", stride, least=1)
-        return self._then(Window, size, shift, stride, bool(drop_remainder), type(self))
+        return self._then(
+            Window,
+            size,
+            shift,
+            stride,
+            check_flag("drop_remainder", drop_remainder),
+            type(self),
+        )

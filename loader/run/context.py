@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tundish.loader.plan.resampling import RejectionResample
     from tundish.loader.run.items import Ref
 
-    Replay = Callable[[Node, int], Iterator[tuple[Ref, Any]]]
+    Replay = Callable[["Context", Node, int], Iterator[tuple[Ref, Any]]]
 
 
 @dataclass(eq=False)
@@ -54,7 +54,11 @@ class Context:
     notes: list[Any] = field(default_factory=list)
     """What a noting operator asked about the element that was just evaluated."""
     replay: Replay | None = None
-    """How a pass is run again, set by who can."""
+    """How a pass is run again, set by who can.
+
+    It is told the context, and keeps none: dropping a network is to free what its plan holds (a
+    window's arrays) at once, not when the garbage collector comes by.
+    """
     wanted: dict[tuple[int, int], set[Ref]] = field(default_factory=dict)
     captured: dict[tuple[int, int, Ref], Any] = field(default_factory=dict)
     records: dict[int, dict[int, Any]] = field(default_factory=dict)
@@ -110,7 +114,7 @@ class Context:
         if (*from_start, ref) not in self.captured:
             wanted = self.wanted.pop(from_start, set()) | {ref}
             assert self.replay is not None
-            for at, value in self.replay(node, pass_):
+            for at, value in self.replay(self, node, pass_):
                 if at in wanted:
                     wanted.discard(at)
                     self.captured[(*from_start, at)] = value

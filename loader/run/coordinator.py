@@ -150,13 +150,17 @@ class Coordinator(Engine):
         self._before = self._mark
         item = self._awaited(self._network.next)
         element = self._deliver(item)
-        self._mark = self._network.mark()
+        mark = self._network.mark()
+        self._mark, self.given = mark, True  # no call in between
         self.moved = False
         self.feed()
         self._pool.pump(0.0)  # type: ignore[union-attr]  # open
         if isinstance(element, BaseException) and type(item) is Failure:
             self._errors += 1
-            raise element
+            try:
+                raise element
+            finally:
+                del item, element  # else the error and this frame would keep each other
         self._elements += 1
         return element
 
@@ -233,14 +237,15 @@ class Coordinator(Engine):
         block, stop, elements = got
         if block is None:
             return None
-        self._mark = (block, stop)
+        self._mark, self.given = (block, stop), True
         self._elements += len(elements)
         self.feed()
         self._pool.pump(0.0)  # type: ignore[union-attr]  # open
         return elements
 
     def take_back(self) -> None:
-        self._mark = self._before
+        if self.given:
+            self._mark, self.given = self._before, False
 
     def position(self, left: int = 0) -> Any:
         mark = self._mark

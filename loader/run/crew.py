@@ -6,10 +6,12 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
+from tundish.loader.plan.elementwise import FlatMap
 from tundish.loader.run.context import Context
 from tundish.loader.run.launcher import launcher
 from tundish.loader.run.payload import Payload, pack
 from tundish.loader.run.peers import Crew
+from tundish.loader.run.preload import installed
 from tundish.loader.run.serving import IN_WORKER
 from tundish.loader.run.worker import Worker
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
     from tundish.shm.channel import Channel
     from tundish.shm.memory import Arena
+
+_DATASET = "tundish.loader.plan.dataset"  # which imports us
 
 
 def crew_of(context: Context, options: Options, executor: str) -> Crew:
@@ -33,12 +37,22 @@ def crew_of(context: Context, options: Options, executor: str) -> Crew:
         return Crew(thread=_ThreadMain(context, options))
     threads = options.intra_op_threads
     launcher(threads)  # it imports while the plan is packed
+    payload = _pack(context, options)
     return Crew(
         entry="tundish.loader.run.worker:main",
         config={"context": (context.iteration, context.base_seed, context.graph_seed)},
-        payload=_pack(context, options),
+        payload=payload,
         threads=threads,
+        preload=(*_ours(context, payload), *installed(payload.modules)),
     )
+
+
+def _ours(context: Context, payload: Payload) -> list[str]:
+    """Our own modules that a worker will need and does not have."""
+    named = [name for name in payload.modules if name.startswith("tundish.")]
+    if any(isinstance(node, FlatMap) for node in context.nodes):
+        named.append(_DATASET)  # the function makes some
+    return named
 
 
 class _ThreadMain:

@@ -20,7 +20,17 @@ _NOTE_EVERY = 64
 
 
 class Engine:
-    """What an iterator pulls from: a network, and what it takes to run it."""
+    """What an iterator pulls from: a network, and what it takes to run it.
+
+    Attributes
+    ----------
+    begun, given : bool
+        Of the call in progress: whether it has touched the network, and whether what it delivers
+        counts as delivered. Cleared by who calls, so that an interrupt can be told from one that
+        hit before or behind the call.
+    """
+
+    begun = given = False
 
     def __init__(self, context: Context, options: Options) -> None:
         self.context, self.options = context, options
@@ -38,7 +48,7 @@ class Engine:
         return None
 
     def take_back(self) -> None:
-        """The last call was interrupted: what it was about to deliver has not been."""
+        """The last call was interrupted: what it was about to deliver has not been. Idempotent."""
 
     def position(self, left: int = 0) -> Any:
         """Where the last delivered element left the network, as JSON.
@@ -88,26 +98,39 @@ class InlineEngine(Engine):
     def next(self) -> Any:
         if self._since >= _NOTE_EVERY:
             self._note()
+        self.begun = True
         item = self._network.next()
+        failed = type(item) is Failure
+        value = None if failed else copy_element(item.value)
+        # No call from here on: an interrupt hits before this, or in the caller.
         self._since += 1
-        if type(item) is Failure:
+        self.given = True
+        if failed:
             self._errors += 1
-            raise item.error
+            try:
+                raise item.error
+            finally:
+                del item  # else the error and this frame would keep each other
         self._elements += 1
-        return copy_element(item.value)
+        return value
 
     def several(self) -> list[Any] | None:
         network = self._network
         if not isinstance(network, PlainStage):
             return None
         self._note()
+        self.begun = True
         found = network.several(_AT_ONCE)
         if found is not None:
             self._elements += len(found)
         return found
 
     def take_back(self) -> None:
-        self._cut = True
+        if self.given:
+            self._since -= 1
+            self.given = False
+        if self.begun:
+            self._cut = True
 
     def position(self, left: int = 0) -> Any:
         network = self._network

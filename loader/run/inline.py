@@ -155,6 +155,8 @@ class InlineBatches:
                     give_up(error, refs)
                     return Failure((self._count, (*refs, item.ref)), error)
                 note(item.ref)
+                if run is not None and batch.scalar is None:
+                    run = None  # numbers would not fit
         except End:
             if not refs or self._drop:
                 raise

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tundish.errors import OutOfRangeError, SpecError
+from tundish.loader.plan.checks import check_count, check_word
 from tundish.loader.plan.mixing import Sample
-from tundish.loader.plan.node import AUTOTUNE, check_count, global_seed, walk
+from tundish.loader.plan.node import AUTOTUNE, check_workers, global_seed, walk
 from tundish.loader.plan.options import Options, options_of
 from tundish.loader.plan.static import static_spec
 from tundish.loader.run.context import Context, first_seed
@@ -70,10 +71,14 @@ class Iterator:
         executor: str | None = None,
         base_seed: int | None = None,
     ) -> None:
+        if workers is not None:
+            check_workers("workers", workers, least=0)
+        if executor is not None:
+            check_word("executor", executor, ("process", "thread"))
         self._plan = node
         self._options = options_of(node)
         self._root = effective(node)
-        self._iteration = iteration
+        self._iteration = check_count("iteration", iteration, least=0)
         self._base_seed = draw_seed(node) if base_seed is None else base_seed
         self._graph_seed = global_seed()
         self._workers = workers
@@ -85,6 +90,7 @@ class Iterator:
         self._owner = os.getpid()
         # Elements taken from the engine at once: an iterator of a list tells what is left of it.
         self._ready: Any = iter(())
+        self._left = 0  # of them, when it was closed
         # In a box, so that dropping the iterator closes its engine, cycles or not.
         self._box: list[Engine] = []
         weakref.finalize(self, _close_all, self._box)
@@ -118,29 +124,35 @@ class Iterator:
         return self._next()
 
     def _next(self) -> Any:
-        with self._lock:
-            if self._closed or self._ended:
-                raise StopIteration
-            if self._doubt:
-                self._heal()
-            try:
-                several = self._engine.several()
-                if several is None:
-                    return self._engine.next()
-                self._ready = iter(several)
-                return next(self._ready)
-            except End:
-                self._ended = True
-                self._engine.finish()
-                raise StopIteration from None
-            except Exception:
-                raise
-            except BaseException:
-                # An interrupt may have hit between two steps of a machine: the next call starts
-                # again from the last delivered element.
-                self._engine.take_back()
+        engine: Engine | None = None
+        try:
+            with self._lock:
+                if self._closed or self._ended:
+                    raise StopIteration  # noqa: TRY301 - another thread may have ended it: it takes the lock
+                if self._doubt:
+                    self._heal()
+                engine = self._engine
+                engine.begun = engine.given = False
+                try:
+                    several = engine.several()
+                    if several is None:
+                        return engine.next()
+                    self._ready = iter(several)
+                    return next(self._ready)
+                except End:
+                    self._ended = True
+                    engine.finish()
+                    raise StopIteration from None
+        except Exception:
+            raise
+        except BaseException:
+            # An interrupt may have hit between two steps of a machine, or while the lock was given
+            # back: the next call starts again from the last element that came out of here. Nothing
+            # is called, since another interrupt may follow.
+            if engine is not None:
+                self._ready = ()
                 self._doubt = True
-                raise
+            raise
 
     def get_next(self) -> Any:
         """The next element.
@@ -177,7 +189,9 @@ class Iterator:
     def _position(self) -> Any:
         if self._resume is not None:
             return self._resume[0]
-        return self._engine.position(operator.length_hint(self._ready))
+        if self._doubt:
+            self._engine.take_back()
+        return self._engine.position(self._left + operator.length_hint(self._ready))
 
     @property
     def element_spec(self) -> Any:
@@ -220,7 +234,7 @@ class Iterator:
         check_state(self._root, state)
         with self._lock:
             self._engine.close()
-            self._ready, self._resume = iter(()), None
+            self._ready, self._left, self._resume = iter(()), 0, None
             self._iteration = state["iteration"]
             self._base_seed = state["seed"]
             self._ended = self._closed = self._doubt = False
@@ -264,7 +278,7 @@ class Iterator:
     def stats(self) -> Stats:
         """What happened so far: counts of elements, copies, restarts, errors; slots in use."""
         stats = self._engine.stats()
-        left = operator.length_hint(self._ready)
+        left = self._left + operator.length_hint(self._ready)
         if left:  # made, and not yet delivered
             stats = replace(stats, elements=stats.elements - left)
         if not any(isinstance(node, Sample) and node.names for node in walk(self._root)):
@@ -287,7 +301,8 @@ class Iterator:
     def close(self) -> None:
         """End the workers at once, whatever they are doing; batches you hold stay yours."""
         self._closed = True
-        self._ready = iter(())
+        left = self._left + operator.length_hint(self._ready)
+        self._left, self._ready = left, iter(())
         self._engine.close()
 
     def __enter__(self) -> Self:

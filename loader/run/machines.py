@@ -415,11 +415,14 @@ class Zipped:
         self._count = 0
         self._held: list[Any] = []
         self._ended = False
+        self._reached: Mark = None
 
     def next(self) -> Any:
         if self._ended:
             raise End
         held = self._held
+        if not held:
+            self.mark()  # items whose partners never come are in no state
         try:
             while len(held) < len(self._ups):
                 held.append(self._ups[len(held)].next())
@@ -427,21 +430,25 @@ class Zipped:
             self._ended = True
             raise
         self._held = []
+        self._reached = None
         n = self._count
         self._count += 1
-        for item in held:
-            if type(item) is Failure:
-                return Failure((n, *map(ref_of, held)), item.error)
-        return (n, *held)
+        first = held[0]
+        if type(first) is Failure:
+            return Failure((n, *map(ref_of, held)), first.error)
+        return (n, *held)  # a later input's error waits: the first may be one when it is computed
 
     def mark(self) -> Mark:
-        return (self._count, [up.mark() for up in self._ups])
+        if self._reached is None:
+            self._reached = (self._count, [up.mark() for up in self._ups])
+        return self._reached
 
     def dump(self, mark: Mark) -> Any:
         return {"n": mark[0], "ups": [u.dump(m) for u, m in zip(self._ups, mark[1], strict=True)]}
 
     def load(self, state: Any) -> None:
         self._count = state["n"]
+        self._reached = None
         for up, below in zip(self._ups, state["ups"], strict=True):
             up.load(below)
 

@@ -268,9 +268,12 @@ def as_cost(cost: Any) -> int | float:
     try:
         number: int | float = operator.index(cost)
     except TypeError:
-        number = float(cost)
+        try:
+            number = float(cost)
+        except (TypeError, ValueError):
+            raise SpecError(f"cost must return a number, not {cost!r}") from None
     if number < 0 or math.isnan(number):
-        raise SpecError(f"a cost must be a number of at least 0, not {cost}")
+        raise SpecError(f"cost must return a number of at least 0, not {cost}")
     return number
 
 

@@ -73,7 +73,7 @@ from tundish.loader.run.sweeping import SweptStage, compile_steps
 from tundish.loader.run.windowing import WindowShuffle
 
 if TYPE_CHECKING:
-    from tundish.loader.run.context import Context
+    from tundish.loader.run.context import Context, Replay
 
 
 _EFFECTIVE: weakref.WeakKeyDictionary[Node, dict[str, Node]] = weakref.WeakKeyDictionary()
@@ -274,7 +274,7 @@ class InlinePlanner(Planner):
         super().__init__(context)
         self.options = options
         self._cache_bytes = cache_bytes
-        context.replay = self.replay
+        context.replay = replays(options, cache_bytes)
 
     def cache_limit(self) -> int:
         return self._cache_bytes
@@ -316,13 +316,21 @@ class InlinePlanner(Planner):
             up, dataset, identity, pass_, open_inner=self.open_inner, context=self.context
         )
 
-    def replay(self, node: Node, pass_: int) -> Iterator[tuple[Ref, Any]]:
+    def open_inner(self, plan: Node, origin: tuple[Any, ...], skip: int) -> Machine:
+        """A network over the dataset that a flat_map's function returned."""
+        plan = effective(plan, self.options.on_error)
+        return open_inline(self.context.inner(plan, origin), self.options, skip, self._cache_bytes)
+
+
+def replays(options: Options, cache_bytes: int) -> Replay:
+    """How a pass is run again: in this process."""
+
+    def replay(context: Context, node: Node, pass_: int) -> Iterator[tuple[Ref, Any]]:
         """The elements of a pass of a node, from its start: (ref, element or `Broken`)."""
         if isinstance(node, Generator):
             yield from enumerate(until_it_raises(node))
             return
-        again = InlinePlanner(self.context.again(), self.options, self._cache_bytes)
-        network = again.computed(node, pass_)
+        network = InlinePlanner(context.again(), options, cache_bytes).computed(node, pass_)
         while True:
             try:
                 item = network.next()
@@ -331,10 +339,7 @@ class InlinePlanner(Planner):
             failed = type(item) is Failure
             yield item.ref, Broken(item.error) if failed else item.value
 
-    def open_inner(self, plan: Node, origin: tuple[Any, ...], skip: int) -> Machine:
-        """A network over the dataset that a flat_map's function returned."""
-        plan = effective(plan, self.options.on_error)
-        return open_inline(self.context.inner(plan, origin), self.options, skip, self._cache_bytes)
+    return replay
 
 
 def open_inline(

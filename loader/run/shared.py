@@ -86,7 +86,7 @@ class Block:
         self.root: np.ndarray | None = None
         self.private: np.ndarray | None = None
         self.drops: set[int] = set()
-        self.errors: dict[int, BaseException] = {}
+        self.errors: dict[int, BaseException | None] = {}
         self.events: dict[int, list[str]] = {}
         self.notes: dict[int, Any] = {}
         self.extras: dict[int, dict[int, Any]] = {}
@@ -98,6 +98,17 @@ class Block:
         self.nbytes = 0
         self.flying = self.reserved = 0
         self._columns: list[np.ndarray | None] | None = None
+
+    def error_of(self, row: int) -> BaseException:
+        """A row's error, once: what is kept here keeps whoever catches it, and his iterator, alive.
+
+        Raising an error ties it to the frames it passes; an iterator that was dropped would never
+        be closed.
+        """
+        error = self.errors[row]
+        assert error is not None
+        self.errors[row] = None
+        return error
 
     def reset(self) -> None:
         """Forget what was made: it is to be made again, by one task."""

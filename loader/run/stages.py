@@ -316,7 +316,7 @@ class ParallelStage:
                 continue
             self._last = (head, row)
             if row in head.errors:
-                return Failure(ref_of(as_ref(head.refs[row])), head.errors[row])
+                return Failure(ref_of(as_ref(head.refs[row])), head.error_of(row))
             return Row(ref_of(as_ref(head.refs[row])), head, row)
 
     def run(self, most: int) -> Any:

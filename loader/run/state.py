@@ -96,17 +96,26 @@ def _differences(here: list[Any], there: list[Any]) -> list[str]:
         return found
     for at, ((name, mine), (_, theirs)) in enumerate(zip(here, there, strict=True)):
         for key in sorted(set(mine) | set(theirs)):
-            a, b = mine.get(key), theirs.get(key)
-            if a != b:
-                what = f"{name}#{at}.{key}"
-                if (
-                    isinstance(a, dict)
-                    and isinstance(b, dict)
-                    and a.get("function") == b.get("function")
-                ):
-                    found.append(f"{what}: the code of {a.get('function')} has changed")
-                else:
-                    found.append(f"{what}: {a!r} here, {b!r} in the state")
+            found += _changes(f"{name}#{at}.{key}", mine.get(key), theirs.get(key))
+    return found
+
+
+def _changes(what: str, mine: Any, theirs: Any) -> list[str]:
+    """How an argument differs; nothing if it does not."""
+    if mine == theirs:
+        return []
+    if not isinstance(mine, dict) or not isinstance(theirs, dict):
+        return [f"{what}: {mine!r} here, {theirs!r} in the state"]
+    function = mine.get("function")
+    if function is not None and function != theirs.get("function"):
+        return [f"{what}: {function} here, {theirs.get('function')} in the state"]
+    found = []
+    for key in sorted(set(mine) | set(theirs)):
+        if key == "code":
+            if mine.get(key) != theirs.get(key):
+                found.append(f"{what}: the code of {function} has changed")
+        else:
+            found += _changes(f"{what}.{key}", mine.get(key), theirs.get(key))
     return found
 
 

@@ -255,14 +255,13 @@ class StreamStage:
                 self.counts.add(list(block.events.pop(row, ())))
             if block.gone:
                 self._close(stream)
-                return Failure((stream.outer, NOT_OPENED), block.errors[row])
+                return Failure((stream.outer, NOT_OPENED), block.error_of(row))
             if row < block.total:
                 stream.row += 1
                 stream.taken += 1
                 ref = block.refs[row]
-                return (
-                    Failure(ref, block.errors[row]) if row in block.errors else Row(ref, block, row)
-                )
+                failed = row in block.errors
+                return Failure(ref, block.error_of(row)) if failed else Row(ref, block, row)
             self._drop_chunk(stream)
         if stream.ended:
             self._close(stream)

@@ -377,6 +377,11 @@ class Maker:
         tree = node.tree
 
         def value(item: Any, pass_: int) -> Any:
+            if Failure in map(type, item):
+                for part, x in zip(parts, item[1:], strict=True):
+                    if type(x) is Failure:
+                        raise x.error
+                    part(x, pass_)  # its own error, if it has one, comes first
             return unflatten(
                 tree, [part(x, pass_) for part, x in zip(parts, item[1:], strict=True)]
             )

@@ -209,7 +209,9 @@ class Worker(Serving):
             assert self._arena is not None
             slot, nbytes = POINTER.unpack_from(tail, 1)
             root = self._arena.root(slot, nbytes)
-            items, captured = decode(root.copy() if private else root)
+            # A copy, as it is of a small tail: functions may change what they are given, and the
+            # task may have to be run again.
+            items, captured = decode(root.copy())
         else:
             items, captured = decode(bytearray(tail[1:]))
         self._context.captured.update(captured)

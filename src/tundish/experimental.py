@@ -20,13 +20,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.dataset import Dataset
-from tundish.loader.plan.node import (
-    AUTOTUNE,
-    INFINITE_CARDINALITY,
-    UNKNOWN_CARDINALITY,
-    check_count,
-)
+from tundish.loader.plan.node import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from tundish.loader.plan.options import Options
 from tundish.loader.plan.scanning import Reducer
 from tundish.loader.plan.settings import (

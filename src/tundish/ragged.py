@@ -87,9 +87,12 @@ class RaggedRows:
 
 
 def ragged_apart(value: Any) -> Any:
-    """A nest whose every `Ragged` is one leaf, a `RaggedRows`."""
+    """A nest whose every `Ragged` is one leaf, a `RaggedRows`.
+
+    A batch of them, whose `row_splits` have two dimensions, is a nest of two arrays as it stands.
+    """
     kind = type(value)
-    if kind is Ragged:
+    if kind is Ragged and len(value.row_splits.shape or ()) == 1:
         return RaggedRows(value)
     if kind is dict:
         return {key: ragged_apart(part) for key, part in value.items()}

@@ -9,9 +9,11 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import psutil
 import pytest
 from tests.laws.functions import pure, sleep_for_ever
 
@@ -181,3 +183,32 @@ def test_ctrl_c_while_waiting_is_heard() -> None:
 
     assert errors.strip().endswith("KeyboardInterrupt")
     assert errors.count("Traceback") == 1
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Dataset.range(9).map(failing),
+        lambda: Dataset.range(9).flat_map(failing),
+        lambda: Dataset.range(9).interleave(failing),
+        lambda: Dataset.range(9).map(failing).batch(2),
+        lambda: Dataset.range(9).group_by_window(failing, failing, 2),
+    ],
+    ids=["map", "flat_map", "interleave", "batch", "group"],
+)
+def test_one_that_raised_an_error_is_closed_when_it_is_dropped(workers: int, make: Any) -> None:
+    iterator = make().iterator(workers=workers)
+    with pytest.raises(ValueError, match="no"):
+        next(iterator)
+    processes = [psutil.Process(pid) for pid in iterator.worker_pids()]
+    dropped = weakref.ref(iterator)
+    del iterator
+    gc.collect()
+    assert dropped() is None
+    _, alive = psutil.wait_procs(processes, timeout=2)
+    assert not alive
+
+
+def failing(*_: Any) -> Any:
+    raise ValueError("no")

@@ -17,19 +17,19 @@ from tundish import Dataset, Options
 from tundish.errors import WorkerDiedError
 from tundish.testing import assert_survives_kills
 from tundish.testing.functions import Draw, Fail, Keep, Pause
-from tundish.testing.registry import CASES, Case
+from tundish.testing.registry import CASES, REGISTRY, Case
 
-KILLED = {
-    "batch-augment",
-    "batch-errors",
-    "filter-augment",
-    "flat_map-augment",
-    "from_generator",
-    "map-object",
-    "shuffle-filtered",
-    "unbatch-augment",
-    "zip-augment",
-}
+ENOUGH = 8
+"""So many elements, or there is nobody left to kill."""
+
+
+COUNTS = {case: sum(not told.error for told in case.expected()) for case in CASES}
+KILLED = [
+    next((case for case in cases if COUNTS[case] >= ENOUGH), max(cases, key=COUNTS.__getitem__))
+    for cases in REGISTRY.values()
+]
+"""Of each operator the first case of enough elements; else the one of most."""
+OTHERS = [case for case in CASES if COUNTS[case] >= ENOUGH and case not in KILLED]
 
 
 @pytest.mark.parametrize("how", functions.DEATHS)
@@ -71,10 +71,16 @@ def test_the_limit_of_deaths_is_an_option(tmp_path: Path) -> None:
         assert [int(x) for x in it] == [2 * i for i in range(12)]
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if c.name in KILLED], ids=lambda c: c.name)
+@pytest.mark.parametrize("case", KILLED, ids=lambda c: c.name)
 def test_kills_at_random_steps_do_not_show(case: Case) -> None:
-    """Of workers that are busy: an idle one has nothing to lose."""
-    assert_survives_kills(lambda: case.build().map(Pause(2)), kills=4, workers=2)
+    """One case of every operator. Of workers that are busy: an idle one has nothing to lose."""
+    assert_survives_kills(lambda: case.build().map(Pause(2)), kills=4, limit=case.limit)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", OTHERS, ids=lambda c: c.name)
+def test_kills_do_not_show_in_any_case(case: Case) -> None:
+    assert_survives_kills(lambda: case.build().map(Pause(2)), kills=3, workers=3, limit=case.limit)
 
 
 @pytest.mark.slow

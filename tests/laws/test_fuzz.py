@@ -7,8 +7,10 @@ import random
 import pytest
 
 from tundish import Dataset
-from tundish.testing import fuzz
+from tundish.testing import drawing, fuzz
+from tundish.testing.expressions import Pipeline, Step
 from tundish.testing.model import Model
+from tundish.testing.registry import REGISTRY
 
 
 def fuzzed(*arguments: str) -> tuple[int, list[str]]:
@@ -33,25 +35,75 @@ def test_random_pipelines_hold_with_workers(seed: int) -> None:
     assert status == 0
 
 
-def test_every_operator_comes_up() -> None:
-    drawn = "".join(str(fuzz.pipeline(random.Random(seed))) for seed in range(400))
-    # list_files depends on the machine's files, and a process's share on its place among others
-    names = set(dir(Model)) & set(dir(Dataset)) - {"list_files", "shard_by_process", "outcomes"}
+@pytest.fixture(scope="module")
+def drawn() -> list[Pipeline]:
+    return [fuzz.pipeline(random.Random(seed)) for seed in range(250)]
 
-    assert all(f"{name}(" in drawn for name in names if not name.startswith("_"))
+
+def test_every_operator_and_source_comes_up(drawn: list[Pipeline]) -> None:
+    text = "".join(map(str, drawn))
+
+    assert [name for name in REGISTRY if f"{name}(" not in text] == []
+
+
+def test_it_is_nested_deep_over_elements_of_every_kind(drawn: list[Pipeline]) -> None:
+    text = "".join(map(str, drawn))
+    parts = [part for made in drawn for step in made.steps for part in step.parts]
+
+    assert max(map(depth, drawn)) >= 6
+    assert sum(part.source == "X" and len(part.steps) > 1 for part in parts) > 10
+    assert [kind for kind in drawing.KINDS if f"{kind!r}" not in text] == []
+
+
+def depth(made: Pipeline) -> int:
+    """How many steps an element goes through at most."""
+    deepest = 0
+    for step in made.steps:
+        deepest = 1 + max([deepest, *map(depth, step.parts)])
+    return deepest
+
+
+def test_a_pipeline_is_drawn_once_and_for_all() -> None:
+    for seed in range(10):
+        one, other = (fuzz.pipeline(random.Random(seed)) for _ in range(2))
+
+        assert one == other
+        assert len(one.build(Model).outcomes()) <= drawing.MOST
+
+
+def test_what_is_shorter_is_a_part_of_it() -> None:
+    other = Pipeline("D.range(3)", (Step(".skip(1)"),))
+    inner = Pipeline("X", (Step(".map(Tag(1))"), Step(".take(2)")))
+    steps = (Step("D.zip(@, <0>)", (other,)), Step(".flat_map(Within(D, 1, <0!r>))", (inner,)))
+    made = Pipeline("D.range(9)", steps)
+    shorter = [str(less) for less in made.shorter()]
+
+    assert str(made) == (
+        "D.zip(D.range(9), D.range(3).skip(1)).flat_map(Within(D, 1, 'X.map(Tag(1)).take(2)'))"
+    )
+    assert "D.range(3).skip(1)" in shorter
+    assert "D.zip(D.range(9), D.range(3).skip(1))" in shorter
+    assert "D.range(9).flat_map(Within(D, 1, 'X.map(Tag(1)).take(2)'))" in shorter
+    assert (
+        "D.zip(D.range(9), D.range(3)).flat_map(Within(D, 1, 'X.map(Tag(1)).take(2)'))" in shorter
+    )
+    assert (
+        "D.zip(D.range(9), D.range(3).skip(1)).flat_map(Within(D, 1, 'X.map(Tag(1))'))" in shorter
+    )
+    assert not any(text.startswith("X") for text in shorter)
 
 
 def test_a_wrong_operator_is_found_and_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A `take` that takes one too many, in this process."""
-    take = Dataset.take
-    monkeypatch.setattr(Dataset, "take", lambda self, count: take(self, count + 1))
+    """A `skip` that skips one too many, in this process."""
+    skip = Dataset.skip
+    monkeypatch.setattr(Dataset, "skip", lambda self, count: skip(self, count + 1))
     status, lines = fuzzed("--seed", "2", "--cases", "40", "--workers", "0")
     shortened = next(line for line in lines if "shortened to" in line).split("shortened to\n")[1]
 
     assert status == 1
     assert lines[-1].endswith("failed")
     assert not lines[-1].endswith(" 0 failed")
-    assert ".take(" in shortened.splitlines()[0]
+    assert ".skip(" in shortened.splitlines()[0]
     assert "--only" in shortened.splitlines()[-1]
     expression = shortened.splitlines()[0].strip()
     assert expression.count(".") <= 4, expression

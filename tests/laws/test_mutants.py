@@ -181,6 +181,19 @@ class LosesCounts(Right):
         return {**self.iterator.state_dict(), "counts": {"delivered": count}}
 
 
+class ShowsThatItWasRestored(Right):
+    """States taken after a restore differ, though what is delivered does not."""
+
+    restored = False
+
+    def load_state_dict(self, state: Any) -> None:
+        self.restored = "on" in state
+        self.iterator.load_state_dict({k: v for k, v in state.items() if k != "on"})
+
+    def state_dict(self) -> Any:
+        return {**self.iterator.state_dict(), "on": bool(self.restored and self.delivered)}
+
+
 class ForgetsTheDead(Right):
     """What a killed worker held is never made again."""
 
@@ -221,6 +234,7 @@ LAW_9 = partial(assert_caller_left_alone, workers=0)
         (NamesWorkers, LAW_2_OTHERS, "shows that it is 1 workers"),
         (ReadsOneOff, LAW_2, "reads back otherwise"),
         (LosesCounts, LAW_2, "has counted"),
+        (ShowsThatItWasRestored, LAW_2, "its state after step"),
     ],
 )
 def test_a_mutant_is_caught(wrong: type[Right], law: Callable[[Any], None], told: str) -> None:

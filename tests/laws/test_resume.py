@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -214,3 +215,70 @@ def stepped(it: Any) -> bool:
     except Exception:  # noqa: BLE001 - the element's own
         return True
     return True
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("taken", [1, 7, 100])
+def test_the_state_is_the_same_behind_close(workers: int, taken: int) -> None:
+    for dataset in (Dataset.range(3000), Dataset.range(3000).map(abs)):
+        with dataset.iterator(workers=workers) as iterator:
+            for _ in range(taken):
+                next(iterator)
+            state = iterator.state_dict()
+        iterator.close()
+        assert iterator.state_dict() == state
+        assert iterator.stats.elements == taken
+        with dataset.iterator(workers=0) as continued:
+            continued.load_state_dict(iterator.state_dict())
+            assert next(continued) == taken
+
+
+def half(n: Any) -> Any:
+    return n // 2
+
+
+def add(state: Any, n: Any) -> Any:
+    return state + n, state
+
+
+def rows() -> Dataset:
+    return Dataset.range(1, 20).map(Become("ragged"))
+
+
+def bucketed(length: Any = len, **others: Any) -> Dataset:
+    return rows().bucket_by_sequence_length(length, [2], [2, 2], **others)
+
+
+@pytest.mark.parametrize(
+    ("saved", "other", "told"),
+    [
+        (bucketed, lambda: bucketed(half), "length: half here, len in the state"),
+        (bucketed, lambda: bucketed(padding_values=9), "padding_values: '9' here, None in the"),
+        (bucketed, lambda: bucketed(drop_remainder=True), "drop_remainder: True here, False in"),
+        (
+            lambda: rows().pack(5, separator={"tokens": 1}),
+            lambda: rows().pack(5, separator={"tokens": 2}),
+            "separator.tokens: 2 here, 1 in the state",
+        ),
+        (
+            lambda: Dataset.range(9).scan(0, add),
+            lambda: Dataset.range(9).scan(1, add),
+            "initial: 'np.int64(1)' here, 'np.int64(0)' in the state",
+        ),
+        (
+            lambda: Dataset.from_tensor_slices({"x": [1]}).pad_to_cardinality(2, "real"),
+            lambda: Dataset.from_tensor_slices({"x": [1]}).pad_to_cardinality(2, "valid"),
+            "function.key: 'valid' here, 'real' in the state",
+        ),
+    ],
+)
+def test_what_an_operator_of_ours_was_given_is_compared(saved: Any, other: Any, told: str) -> None:
+    with saved().iterator(workers=0) as iterator:
+        state = iterator.state_dict()
+    with (
+        other().iterator(workers=0) as refusing,
+        pytest.raises(IncompatibleCheckpointError, match=re.escape(told)),
+    ):
+        refusing.load_state_dict(state)
+    with saved().iterator(workers=0) as iterator:
+        iterator.load_state_dict(state)

@@ -5,7 +5,7 @@
 - `assert_survives_kills`: the same elements though workers are killed;
 - `assert_caller_left_alone`: nothing else in your process is touched;
 - `digest`, `collect`, `difference`: what these compare;
-- ``python -m tundish.testing.fuzz``: random pipelines under the first two.
+- ``python -m tundish.testing.fuzz``: random pipelines under the first three.
 """
 
 from __future__ import annotations

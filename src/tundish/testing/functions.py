@@ -153,8 +153,9 @@ class Become:
     """Make an element of a given kind from any element.
 
     The kinds: ``int, float, small, str, bytes, array, image, ragged, words, dict, tuple, nested,
-    object, swapped, mixed``. Elements of ``ragged`` and ``swapped`` differ in shape, the latter's
-    bytes are in the other order; elements of ``mixed`` differ in everything.
+    object, swapped, mixed, long, large``. Elements of ``ragged`` and ``swapped`` differ in shape, the
+    latter's bytes are in the other order; elements of ``mixed`` differ in everything. ``long`` is a
+    str of 40 KB, ``large`` an array of 115 KB: no message carries them.
     """
 
     kind: str
@@ -498,6 +499,10 @@ def _made(kind: str, number: int) -> Any:
             return {"pair": (small, {"z": np.full((2, 2), small, np.uint16), "a": f"{small}"})}
         case "object":
             return Thing(f"t{small}")
+        case "long":
+            return f"{small:02}" * 20_000
+        case "large":
+            return np.full((3, 150, 256), small, np.uint8)
         case "swapped":
             return np.arange(small % 4, dtype=np.dtype(np.int32).newbyteorder())
         case "mixed":

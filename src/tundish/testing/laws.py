@@ -48,7 +48,11 @@ __all__ = [
 
 
 def assert_workers_do_not_show(
-    dataset: Made, workers: Sequence[int] = (0, 1, 2, 3, 5), *, limit: int = LIMIT
+    dataset: Made,
+    workers: Sequence[int] = (0, 1, 2, 3, 5),
+    *,
+    iteration: int = 0,
+    limit: int = LIMIT,
 ) -> None:
     """Check that a pipeline gives the same with any number of workers.
 
@@ -63,6 +67,8 @@ def assert_workers_do_not_show(
     workers : sequence of int
         Numbers of workers to run it with; the first is what the others are compared with, and
         should be 0: in process.
+    iteration : int
+        Which iteration of the dataset: augmentation and shuffles differ from one to the next.
     limit : int
         Compare so many elements at most; set it for a pipeline that never ends.
 
@@ -77,7 +83,7 @@ def assert_workers_do_not_show(
     >>> from tundish.testing import assert_workers_do_not_show
     >>> assert_workers_do_not_show(td.Dataset.range(100).map(abs).batch(8), workers=(0, 2))
     """
-    start = _start(dataset)
+    start = _start(dataset, iteration)
     expected: list[Outcome] | None = None
     for count in workers:
         with _started(dataset, start, count) as iterator:
@@ -94,13 +100,14 @@ def assert_resumes_anywhere(
     steps: int | None = None,
     fresh_process: bool = False,
     seed: int = 0,
+    iteration: int = 0,
     limit: int = LIMIT,
 ) -> None:
     """Check that a pipeline can be stopped after any element and continued elsewhere.
 
     After every step the state is taken: it must be JSON and small, the same with any number of
     workers, and taking it must change nothing. A new iterator that is given the state must
-    deliver exactly the rest, and end with the same counts of skipped elements.
+    deliver exactly the rest, and say the same of itself along the way as the one it continues.
 
     Parameters
     ----------
@@ -117,6 +124,8 @@ def assert_resumes_anywhere(
         must be importable there, or belong to ``__main__``.
     seed : int
         Of the draw of steps.
+    iteration : int
+        Which iteration of the dataset: augmentation and shuffles differ from one to the next.
     limit : int
         Look at so many elements at most; set it for a pipeline that never ends.
 
@@ -132,7 +141,7 @@ def assert_resumes_anywhere(
     >>> from tundish.testing import assert_resumes_anywhere
     >>> assert_resumes_anywhere(td.Dataset.range(10).shuffle(4, seed=1).batch(3))
     """
-    start = _start(dataset)
+    start = _start(dataset, iteration)
     with _started(dataset, start, workers[0]) as iterator:
         expected = collect(iterator, limit=limit)
     states: dict[int, list[dict[str, Any]]] = {}
@@ -147,6 +156,8 @@ def assert_resumes_anywhere(
     rng = random.Random(seed)  # noqa: S311 - a test's choice
     for turn, step in enumerate(_steps(len(expected), steps, rng)):
         count, state = workers[turn % len(workers)], states[workers[0]][step]
+        where = f"continued after step {step}, {_named(count)}"
+        reached: dict[int, dict[str, Any]] = {}
         if fresh_process:
             rest, last = collect_elsewhere(_built(dataset), state, count, limit - step)
         else:
@@ -154,12 +165,18 @@ def assert_resumes_anywhere(
                 again = _json(iterator.state_dict())
                 told = _changes(state, again)
                 assert again == state, f"step {step}: a loaded state reads back otherwise:{told}"
-                rest = collect(iterator, limit=limit - step)
+                between = rng.randint(step, len(expected))
+                rest = collect(iterator, limit=between - step)
+                reached[between] = _json(iterator.state_dict())
+                rest += collect(iterator, limit=limit - between)
                 last = _json(iterator.state_dict())
-        where = f"continued after step {step}, {_named(count)}"
         _check(expected[step:], rest, (f"the rest after step {step}", where))
         totals = [dict(_counts(end)) for end in (states[workers[0]][-1], last)]
         assert totals[0] == totals[1], f"{where}, it has counted {totals[1]}, not {totals[0]}"
+        for at, found_there in {**reached, -1: last}.items():
+            told = _changes(states[workers[0]][at], found_there)
+            when = "at the end" if at < 0 else f"after step {at}"
+            assert not told, f"{where}, its state {when} is another:{told}"
 
 
 def assert_survives_kills(
@@ -259,12 +276,15 @@ def _built(dataset: Made) -> Dataset:
     return dataset() if callable(dataset) else dataset
 
 
-def _start(dataset: Made) -> dict[str, Any] | None:
+def _start(dataset: Made, iteration: int = 0) -> dict[str, Any] | None:
     """The state to begin from, or None where every new iterator begins alike.
 
     Seeds that were not given differ from iterator to iterator; they are in the state.
     """
-    with _started(dataset, None, 0) as one, _started(dataset, None, 0) as other:
+    with (
+        _built(dataset).iterator(workers=0, iteration=iteration) as one,
+        _built(dataset).iterator(workers=0) as other,
+    ):
         state = _json(one.state_dict())
         return None if state == _json(other.state_dict()) else state
 

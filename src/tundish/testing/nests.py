@@ -69,8 +69,8 @@ def taken_apart(nest: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
 
 
 def by_row(nest: Any) -> Any:
-    """The same with each `Ragged` made a column of its rows."""
-    if isinstance(nest, Ragged):
+    """The same with each `Ragged` made a column of its rows, but for a batch of several."""
+    if isinstance(nest, Ragged) and nest.row_splits.ndim == 1:
         ends = nest.row_splits.tolist()
         column = np.empty(len(ends) - 1, object)
         for k in range(len(column)):
@@ -104,7 +104,7 @@ def misfit(first: Any, row: Any) -> SpecError | None:
 def _form(leaf: Any) -> Any:
     if isinstance(leaf, np.ndarray | np.generic):
         return leaf.dtype, leaf.shape
-    return type(leaf) if isinstance(leaf, str | bytes) else object
+    return object  # str, bytes and whatever else there is stand in one array of objects
 
 
 def stacked(rows: list[Any]) -> Any:

@@ -109,6 +109,24 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
                 (d.range(6).map(Draw(1), seed=1), d.range(8).shuffle(3, seed=5))
             ).repeat(2),
         ),
+        Case(
+            "zip-errors",  # of several the first input's, computed last
+            lambda d: d.zip(
+                failing(d, 30), d.range(30).filter(Keep(2, 100, 40)), failing(d, 30).enumerate()
+            ).shuffle(5, seed=1),
+        ),
+        Case(
+            "zip-misfits",  # an error where an element that is put together would stand
+            lambda d: d.zip(
+                d.from_generator(Emit(20)).map(Fail(3, 40)),
+                d.range(40).map(Become("ragged")).padded_batch(2, [2]),
+                failing(d),
+            ),
+        ),
+        Case(
+            "zip-ends",  # after an item of the first that has no partner
+            lambda d: d.zip(d.range(13).shuffle(13, seed=2), d.range(9)).padded_batch(2),
+        ),
     ),
     "concatenate": (
         Case("concatenate", lambda d: d.range(4).concatenate(d.range(10, 13)).repeat(2)),
@@ -192,6 +210,17 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
         Case("batch-batch", lambda d: d.range(23).batch(3).batch(2, drop_remainder=True)),
         Case("batch-unequal", lambda d: d.range(30).map(Become("ragged")).batch(2)),
         Case("batch-mixed", lambda d: d.range(30).map(Become("mixed")).batch(2)),
+        Case("batch-misfits", lambda d: d.range(50).map(Become("mixed")).batch(3)),
+        Case(
+            "batch-values",
+            lambda d: (
+                d.range(5)
+                .map(Become("object"))
+                .concatenate(d.range(6).map(Become("str")))
+                .concatenate(d.range(4).map(Become("bytes")).concatenate(d.range(3)))
+                .batch(4)
+            ),
+        ),
         *(
             Case(f"batch-{kind}", batched(kind))
             for kind in ("str", "bytes", "image", "dict", "nested", "object", "words")

@@ -61,7 +61,11 @@ def unknown() -> Any:
         (lambda: setattr(Options(), "deterministic", "yes"), TypeError, "a bool or None, not str"),
         (lambda: setattr(Options(), "threading", 5), TypeError, "must be ThreadingOptions, not"),
         (lambda: setattr(Options(), "threading", None), TypeError, "must be ThreadingOptions"),
-        (lambda: Options(workers=-2), ValueError, "workers must be at least -1, not -2"),
+        (
+            lambda: Options(workers=-2),
+            ValueError,
+            "workers must be at least 0 and at most 4096, or AUTOTUNE, not -2",
+        ),
         (lambda: Options(workers="2"), TypeError, "workers must be an int, not str"),  # type: ignore[arg-type]  # that is refused
         (lambda: Options(executor="gpu"), ValueError, "'process' or 'thread', not 'gpu'"),
         (lambda: Options(on_error="ignore"), ValueError, "'raise', 'skip' or 'retry', not"),

@@ -41,7 +41,7 @@ NEST = {"x": ROWS, "y": (np.zeros((4, 2, 2), np.float32), np.arange(4) > 2)}
         ({"pad_to_multiple_of": 0}, ValueError, "pad_to_multiple_of must be at least 1, not 0"),
         ({"pad_to_multiple_of": "8"}, TypeError, "pad_to_multiple_of must be an int"),
         ({"pad_to_multiple_of": {"x": 8}}, SpecError, "pad_to_multiple_of must have the structure"),
-        ({"side": "up"}, ValueError, "side must be 'left' or 'right', not 'up'"),
+        ({"side": "up"}, ValueError, "side must be one of left, right, not 'up'"),
     ],
 )
 def test_bad_arguments_of_padded_batch(

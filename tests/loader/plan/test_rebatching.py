@@ -48,7 +48,9 @@ def test_map_batches_refuses() -> None:
         ds.map_batches(3, 2)  # type: ignore[arg-type]  # what is tested
     with pytest.raises(ValueError, match="batch_size must be at least 1, not 0"):
         ds.map_batches(echo, 0)
-    with pytest.raises(ValueError, match="num_parallel_calls must be at least 1 or AUTOTUNE"):
+    with pytest.raises(
+        ValueError, match="num_parallel_calls must be at least 1 and at most 4096, or AUTOTUNE"
+    ):
         ds.map_batches(echo, 2, 0)
     with pytest.raises(ValueError, match="on_error must be one of"):
         ds.map_batches(echo, 2, on_error="ignore")

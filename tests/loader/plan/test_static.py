@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tundish import ArraySpec, Dataset
+from tundish import ArraySpec, Dataset, Ragged
 from tundish.errors import SpecError
 
 NUMBERS = Dataset.range(3)
@@ -92,9 +92,18 @@ def test_datasets_whose_elements_cannot_be_one(build: Callable[[], Any], says: s
         (Dataset.range(7).batch(2).repeat(), -1),
         (Dataset.from_tensors(([1], 2)), -2),
         (Dataset.range(6).batch(2, drop_remainder=True).map(double), -2),
+        (Dataset.from_tensors(([1, 2], [1, 2, 3])), -2),
+        (Dataset.from_tensors(Ragged(np.arange(6), np.array([0, 2, 6]))), 2),
+        (Dataset.from_tensor_slices(Ragged(np.ones((2, 5)), np.array([[0, 2, 5]] * 2))), 4),
     ],
 )
 def test_how_many_rows_there_are(dataset: Dataset, count: int) -> None:
     assert dataset.unbatch().cardinality() == count
     if count >= 0:
         assert len(list(dataset.unbatch())) == count
+
+
+def test_how_long_the_rows_of_a_ragged_array_are_no_plan_tells() -> None:
+    dataset = Dataset.from_tensors(Ragged(np.arange(6), np.array([0, 2, 6])))
+
+    assert dataset.unbatch().element_spec == ArraySpec((None,), np.int64)

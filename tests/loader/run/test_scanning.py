@@ -238,3 +238,19 @@ def slow_at_first(element: Any) -> Any:
     for k in range(40_000 if element % 10 < 2 else 1):
         total += k
     return element
+
+
+def doubled(array: Any) -> Any:
+    array *= 2
+    return array
+
+
+def passed_on(state: Any, array: Any) -> Any:
+    return state, array
+
+
+def test_what_a_function_changes_is_its_own() -> None:
+    """A task that needs a larger slot, or whose worker died, is run again with the same input."""
+    arrays = td.Dataset.from_tensor_slices(np.ones((8, 40_000)))
+    with arrays.scan(0, passed_on).map(doubled).iterator(workers=2) as iterator:
+        assert [set(array) for array in iterator] == [{2.0}] * 8

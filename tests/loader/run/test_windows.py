@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -209,3 +211,21 @@ def test_a_failure_crosses_with_its_error() -> None:
     assert copy.ref == (1, 2)
     assert (type(copy.error), copy.error.args) == (OddError, (3, "odd"))
     assert copy.error.__notes__ == ["where it was"]
+
+
+def test_a_window_that_was_read_is_freed_at_once() -> None:
+    made: list[weakref.ref[Any]] = []
+
+    def array(n: Any) -> Any:
+        made.append(weakref.ref(found := np.full(8, n)))
+        return found
+
+    windows = Dataset.range(50).map(array).window(5, shift=1)
+    gc.collect()
+    gc.disable()
+    try:
+        with windows.flat_map(lambda window: window.batch(5)).iterator(workers=0) as batches:
+            for _ in batches:
+                assert sum(array() is not None for array in made) <= 7
+    finally:
+        gc.enable()

@@ -183,8 +183,8 @@ def _padding(
             before = missing if side == "left" else [0] * len(missing)
             filled = np.empty(shape, row.dtype)
             filled.fill(value)
-            for place in np.ndindex(row.shape):
-                filled[tuple(map(operator.add, place, before))] = row[place]
+            behind = map(operator.add, before, row.shape)
+            filled[tuple(map(slice, before, behind))] = row
             padded.append(filled)
         return stacked(padded)
 

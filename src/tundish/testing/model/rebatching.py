@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from tundish.errors import SpecError
+from tundish.ragged import Ragged, Sparse
 from tundish.testing.model.basic import Basic, Item, Pass
 from tundish.testing.nests import misfit, normal, taken_apart
 
@@ -28,7 +29,9 @@ class Rebatching(Basic):
                 found: list[Any] = []
                 if not error:
                     leaves, build = taken_apart(item.value)
-                    if any(np.ndim(leaf) == 0 for leaf in leaves) or len({*map(len, leaves)}) != 1:
+                    if has_parts(item.value):
+                        error = SpecError("not ragged or sparse ones")
+                    elif any(np.ndim(x) == 0 for x in leaves) or len({*map(len, leaves)}) != 1:
                         error = SpecError("no common first dimension")
                     else:
                         count = len(leaves[0])
@@ -62,6 +65,14 @@ class Rebatching(Basic):
             return as_columns(map_func(*batch, **rng))
 
         return self.batch(batch_size, drop_remainder).map(function, **how).unbatch()
+
+
+def has_parts(value: Any) -> bool:
+    """Whether a ragged or a sparse array is in a nest."""
+    if isinstance(value, Ragged | Sparse):
+        return True
+    parts = value.values() if isinstance(value, dict) else value if type(value) is tuple else ()
+    return any(map(has_parts, parts))
 
 
 class Kept:

@@ -1,0 +1,95 @@
+"""Which installed modules the user's functions and sources need: imported once for all workers.
+
+A worker that imports torch, torchvision or pandas for itself takes seconds to start. The user's own
+modules are left to the workers: what they do when they are imported (open a file, say) must not be
+shared, and they may have changed since.
+"""
+
+from __future__ import annotations
+
+import site
+import sys
+import sysconfig
+import types
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any
+
+__all__ = ["installed", "modules_of"]
+
+_MOST = 2000
+_MOST_FOUND = 64
+
+# Ours and numpy are there already; the others start threads, or take hold of a device.
+_LEFT_OUT = {"tundish", "numpy", "tensorflow", "jax", "jaxlib", "cupy", "ray", "grpc", "pytest"}
+
+
+def installed(names: Iterable[str]) -> tuple[str, ...]:
+    """The installed modules among those that some modules have imported, and themselves.
+
+    One that is missed costs time, no more: each worker imports it for itself.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Where to begin: the modules of the functions and classes that a worker will be given.
+    """
+    seen: set[str] = set()
+    found: list[str] = []
+    waiting = list(names)
+    while waiting and len(seen) < _MOST and len(found) < _MOST_FOUND:
+        name = waiting.pop()
+        module = sys.modules.get(name)
+        top = name.partition(".")[0]
+        if name in seen or module is None or top in sys.stdlib_module_names or top in _LEFT_OUT:
+            continue
+        seen.add(name)
+        if top == "__main__":
+            continue  # its classes travel by value, with the globals that they use
+        if _is_installed(module):
+            found.append(name)
+            continue
+        for value in list(vars(module).values()):
+            waiting += modules_of(value)
+    return tuple(sorted(found))
+
+
+@cache
+def _places() -> tuple[str, ...]:
+    """Where packages are installed."""
+    paths = sysconfig.get_paths()
+    places = [paths["purelib"], paths["platlib"], *site.getsitepackages()]
+    return tuple({*places, site.getusersitepackages()})
+
+
+def _is_installed(module: types.ModuleType) -> bool:
+    file = getattr(module, "__file__", None)
+    return isinstance(file, str) and file.startswith(_places())
+
+
+def modules_of(value: Any) -> Iterator[str]:
+    """The modules that a value names: its class's, or its own."""
+    if isinstance(value, types.ModuleType):
+        yield value.__name__
+        return
+    if isinstance(value, types.FunctionType):
+        yield value.__module__ or ""
+        if value.__module__ == "__main__":
+            yield from _globals_of(value)
+        return
+    cls = value if isinstance(value, type) else type(value)
+    for base in cls.__mro__:
+        yield base.__module__
+        if base.__module__ == "__main__":
+            for method in vars(base).values():
+                if isinstance(method, types.FunctionType):
+                    yield from _globals_of(method)
+
+
+def _globals_of(function: types.FunctionType) -> Iterator[str]:
+    for name in function.__code__.co_names:
+        value = function.__globals__.get(name)
+        if isinstance(value, types.ModuleType):
+            yield value.__name__
+        elif value is not None:
+            yield getattr(value, "__module__", None) or ""

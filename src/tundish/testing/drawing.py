@@ -1,0 +1,170 @@
+"""Random pipelines over all operators and sources, for the fuzzer."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tundish.errors import SpecError
+from tundish.loader.plan.dataset import Dataset
+from tundish.testing.cases import FAMILIES
+from tundish.testing.expressions import Pipeline, Step
+from tundish.testing.model import Model
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+
+__all__ = ["MOST", "pipeline"]
+
+MOST = 250
+"""Outcomes of a pipeline, and of every beginning of it."""
+FEW = 12
+"""Outcomes of an inner dataset, where it is made of few."""
+KINDS = (
+    "int", "float", "small", "str", "bytes", "array", "image", "ragged", "words", "dict",
+    "tuple", "nested", "object", "swapped", "mixed", "long", "large",
+)  # fmt: skip
+ARRAYS = (
+    "np.arange(9)",
+    "np.arange(12.0).reshape(6, 2)",
+    "{'x': np.arange(7, dtype=np.int16), 'y': (list('abcdefg'), np.ones((7, 2, 2), np.uint8))}",
+    "(np.zeros((5, 0)), np.arange(5) > 2)",
+    "np.empty((0, 3), np.float32)",
+)
+
+
+def pipeline(rng: random.Random, depth: int = 6) -> Pipeline:
+    """Draw a pipeline that can be built and ends.
+
+    Parameters
+    ----------
+    rng : random.Random
+        Where the choices come from.
+    depth : int
+        How many steps at most; other inputs of a step and inner datasets are less deep.
+
+    Examples
+    --------
+    >>> import random
+    >>> str(pipeline(random.Random(8), 3)) == str(pipeline(random.Random(8), 3))
+    True
+    """
+    steps = rng.randint(min(2, depth), depth)
+    return _longer(Pipeline(_source(rng)), rng, steps, _outcomes, MOST)
+
+
+def _inner(rng: random.Random, depth: int) -> Pipeline:
+    """What an inner dataset ``X`` becomes."""
+    # Of one kind, since what may follow is asked of a few examples only.
+    first = Pipeline("X", (Step(f".map(Become({rng.choice(KINDS)!r}))"),))
+    return _longer(first, rng, rng.randint(0, depth), _outcomes_inside, FEW)
+
+
+def _longer(
+    drawn: Pipeline,
+    rng: random.Random,
+    steps: int,
+    outcomes: Callable[[Pipeline], int],
+    most: int,
+) -> Pipeline:
+    for left in reversed(range(steps)):
+        longer = drawn.then(_step(rng, left, drawn))
+        try:
+            count = outcomes(longer)
+        except SpecError:
+            continue  # a step that this dataset does not allow, shuffle(None) of a stream, ...
+        if count > most or (not count and rng.random() < 0.7):  # little is seen without elements
+            continue
+        drawn = longer
+    return drawn
+
+
+def _outcomes(drawn: Pipeline) -> int:
+    drawn.build()
+    return len(drawn.build(Model).outcomes(limit=MOST + 1))
+
+
+def _outcomes_inside(drawn: Pipeline) -> int:
+    if drawn.steps[-1].text.startswith(".shuffle(None"):
+        raise SpecError("some inner datasets have random access, others have none")
+    for n in range(5):
+        drawn.build(X=Dataset.range(n))
+        drawn.build(X=Dataset.range(n).filter(bool))
+    return len(drawn.build(Model, X=Model.range(4)).outcomes(limit=FEW + 1))
+
+
+def _source(rng: random.Random) -> str:
+    n = rng.choice((0, 1, 2, 5, 9, 9, 16, 16, 25, 25))
+    return rng.choice(
+        (
+            f"D.range({n})",
+            f"D.range({n})",
+            f"D.range({n}, {rng.randint(-9, 30)}, {rng.choice((-3, -1, 2))})",
+            f"D.from_tensors({rng.choice(ARRAYS)})",
+            f"D.from_tensor_slices({rng.choice(ARRAYS)})",
+            f"D.from_source(Records({n}, {rng.choice(KINDS)!r}))",
+            f"D.from_generator(Emit({n}, {n}{rng.choice(('', '', ', 3'))}))",
+            f"D.counter({n}, {rng.choice((-3, 0, 2))}).take({n})",
+            f"D.random(seed={n}).take({n})",
+            f"D.from_list({[[k] * (k % 3 + 1) for k in range(n + 1)]})",
+            f"D.list_files(FILES, {rng.choice(('shuffle=False', f'seed={n}'))})",
+        )
+    )
+
+
+def _step(rng: random.Random, depth: int, drawn: Pipeline) -> Step:
+    """A step; its other pipelines are drawn when it has been chosen."""
+    asked = 0
+
+    def other() -> str:
+        nonlocal asked
+        asked += 1
+        return f"<other {asked}>"
+
+    choices = _own_steps(rng, drawn.steps[-1].text if drawn.steps else "", other)
+    for family in FAMILIES:
+        choices |= family.steps(rng, other)
+    text = rng.choices(list(choices), list(choices.values()))[0]
+    parts = []
+    for number, found in enumerate(re.findall(r"<(?:other|inner) \d+>", text)):
+        is_inner = found.startswith("<inner")
+        text = text.replace(found, f"<{number}!r>" if is_inner else f"<{number}>")
+        parts.append(_inner(rng, min(depth, 3)) if is_inner else pipeline(rng, depth))
+    return Step(text, tuple(parts))
+
+
+def _own_steps(rng: random.Random, last: str, other: Callable[[], str]) -> dict[str, int]:
+    k, seed, few = rng.randint(1, 9), rng.randint(0, 5), rng.randint(1, 4)
+    policy = rng.choice(("", "", ", on_error='skip'", ", on_error='retry', retries=1"))
+    within = f"Within(D, {k}, <inner 0>)"
+    return {
+        f".map(Tag({k}))": 2,
+        f".map(Become({rng.choice(KINDS)!r}))": 4,
+        f".map(Draw({k}), seed={seed})": 4,
+        f".map(Fail({k}, {rng.choice((5, 30))}){policy})": 2,
+        f".filter(Keep({k}))": 2,
+        f".filter(Keep({k}, 70, 10){policy})": 1,
+        f".flat_map(Inner(D, {k}))": 2,
+        f".flat_map({within})": 2,
+        f".interleave({within}, {few}, {rng.randint(1, 3)})": 2,
+        f".group_by_window(Key({k}, 3), {within}, {few})": 1,
+        f".window({few}).flat_map({within})": 1,
+        f".enumerate({seed})": 1,
+        f".batch({few}, drop_remainder={rng.random() < 0.3})": 4,
+        ".unbatch()": 5 if "batch" in last else 1,
+        f".shuffle({rng.choice((1, 3, 8, 40))}, seed={seed})": 3,
+        f".shuffle({few}, seed={seed}, reshuffle_each_iteration=False)": 1,
+        f".shuffle(None, seed={seed})": 3,
+        f".repeat({rng.choice((0, 1, 2, 2, 3))})": 2,
+        f".repeat().take({rng.randint(1, 40)})": 1,
+        f".shard({few}, {rng.randrange(few)})": 1,
+        f".shard_by_process(InputContext({few}, {rng.randrange(few)}))": 1,
+        f".skip({rng.choice((-1, 1, 2, 5))})": 1,
+        f".take({rng.choice((-1, 3, 8, 20))})": 1,
+        f".prefetch({few})": 1,
+        ".cache()": 1,
+        f".concatenate({other()})": 1,
+        f"D.zip(@, {other()})": 1,
+        f"D.zip({{'a': {other()}, 'b': (@,)}})": 1,
+    }

@@ -1,0 +1,126 @@
+"""Pipelines as expressions: drawn, shortened, printed, and made of `Dataset` or of the reference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.loader.plan.dataset import Dataset
+from tundish.loader.plan.options import InputContext
+from tundish.testing import functions
+from tundish.testing.functions import Inner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Pipeline", "Step", "Within", "evaluate"]
+
+FILES = str(Path(__file__).parent / "*.py")
+
+
+def evaluate(text: str, dataset: Any, **more: Any) -> Any:
+    """What an expression of ours stands for, with the class `dataset` for ``D``."""
+    names = {name: getattr(functions, name) for name in functions.__all__}
+    names |= {"InputContext": InputContext, "FILES": FILES, "Within": Within, "np": np}
+    return eval(text, {"D": dataset, **names, **more})  # noqa: S307 - our own expression
+
+
+@dataclass(frozen=True)
+class Within:
+    """For `flat_map`, `interleave`, `group_by_window`: a pipeline over what an element is made of.
+
+    Parameters
+    ----------
+    dataset : type
+        The class to make it of, as for `Inner`.
+    k : int
+        Of the `Inner` that ``X`` is, where the element is no dataset itself.
+    text : str
+        The expression, in which ``X`` is the inner dataset.
+    """
+
+    dataset: Any
+    k: int
+    text: str
+
+    def __call__(self, *element: Any) -> Any:
+        given = element[-1]
+        inner = given if hasattr(given, "take_while") else Inner(self.dataset, self.k)(*element)
+        return evaluate(self.text, self.dataset, X=inner)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing applied to a pipeline.
+
+    Parameters
+    ----------
+    text : str
+        A method call such as ``.batch(2)``, or an expression in which ``@`` stands for what is
+        there so far; ``<0>`` for the first other pipeline, ``<0!r>`` for that as a string.
+    parts : tuple of Pipeline
+        The other pipelines.
+    """
+
+    text: str
+    parts: tuple[Pipeline, ...] = ()
+
+    def after(self, before: str) -> str:
+        """The expression for it, applied to another."""
+        text = before + self.text if self.text.startswith(".") else self.text.replace("@", before)
+        for number, part in enumerate(self.parts):
+            text = text.replace(f"<{number}>", str(part)).replace(f"<{number}!r>", repr(str(part)))
+        return text
+
+    def shorter(self) -> Iterator[Step]:
+        """The same with one of the other pipelines shortened."""
+        for number, part in enumerate(self.parts):
+            for less in part.shorter():
+                if f"<{number}!r>" not in self.text or less.source == part.source:
+                    parts = (*self.parts[:number], less, *self.parts[number + 1 :])
+                    yield replace(self, parts=parts)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """An expression for a pipeline, in pieces.
+
+    Parameters
+    ----------
+    source : str
+        An expression for a dataset of the class ``D``.
+    steps : tuple of Step
+        What is applied to it.
+    """
+
+    source: str
+    steps: tuple[Step, ...] = ()
+
+    def __str__(self) -> str:
+        text = self.source
+        for step in self.steps:
+            text = step.after(text)
+        return text
+
+    def build(self, kind: Any = Dataset, **more: Any) -> Any:
+        """Make it of `Dataset` or of the reference."""
+        return evaluate(str(self), kind, **more)
+
+    def then(self, step: Step) -> Pipeline:
+        """The same with one more step."""
+        return replace(self, steps=(*self.steps, step))
+
+    def shorter(self) -> Iterator[Pipeline]:
+        """What is left without some of it, in several ways, shortest first."""
+        for number, step in reversed(list(enumerate(self.steps))):
+            yield from (p for i, p in enumerate(step.parts) if f"<{i}>" in step.text)
+            yield Pipeline(self.source, self.steps[:number] + self.steps[number + 1 :])
+        for number, step in enumerate(self.steps):
+            for less in step.shorter():
+                steps = (*self.steps[:number], less, *self.steps[number + 1 :])
+                yield Pipeline(self.source, steps)
+        if not self.source.startswith(("D.range", "X")):
+            yield Pipeline("D.range(9)", self.steps)

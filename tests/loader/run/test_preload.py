@@ -1,0 +1,58 @@
+"""What the zygote imports once for all workers of a dataset's iterator."""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+import psutil
+from tests.laws.functions import pure
+
+from tundish import Dataset, Options
+from tundish.loader.run.context import Context
+from tundish.loader.run.crew import crew_of
+from tundish.loader.run.preload import installed
+from tundish.testing.functions import Inner, Tag
+
+if TYPE_CHECKING:
+    import pytest
+
+
+def preloaded(dataset: Dataset) -> set[str]:
+    crew = crew_of(Context(dataset._node, 0, 0), Options(), "process")
+    assert crew.payload is not None
+    crew.payload.close()
+    return set(crew.preload)
+
+
+def measured(x: Any) -> Any:
+    return x + psutil.cpu_count()
+
+
+def test_the_users_own_modules_are_left_to_the_workers() -> None:
+    assert not {name for name in preloaded(Dataset.range(3).map(pure)) if "tests" in name}
+
+
+def test_what_the_users_modules_have_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    middle = types.ModuleType("users_middle")
+    middle.__dict__["packaging"] = __import__("packaging.version")
+    module = types.ModuleType("users_functions")
+    module.__dict__["helper"] = middle
+    monkeypatch.setitem(sys.modules, "users_middle", middle)
+    monkeypatch.setitem(sys.modules, "users_functions", module)
+
+    assert installed(["users_functions"]) == ("packaging",)
+    assert installed(["", "nowhere", "numpy", "json", "__main__"]) == ()
+
+
+def test_what_a_function_needs_is_imported_before_workers_are_made() -> None:
+    """An installed module, by way of the module of the function."""
+    assert "psutil" in preloaded(Dataset.range(3).map(measured))
+    assert "psutil" not in preloaded(Dataset.range(3).map(pure))
+
+
+def test_our_own_modules_that_a_plan_needs() -> None:
+    assert "tundish.testing.functions" in preloaded(Dataset.range(3).map(Tag(1)))
+    assert "tundish.loader.plan.dataset" in preloaded(Dataset.range(3).flat_map(Inner(None)))
+    assert "tundish.loader.plan.dataset" not in preloaded(Dataset.range(3).map(pure))
