@@ -20,7 +20,6 @@ from tundish.loader.dataloader.preload import modules_to_preload
 from tundish.loader.dataloader.wanted import Outcome, Wanted
 from tundish.loader.dataloader.wire import unpack_batch
 from tundish.loader.run.critical import uninterrupted
-from tundish.loader.run.launcher import launcher
 from tundish.loader.run.messages import (
     EXTRA,
     EXTRA_IN_SLOT,
@@ -31,18 +30,19 @@ from tundish.loader.run.messages import (
     Kind,
     Task,
 )
-from tundish.loader.run.payload import loads_exception, pack
 from tundish.loader.run.peers import Crew, Job
 from tundish.loader.run.pool import Pool
 from tundish.loader.run.reserve import Reserve
+from tundish.loader.run.starting.launcher import launcher
+from tundish.loader.run.starting.payload import loads_exception, pack
 from tundish.loader.run.store import bury, shared_ring, visit_graves
 from tundish.shm.budget import default_budget
 
 if TYPE_CHECKING:
     from tundish.loader.dataloader.flavour import Finish
     from tundish.loader.dataloader.recipe import Recipe
-    from tundish.loader.run.launcher import Exit
     from tundish.loader.run.messages import Done
+    from tundish.loader.run.starting.launcher import Exit
     from tundish.shm.layout import Layout
 
 _MOST_DEATHS = 3

@@ -24,8 +24,8 @@ from tundish.loader.dataloader.preload import modules_to_preload
 from tundish.loader.dataloader.progress import Progress
 from tundish.loader.dataloader.samplers import BatchSampler, RandomSampler, SequentialSampler
 from tundish.loader.plan.dataset import Dataset
-from tundish.loader.run.launcher import launcher
 from tundish.loader.run.serving import overruled
+from tundish.loader.run.starting.launcher import launcher
 
 __all__ = ["DataLoader", "Loading"]
 

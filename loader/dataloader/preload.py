@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tundish.loader.run.preload import installed, modules_of
+from tundish.loader.run.starting.preload import installed, modules_of
 
 if TYPE_CHECKING:
     from tundish.loader.dataloader.recipe import Recipe

@@ -38,8 +38,8 @@ from tundish.loader.run.messages import (
     Kind,
     Task,
 )
-from tundish.loader.run.payload import dumps_exception, unpack
 from tundish.loader.run.serving import Serving, serve
+from tundish.loader.run.starting.payload import dumps_exception, unpack
 from tundish.loader.run.writing import NeedsMore
 
 if TYPE_CHECKING:

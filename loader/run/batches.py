@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SpecError
 from tundish.loader.run.collate import Collator, misfit
-from tundish.loader.run.forms import form_of_value
 from tundish.loader.run.inline import give_up
 from tundish.loader.run.items import End, Failure, Made, Ref
+from tundish.loader.run.operators.forms import form_of_value
 from tundish.loader.run.shared import Row, Rows, Run, refs_of
 from tundish.loader.run.stages import ParallelStage
 

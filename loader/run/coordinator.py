@@ -45,7 +45,6 @@ from tundish.loader.run.messages import (
 )
 from tundish.loader.run.origins import add_origin, describe_origin, replayed_elements
 from tundish.loader.run.parallel import AheadRepeated, AnyStage, ParallelPlanner
-from tundish.loader.run.payload import loads_exception
 from tundish.loader.run.peers import Job
 from tundish.loader.run.pool import Pool
 from tundish.loader.run.receiving import copy_rows
@@ -60,6 +59,7 @@ from tundish.loader.run.shared import (
     tell,
 )
 from tundish.loader.run.stages import TASK_S, ParallelStage
+from tundish.loader.run.starting.payload import loads_exception
 from tundish.loader.run.stats import Stats
 from tundish.loader.run.store import bury, shared_ring, visit_graves
 from tundish.loader.run.streams import StreamStage
@@ -72,9 +72,9 @@ if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
     from tundish.loader.plan.options import Options
     from tundish.loader.run.context import Context
-    from tundish.loader.run.launcher import Exit
     from tundish.loader.run.machines import Machine
     from tundish.loader.run.messages import Done
+    from tundish.loader.run.starting.launcher import Exit
 
 _TAIL_BYTES = 32768
 _LEAST_BLOCKS = 3

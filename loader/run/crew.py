@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from tundish.loader.plan.elementwise import FlatMap
 from tundish.loader.run.context import Context
-from tundish.loader.run.launcher import launcher
-from tundish.loader.run.payload import Payload, pack
 from tundish.loader.run.peers import Crew
-from tundish.loader.run.preload import installed
 from tundish.loader.run.serving import IN_WORKER
+from tundish.loader.run.starting.launcher import launcher
+from tundish.loader.run.starting.payload import Payload, pack
+from tundish.loader.run.starting.preload import installed
 from tundish.loader.run.worker import Worker
 
 if TYPE_CHECKING:

@@ -14,7 +14,9 @@ import numpy as np
 from tundish.loader.plan.elementwise import FlatMap, Map
 from tundish.loader.plan.node import Unary
 from tundish.loader.plan.sources import Range
-from tundish.loader.run import (
+from tundish.loader.run import values
+from tundish.loader.run.chains import ELEMENTWISE, computes
+from tundish.loader.run.operators import (
     asserting,
     counting,
     grouping,
@@ -26,10 +28,8 @@ from tundish.loader.run import (
     scanning,
     taking,
     uniqueness,
-    values,
     windows,
 )
-from tundish.loader.run.chains import ELEMENTWISE, computes
 from tundish.loader.run.values import STOPPED, Identity, Maker, OpenInner, Tables, Value, checked
 
 if TYPE_CHECKING:

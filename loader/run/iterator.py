@@ -23,7 +23,7 @@ from tundish.loader.run.coordinator import Coordinator
 from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.engine import Engine, InlineEngine
 from tundish.loader.run.items import End, Failure
-from tundish.loader.run.mixing import count_sources
+from tundish.loader.run.operators.mixing import count_sources
 from tundish.loader.run.optional import Optional
 from tundish.loader.run.planner import effective, open_inline
 from tundish.loader.run.serving import overruled

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
     from tundish.loader.plan.order import Repeat
     from tundish.loader.run.context import Context
-    from tundish.loader.run.inners import Inners
+    from tundish.loader.run.operators.inners import Inners
 
 AnyStage = ParallelStage | StreamStage
 

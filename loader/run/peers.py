@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tundish.loader.run.launcher import Exit, WorkerProcess
     from tundish.loader.run.messages import Done, Task
-    from tundish.loader.run.payload import Payload
+    from tundish.loader.run.starting.launcher import Exit, WorkerProcess
+    from tundish.loader.run.starting.payload import Payload
     from tundish.shm.channel import Channel
     from tundish.shm.layout import Layout
     from tundish.shm.memory import Arena

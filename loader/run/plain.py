@@ -17,7 +17,7 @@ from tundish.loader.plan.order import Concatenate, Prefetch, Repeat, Shard, Shuf
 from tundish.loader.plan.sources import Files, Range
 from tundish.loader.run.inline import InlineStage
 from tundish.loader.run.machines import Positions
-from tundish.loader.run.windowing import WindowShuffle
+from tundish.loader.run.operators.windowing import WindowShuffle
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node

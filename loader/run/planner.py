@@ -34,26 +34,10 @@ from tundish.loader.plan.order import (
 )
 from tundish.loader.plan.sources import Generator, Zip
 from tundish.loader.plan.storing import Cache
-from tundish.loader.run import (
-    asserting,
-    grouping,
-    mixing,
-    packing,
-    padding,
-    rebatching,
-    resampling,
-    scanning,
-    taking,
-    uniqueness,
-    windows,
-)
-from tundish.loader.run.caching import Cached, store_of
 from tundish.loader.run.chains import ELEMENTWISE, chain_base, defers
 from tundish.loader.run.evaluators import compile_inner, compile_values
 from tundish.loader.run.generating import Broken, until_it_raises
 from tundish.loader.run.inline import InlineBatches, InlineStage, Unbatched
-from tundish.loader.run.inners import FlatMapped, InlineInners, Inners
-from tundish.loader.run.interleaving import Interleaved
 from tundish.loader.run.items import End, Failure, Ref
 from tundish.loader.run.machines import (
     Builder,
@@ -68,9 +52,25 @@ from tundish.loader.run.machines import (
     Repeated,
     Zipped,
 )
+from tundish.loader.run.operators import (
+    asserting,
+    grouping,
+    mixing,
+    packing,
+    padding,
+    rebatching,
+    resampling,
+    scanning,
+    taking,
+    uniqueness,
+    windows,
+)
+from tundish.loader.run.operators.caching import Cached, store_of
+from tundish.loader.run.operators.inners import FlatMapped, InlineInners, Inners
+from tundish.loader.run.operators.interleaving import Interleaved
+from tundish.loader.run.operators.windowing import WindowShuffle
 from tundish.loader.run.plain import PlainStage, is_plain, numbers_of
 from tundish.loader.run.sweeping import SweptStage, compile_steps
-from tundish.loader.run.windowing import WindowShuffle
 
 if TYPE_CHECKING:
     from tundish.loader.run.context import Context, Replay

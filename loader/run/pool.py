@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.errors import WorkerDiedError
 from tundish.loader.run.critical import uninterrupted
-from tundish.loader.run.launcher import Exit, launcher
 from tundish.loader.run.messages import DONE, EXTRA, RECORD, TASK, Done, Kind
-from tundish.loader.run.payload import loads_exception
 from tundish.loader.run.peers import Crew, Job, Owner, Peer, Trace
+from tundish.loader.run.starting.launcher import Exit, launcher
+from tundish.loader.run.starting.payload import loads_exception
 from tundish.shm.channel import Channel, ChannelClosed, default_kind
 from tundish.shm.encode import decode
 from tundish.shm.layout import Layout

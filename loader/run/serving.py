@@ -16,7 +16,7 @@ from typing import Any
 
 from tundish.loader.run.messages import RECORD, TASK, Kind, Task
 from tundish.loader.run.outbox import Outbox
-from tundish.loader.run.payload import dumps_exception
+from tundish.loader.run.starting.payload import dumps_exception
 from tundish.shm.channel import Channel, ChannelClosed
 from tundish.shm.memory import Arena
 

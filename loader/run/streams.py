@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.run.inline import Counts
-from tundish.loader.run.inners import NOT_OPENED
 from tundish.loader.run.items import End, Failure, NotReady, Ref, ref_of
+from tundish.loader.run.operators.inners import NOT_OPENED
 from tundish.loader.run.shared import Block, Row
 from tundish.loader.run.stages import TASK_S, Pace, StageOwner
 

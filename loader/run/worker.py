@@ -46,11 +46,11 @@ from tundish.loader.run.messages import (
     share_offset,
 )
 from tundish.loader.run.origins import add_origin, describe_origin
-from tundish.loader.run.payload import dumps_exception, unpack
 from tundish.loader.run.planner import InlinePlanner
 from tundish.loader.run.reading import compile_read
 from tundish.loader.run.serving import Serving, serve
 from tundish.loader.run.shared import kept, open_item
+from tundish.loader.run.starting.payload import dumps_exception, unpack
 from tundish.loader.run.values import raise_from
 from tundish.loader.run.writing import NeedsMore, Rows, own, writer
 from tundish.shm.encode import Encoded, decode

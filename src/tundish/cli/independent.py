@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import psutil
 
-from tundish.loader.run.surroundings import malloc_environ, worker_environ
+from tundish.loader.run.starting.surroundings import malloc_environ, worker_environ
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -101,7 +101,7 @@ def say(fds: list[int], config: bytes) -> None:
 
 def apply(fds: list[int], config: bytes) -> object:
     """Call the payload's function, as the workers of an iterator do."""
-    from tundish.loader.run.payload import unpack
+    from tundish.loader.run.starting.payload import unpack
 
     objects = unpack(fds[0])
     with os.fdopen(fds[1], "wb") as file:

@@ -13,7 +13,7 @@ import termios
 import threading
 import time
 
-from tundish.loader.run.launcher import Launcher, WorkerProcess
+from tundish.loader.run.starting.launcher import Launcher, WorkerProcess
 
 
 def main(kind: str, entry: str, how: str = "") -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.loader.run.test_scanning import outcomes
+from tests.loader.run.operators.test_scanning import outcomes
 
 import tundish as td
 from tundish.errors import SpecError

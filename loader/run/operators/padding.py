@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from tundish.errors import SpecError
 from tundish.loader.plan.costing import BatchByCost, Cost
 from tundish.loader.plan.padding import PaddedBatch, RaggedBatch, SparseBatch
-from tundish.loader.run.forms import form_of, form_of_value
 from tundish.loader.run.inline import give_up
 from tundish.loader.run.items import End, Failure, Ref
-from tundish.loader.run.rules import Padded, Raggedly, Rule, Sparsely, Stacking
+from tundish.loader.run.operators.forms import form_of, form_of_value
+from tundish.loader.run.operators.rules import Padded, Raggedly, Rule, Sparsely, Stacking
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
     from tundish.loader.plan.padding import Gathering, SizedGathering
-    from tundish.loader.run.forms import Form
     from tundish.loader.run.machines import Builder, Machine, MakeMachine, Mark
+    from tundish.loader.run.operators.forms import Form
     from tundish.loader.run.values import Make, MakeNoted, Maker, Value
 
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from tundish.loader.run.launcher import Launcher, WorkerProcess
-from tundish.loader.run.zygote import kill_session
+from tundish.loader.run.starting.launcher import Launcher, WorkerProcess
+from tundish.loader.run.starting.zygote import kill_session
 from tundish.shm.backend import portable
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 KINDS = pytest.mark.parametrize("kind", ["spawn"] if portable() else ["zygote", "spawn"])
 LINUX = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
 SOON_S = 5.0  # nothing here takes a tenth of this, unless it never happens
@@ -217,7 +217,7 @@ def test_a_stderr_that_nobody_reads_holds_up_nobody(kind: str) -> None:
     # The chatting worker has to wait, as it would if it wrote there itself. Nobody else does.
     script = f"""
 import os
-from tundish.loader.run.launcher import Launcher
+from tundish.loader.run.starting.launcher import Launcher
 launcher = Launcher({kind!r})
 read, write = os.pipe()
 chatting = launcher.start("tests.loader.run.entries:chatter", [], b"1024")

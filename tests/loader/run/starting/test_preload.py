@@ -12,7 +12,7 @@ from tests.laws.functions import pure
 from tundish import Dataset, Options
 from tundish.loader.run.context import Context
 from tundish.loader.run.crew import crew_of
-from tundish.loader.run.preload import installed
+from tundish.loader.run.starting.preload import installed
 from tundish.testing.functions import Inner, Tag
 
 if TYPE_CHECKING:

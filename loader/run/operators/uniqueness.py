@@ -11,8 +11,8 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.loader.plan.uniqueness import KINDS, Unique
 from tundish.loader.run.items import DROPPED, Failure
+from tundish.loader.run.operators.windowing import check_process, process_of
 from tundish.loader.run.values import raise_from
-from tundish.loader.run.windowing import check_process, process_of
 from tundish.spec import flatten, spec_of
 
 if TYPE_CHECKING:

@@ -33,13 +33,13 @@ import numpy as np
 import psutil
 
 from tundish.errors import SharedMemoryError
-from tundish.loader.run.byvalue import ByValue, install, look_up
-from tundish.loader.run.control import scratch_file
-from tundish.loader.run.culprit import find_culprit
 from tundish.loader.run.failure import dumps_exception, loads_exception
-from tundish.loader.run.inherited import reduce_shared, starting
-from tundish.loader.run.mapped import mapped_file, open_mapped
-from tundish.loader.run.tensors import reduce_shared_tensor, reduce_tensor
+from tundish.loader.run.starting.byvalue import ByValue, install, look_up
+from tundish.loader.run.starting.control import scratch_file
+from tundish.loader.run.starting.culprit import find_culprit
+from tundish.loader.run.starting.inherited import reduce_shared, starting
+from tundish.loader.run.starting.mapped import mapped_file, open_mapped
+from tundish.loader.run.starting.tensors import reduce_shared_tensor, reduce_tensor
 from tundish.shm.budget import default_budget
 
 if sys.platform != "win32":

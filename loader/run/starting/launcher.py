@@ -26,9 +26,9 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tundish.loader.run.control import Control, Kind, Message, scratch_file
-from tundish.loader.run.request import Request
-from tundish.loader.run.surroundings import (
+from tundish.loader.run.starting.control import Control, Kind, Message, scratch_file
+from tundish.loader.run.starting.request import Request
+from tundish.loader.run.starting.surroundings import (
     command,
     import_path,
     interpreter,
@@ -37,7 +37,7 @@ from tundish.loader.run.surroundings import (
     worker_environ,
     working_directory,
 )
-from tundish.loader.run.zygote import kill_session
+from tundish.loader.run.starting.zygote import kill_session
 from tundish.shm.backend import portable
 from tundish.shm.liveness import describe_exit
 

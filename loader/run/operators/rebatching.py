@@ -10,9 +10,9 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.loader.plan.rebatching import BatchRows, Rebatch
 from tundish.loader.run.collate import Key, misfit
-from tundish.loader.run.forms import Form, form_of, form_of_value
 from tundish.loader.run.inline import Unbatched
 from tundish.loader.run.items import End, Failure, Made, Ref, ref_of
+from tundish.loader.run.operators.forms import Form, form_of, form_of_value
 from tundish.loader.run.shared import Row, Rows
 from tundish.loader.run.values import NODE_MARK, raise_from
 from tundish.ragged import Ragged, Sparse

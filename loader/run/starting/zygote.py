@@ -42,9 +42,9 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from tundish.loader.run.control import Control, Kind, Message
-from tundish.loader.run.request import Request, run_worker
-from tundish.loader.run.surroundings import command, malloc_environ
+from tundish.loader.run.starting.control import Control, Kind, Message
+from tundish.loader.run.starting.request import Request, run_worker
+from tundish.loader.run.starting.surroundings import command, malloc_environ
 from tundish.shm.backend import portable
 
 __all__ = ["kill_session", "run_worker", "serve"]

@@ -20,7 +20,7 @@ from tundish.spec import LEAF, Tree, flatten, leaf_key, paths, show_key, show_tr
 
 if TYPE_CHECKING:
     from tundish.loader.plan.padding import RaggedBatch, SparseBatch
-    from tundish.loader.run.forms import Form
+    from tundish.loader.run.operators.forms import Form
 
 
 class Rule(Protocol):

@@ -21,11 +21,11 @@ from typing import Any
 import psutil
 import pytest
 
-from tundish.loader.run import launcher as module
-from tundish.loader.run.launcher import Exit, Launcher, WorkerProcess, launcher, prestart
-from tundish.loader.run.surroundings import interpreter, worker_environ
+from tundish.loader.run.starting import launcher as module
+from tundish.loader.run.starting.launcher import Exit, Launcher, WorkerProcess, launcher, prestart
+from tundish.loader.run.starting.surroundings import interpreter, worker_environ
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 ENTRIES = "tests.loader.run.entries"
 FDS = Path("/dev/fd")
 SOON_S = 10.0  # nothing here takes a tenth of this, unless it never happens
@@ -662,8 +662,8 @@ PROGRAM = """
 import json, os, pickle, sys
 with open(os.environ["RUNS"], "a") as file:
     file.write("ran ")
-from tundish.loader.run.launcher import launcher
-from tundish.loader.run.payload import pack
+from tundish.loader.run.starting.launcher import launcher
+from tundish.loader.run.starting.payload import pack
 
 class Thing:
     def __init__(self, value): self.value = value
@@ -730,7 +730,7 @@ def test_sixteen_workers_with_256_descriptors(kind: str) -> None:
     script = f"""
 import os, resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
-from tundish.loader.run.launcher import Launcher
+from tundish.loader.run.starting.launcher import Launcher
 launcher = Launcher({kind!r})
 ways = [(os.pipe(), os.pipe()) for _ in range(16)]
 workers = [launcher.start("tests.loader.run.entries:echo", [a[0], b[1]], b"") for a, b in ways]
@@ -755,7 +755,7 @@ print([worker.wait_exit({SOON_S}).code for worker in workers] == [0] * 16)
 def test_the_end_of_the_interpreter_is_silent_and_ends_all(kind: str) -> None:
     script = f"""
 import os
-from tundish.loader.run.launcher import Launcher
+from tundish.loader.run.starting.launcher import Launcher
 launcher = Launcher({kind!r})
 read, write = os.pipe()
 worker = launcher.start("tests.loader.run.entries:sleep", [write], b"")
@@ -779,7 +779,7 @@ print(launcher._process.pid, os.read(read, 100).decode())
 def test_a_forked_child_ends_in_silence(kind: str) -> None:
     script = f"""
 import gc, os, sys
-from tundish.loader.run.launcher import Launcher
+from tundish.loader.run.starting.launcher import Launcher
 launcher = Launcher({kind!r})
 worker = launcher.start("tests.loader.run.entries:end", [], b"return")
 worker.wait_exit({SOON_S})

@@ -14,7 +14,7 @@ import pytest
 
 from tundish import Dataset, set_seed
 from tundish.errors import IncompatibleCheckpointError, SpecError
-from tundish.loader.run.mixing import cumulated
+from tundish.loader.run.operators.mixing import cumulated
 from tundish.testing.compare import collect
 from tundish.testing.functions import Tag
 from tundish.testing.orders import directed, seed_words, weighted_draws, words

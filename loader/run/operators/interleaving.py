@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.inners import NOT_OPENED, opened, with_opened
 from tundish.loader.run.items import End, Failure, Ref, from_json, to_json
+from tundish.loader.run.operators.inners import NOT_OPENED, opened, with_opened
 from tundish.loader.run.origins import note_wanted
 
 if TYPE_CHECKING:
     from tundish.loader.plan.interleaving import Interleave
     from tundish.loader.run.context import Context
-    from tundish.loader.run.inners import Inner, Inners
     from tundish.loader.run.machines import Mark
+    from tundish.loader.run.operators.inners import Inner, Inners
 
 _LOG = 1024
 

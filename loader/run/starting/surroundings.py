@@ -48,7 +48,7 @@ def command(executable: str, path: Sequence[str], statement: str) -> list[str]:
     path : sequence of str
         Its ``sys.path``, in place before anything is imported.
     statement : str
-        What to run; the names of `tundish.loader.run.zygote` are there.
+        What to run; the names of `tundish.loader.run.starting.zygote` are there.
     """
     flags = sys.flags
     extra: dict[str, str | bool] = sys._xoptions  # noqa: SLF001 - documented, in spite of its name
@@ -68,7 +68,7 @@ def command(executable: str, path: Sequence[str], statement: str) -> list[str]:
         *(f"-W{option}" for option in sys.warnoptions),
         *(f"-X{key}" if value is True else f"-X{key}={value}" for key, value in extra.items()),
         "-c",
-        f"import sys;sys.path[:]={list(path)!a};from tundish.loader.run.zygote import *;{statement}",
+        f"import sys;sys.path[:]={list(path)!a};from tundish.loader.run.starting.zygote import *;{statement}",
     ]
 
 
@@ -130,7 +130,7 @@ def frozen() -> bool:
 def import_path() -> list[str]:
     """Return ``sys.path``, with the place this package was imported from."""
     path = [str(entry) for entry in sys.path if isinstance(entry, str)]  # type: ignore[redundant-expr]
-    home = str(Path(__file__).parents[3])
+    home = str(Path(__file__).parents[4])
     return path if home in path else [*path, home]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.windowing import check_process, process_of
+from tundish.loader.run.operators.windowing import check_process, process_of
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node

@@ -9,7 +9,7 @@ import pytest
 
 from tundish import ArraySpec, Dataset, Ragged, Sparse
 from tundish.errors import SpecError
-from tundish.loader.run.padding import as_cost
+from tundish.loader.run.operators.padding import as_cost
 
 WORKERS = pytest.mark.parametrize("workers", [0, 2])
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from tundish.loader.run.control import scratch_file
+from tundish.loader.run.starting.control import scratch_file
 
 __all__ = ["Request", "run_worker"]
 

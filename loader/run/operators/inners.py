@@ -2,7 +2,7 @@
 
 `Inners` opens one for each input; in this process (`InlineInners`), or in workers
 (`tundish.loader.run.streams`). In what order they are read is a machine's affair: `FlatMapped` here,
-`Interleaved` in `tundish.loader.run.interleaving`.
+`Interleaved` in `tundish.loader.run.operators.interleaving`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tundish.loader.run.control import Control, Kind, Message, scratch_file
+from tundish.loader.run.starting.control import Control, Kind, Message, scratch_file
 
 
 @pytest.fixture

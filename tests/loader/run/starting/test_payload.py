@@ -31,12 +31,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tundish.errors import SharedMemoryError, SpecError, TransformError, WorkerTraceback
-from tundish.loader.run import payload as module
-from tundish.loader.run.launcher import Launcher
-from tundish.loader.run.payload import dumps_exception, loads_exception, pack, unpack
+from tundish.loader.run.starting import payload as module
+from tundish.loader.run.starting.launcher import Launcher
+from tundish.loader.run.starting.payload import dumps_exception, loads_exception, pack, unpack
 from tundish.shm.backend import portable
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 LARGE = 1 << 17
 
 
@@ -162,7 +162,7 @@ def test_bytes_are_not_doubled_on_their_way() -> None:
     # They are written from where they are: no second copy in this process.
     script = """
 import resource
-from tundish.loader.run.payload import pack
+from tundish.loader.run.starting.payload import pack
 value = b"x" * (1 << 28)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 pack([("source", value)]).close()
@@ -420,8 +420,8 @@ PROGRAM = (
     CLASSES
     + """
 import os, pickle, sys
-from tundish.loader.run.launcher import Launcher
-from tundish.loader.run.payload import pack
+from tundish.loader.run.starting.launcher import Launcher
+from tundish.loader.run.starting.payload import pack
 {before}
 payload = pack([("map", {function})])
 launcher = Launcher(sys.argv[1])
@@ -735,7 +735,7 @@ def test_the_engines_own_frames_are_left_out() -> None:
     copy = loads_exception(dumps_exception(info.value))
 
     assert "test_payload.py" in str(copy.__cause__)
-    assert "loader/run/payload.py" not in str(copy.__cause__)
+    assert "loader/run/starting/payload.py" not in str(copy.__cause__)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.loader.plan.grouping import BucketBySequenceLength, GroupByWindow, Groups
 from tundish.loader.run.items import End, Failure, Ref, from_json, ref_of, to_json
+from tundish.loader.run.operators.windows import dataset_of, parts_of
 from tundish.loader.run.origins import note_wanted
 from tundish.loader.run.values import Maker
-from tundish.loader.run.windows import dataset_of, parts_of
 from tundish.spec import normalise
 
 if TYPE_CHECKING:

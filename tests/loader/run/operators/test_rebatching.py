@@ -11,7 +11,7 @@ import pytest
 from tundish import Dataset
 from tundish.errors import SpecError
 from tundish.loader.run.items import Made
-from tundish.loader.run.rebatching import whole
+from tundish.loader.run.operators.rebatching import whole
 from tundish.testing.functions import Become
 
 

@@ -12,7 +12,7 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.inherited import Descriptor
+from tundish.loader.run.starting.inherited import Descriptor
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,0 +1,1 @@
+"""What each family of operators does with a stream: its machines and its evaluators."""

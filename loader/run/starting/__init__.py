@@ -1,0 +1,1 @@
+"""How worker processes begin, and what they are handed: the zygote, payloads, surroundings."""
