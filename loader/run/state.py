@@ -16,7 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import CheckpointError, IncompatibleCheckpointError
+from tundish.loader.plan.batching import Batch
 from tundish.loader.plan.node import walk
+from tundish.loader.plan.order import ShardByProcess, Shuffle
+from tundish.loader.plan.padding import SizedGathering
+from tundish.loader.run.chains import drops
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
@@ -45,14 +49,38 @@ def fingerprint(plan: list[list[Any]]) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
+def share_of(root: Node) -> list[int] | None:
+    """Of how many processes this is which, where a position is not the same on each of them.
+
+    Behind `shard_by_process` processes go on in step as long as counts do not depend on values, and
+    nobody holds elements: batches are in step, filters and windows are not.
+    """
+    for node in walk(root):
+        if _is_in_step(node):
+            continue
+        for below in walk(node):
+            if isinstance(below, ShardByProcess):
+                context = below.context
+                return [context.num_input_pipelines, context.input_pipeline_id]
+    return None
+
+
+def _is_in_step(node: Node) -> bool:
+    if isinstance(node, (Batch, SizedGathering)):
+        return True  # but for batches that are given up with an element that failed
+    holds = isinstance(node, Shuffle) and node.window is not None
+    return not (node.dynamic or node.sequential or holds or drops(node))
+
+
 def make_state(root: Node, body: dict[str, Any]) -> dict[str, Any]:
     """Put a position together with what it belongs to."""
-    plan = describe_plan(root)
+    plan, share = describe_plan(root), share_of(root)
     return {
         "tundish": VERSION,
         "python": describe_interpreter(),
         "plan": plan,
         "fingerprint": fingerprint(plan),
+        **({} if share is None else {"process": share}),
         **body,
     }
 
@@ -77,9 +105,17 @@ def check_state(root: Node, state: Any) -> None:
     there = json.loads(json.dumps(state["plan"]))
     if state["python"] != describe_interpreter():
         here, there = _without_code(here), _without_code(there)
-    if here == there:
-        return
-    raise IncompatibleCheckpointError(tuple(_differences(here, there)))
+    if here != there:
+        raise IncompatibleCheckpointError(tuple(_differences(here, there)))
+    share, saved = share_of(root), state.get("process")
+    if share is not None and share != saved:
+        whose = f"process {saved[1]} of {saved[0]}" if saved else "no process of several"
+        difference = (
+            f"saved by {whose}, restored by {share[1]} of {share[0]}: behind "
+            "shard_by_process are operators whose position is one process's own (they hold elements, "
+            "or how many they give depends on values); put shard_by_process last to change that"
+        )
+        raise IncompatibleCheckpointError((difference,))
 
 
 def _without_code(plan: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +181,43 @@ def test_saved_on_some_hosts_restored_on_others(share: object, before: int, afte
             rest += [str(x) for x in it]
 
     assert sorted(head + rest) == sorted(whole)
+
+
+def first_of(window: Any) -> Any:
+    return window.take(1)
+
+
+OWN: dict[str, Callable[[Dataset], Dataset]] = {
+    "filter": lambda ds: ds.filter(Keep(1)),
+    "skip": lambda ds: ds.map(Fail(1, 20), on_error="skip"),
+    "flat_map": lambda ds: ds.flat_map(Inner(Dataset, 1)),
+    "shuffle": lambda ds: ds.shuffle(3, seed=1),
+    "window": lambda ds: ds.window(2, shift=1).flat_map(first_of),
+    "unique": lambda ds: ds.unique(),
+    "cache": lambda ds: ds.cache(),
+    "ignore_errors": lambda ds: ds.map(Fail(1, 20)).ignore_errors().batch(2),
+    "unbatch": lambda ds: ds.map(Become("image")).unbatch(),
+}
+
+
+@pytest.mark.parametrize("behind", OWN.values(), ids=OWN)
+@pytest.mark.parametrize("other", [(2, 1), (3, 0), (1, 0)])
+def test_what_is_one_process_s_own_is_refused_by_another(
+    behind: Callable[[Dataset], Dataset], other: tuple[int, int]
+) -> None:
+    def share(count: int, index: int) -> Any:
+        ds = behind(Dataset.range(48).shard_by_process(InputContext(count, index)))
+        return ds.iterator(workers=0)
+
+    with share(2, 0) as it:
+        next(it)
+        state = json.loads(json.dumps(it.state_dict()))
+    with share(2, 0) as it:
+        it.load_state_dict(state)
+    with share(*other) as it, pytest.raises(IncompatibleCheckpointError) as caught:
+        it.load_state_dict(state)
+
+    assert f"saved by process 0 of 2, restored by {other[1]} of {other[0]}" in str(caught.value)
 
 
 def test_a_window_over_a_stream_of_objects_keeps_positions_not_data() -> None:

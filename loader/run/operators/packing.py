@@ -12,7 +12,6 @@ from tundish.errors import SpecError
 from tundish.loader.plan.packing import Pack
 from tundish.loader.run.items import End, Failure, Made, Ref, from_json, ref_of, to_json
 from tundish.loader.run.operators.forms import Form, form_of, form_of_value
-from tundish.loader.run.operators.windowing import check_process, process_of
 from tundish.loader.run.origins import note_wanted
 from tundish.loader.run.values import raise_from
 from tundish.spec import map_leaves, show_key, show_tree
@@ -76,7 +75,6 @@ class Packed:
     def __init__(self, node: Pack, up: Machine, pass_: int, context: Context) -> None:
         self._node, self._up, self._pass, self._context = node, up, pass_, context
         self._label = context.label(node)
-        self._process = process_of(node)
         self._cuts = node.method == "concat"
         self._count = 0
         self._rows: list[OpenRow] = []
@@ -191,11 +189,9 @@ class Packed:
             "kinds": kinds,
             "first": None if first is None else to_json(first),
             "up": self._up.dump(up),
-            **({} if self._process is None else {"process": list(self._process)}),
         }
 
     def load(self, state: Any) -> None:
-        check_process("the rows that pack fills hold", self._process, state)
         self._count, self._skip, self._kinds = state["n"], state["at"], state["kinds"]
         self._first = None if state["first"] is None else from_json(state["first"])
         self._rows = []

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.operators.windowing import check_process, process_of
-
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
     from tundish.loader.run.machines import Mark
@@ -26,7 +24,6 @@ class Rerun:
 
     def __init__(self, node: Node) -> None:
         self._given = self._made = 0
-        self._process = process_of(node)
 
     def make(self) -> Any:
         """The next item of the pass; raises End or NotReady."""
@@ -44,10 +41,7 @@ class Rerun:
         return self._given
 
     def dump(self, mark: Mark) -> Any:
-        if self._process is None:
-            return {"n": mark}
-        return {"n": mark, "process": list(self._process)}
+        return {"n": mark}
 
     def load(self, state: Any) -> None:
-        check_process("the elements below it are", self._process, state)
         self._given = state["n"]

@@ -11,7 +11,6 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.loader.plan.uniqueness import KINDS, Unique
 from tundish.loader.run.items import DROPPED, Failure
-from tundish.loader.run.operators.windowing import check_process, process_of
 from tundish.loader.run.values import raise_from
 from tundish.spec import flatten, spec_of
 
@@ -33,7 +32,6 @@ class First:
         self._up = up
         self._seen: set[Hashable] = set()
         self._taken = self._again = 0
-        self._process = process_of(node)
 
     def next(self) -> Any:
         up, seen = self._up, self._seen
@@ -55,12 +53,9 @@ class First:
         return self._taken
 
     def dump(self, mark: Mark) -> Any:
-        if self._process is None:
-            return {"n": mark}
-        return {"n": mark, "process": list(self._process)}
+        return {"n": mark}
 
     def load(self, state: Any) -> None:
-        check_process("the elements below unique are", self._process, state)
         self._taken = self._again = state["n"]
 
 

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.errors import IncompatibleCheckpointError
 from tundish.loader.run.items import End, Ref, from_json, ref_of, to_json
 from tundish.loader.run.machines import Positions, listed
 from tundish.loader.run.origins import note_wanted
 from tundish.loader.run.shuffling import Draws
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
     from tundish.loader.plan.order import Shuffle
     from tundish.loader.run.context import Context
     from tundish.loader.run.machines import Machine, Mark
@@ -39,7 +37,6 @@ class WindowShuffle:
         self._drawn = 0
         self._window: list[Any] = []
         self._head = self._rate = 0
-        self._process = process_of(node)
         self._snapshot()
 
     def _snapshot(self) -> None:
@@ -154,13 +151,9 @@ class WindowShuffle:
             at = head + self._draws(k) % (len(buffer) - head)
             buffer[at] = buffer[head]
             head += 1
-        state = {"draws": drawn, "window": to_json(tuple(buffer[head:])), "up": self._up.dump(up)}
-        if self._process is not None:
-            state["process"] = list(self._process)
-        return state
+        return {"draws": drawn, "window": to_json(tuple(buffer[head:])), "up": self._up.dump(up)}
 
     def load(self, state: Any) -> None:
-        check_process("a shuffle's window holds", self._process, state)
         self._drawn = state["draws"]
         self._chunk = iter(())
         self._window = list(from_json(state["window"]))
@@ -168,33 +161,3 @@ class WindowShuffle:
         note_wanted(self._node.up, self._window, self._pass, self._context)
         self._up.load(state["up"])
         self._snapshot()
-
-
-def process_of(node: Node) -> tuple[int, int] | None:
-    """How many processes share a node's elements, and which this is; None where nobody does."""
-    for up in node.inputs:
-        context = getattr(up, "context", None)
-        if context is not None:
-            return (context.num_input_pipelines, context.input_pipeline_id)
-        found = process_of(up)
-        if found is not None:
-            return found
-    return None
-
-
-def check_process(what: str, process: tuple[int, int] | None, state: Any) -> None:
-    """Refuse a state that belongs to another process's share.
-
-    Raises
-    ------
-    IncompatibleCheckpointError
-        It was saved by another process, or by one of another number of them.
-    """
-    if process is not None and list(process) != state["process"]:
-        have, want = state["process"], list(process)
-        difference = (
-            f"{what} one process's share: saved by process {have[1]} of "
-            f"{have[0]}, restored by {want[1]} of {want[0]}; put shard_by_process "
-            "last to change the number of processes"
-        )
-        raise IncompatibleCheckpointError((difference,))
