@@ -14,7 +14,7 @@
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
-BENCHMARKS := transport_large transport_small jpeg startup inprocess robustness loading
+BENCHMARKS := transport_large transport_small jpeg startup inprocess overhead robustness loading
 FRAMEWORKS := tests/torch tests/bridges
 
 # The stamp names the checkout and the interpreter, so that a copied checkout or another PYTHON=
