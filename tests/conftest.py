@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import threading
 import time
 from dataclasses import dataclass, replace
@@ -25,6 +26,12 @@ hypothesis.settings.load_profile("tundish")
 DESCRIPTORS = Path("/proc/self/fd" if Path("/proc/self/fd").exists() else "/dev/fd")
 NAMED_MEMORY = Path("/dev/shm")
 ENDING_S = 2.0  # a killed process may take this long to be gone from the table
+
+
+def pytest_configure() -> None:
+    """Hear Ctrl-C, though a shell that started this in the background has it ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:
