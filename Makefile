@@ -3,6 +3,7 @@
 #   make demo    real photographs through worker processes, and the promises shown
 #   make test    formatter, linter, type checker and every test that needs no framework
 #   make fast    the same without the slow tests: for every save
+#   make thorough  the laws over every case in their long forms (a quarter of an hour), before a release
 #   make test-torch     the tests against real PyTorch (its CPU build, where pip finds one), in .venv-torch
 #   make test-bridges   the tests of the bridges to JAX, Orbax and TensorFlow, in .venv-jax and .venv-tensorflow
 #   make bench   the benchmarks, each with its bounds measured in the same run
@@ -22,7 +23,7 @@ FRAMEWORKS := tests/torch tests/bridges
 STAMP := $(VENV)/installed-$(shell echo "$$(pwd -P) $(PYTHON)" | cksum | cut -d' ' -f1)
 IDENTITY := import sys; print(sys.version, sys.base_prefix)
 
-.PHONY: venv demo test fast test-torch test-bridges check bench docs clean
+.PHONY: venv demo test fast thorough test-torch test-bridges check bench docs clean
 .DEFAULT_GOAL := test
 
 venv: $(STAMP)
@@ -43,10 +44,13 @@ demo: venv
 	$(VENV)/bin/tundish demo
 
 test: check
-	$(PY) -m pytest $(FRAMEWORKS:%=--ignore=%)
+	$(PY) -m pytest -m "not thorough" $(FRAMEWORKS:%=--ignore=%)
 
 fast: check
-	$(PY) -m pytest -m "not slow" $(FRAMEWORKS:%=--ignore=%)
+	$(PY) -m pytest -m "not slow and not thorough" $(FRAMEWORKS:%=--ignore=%)
+
+thorough: venv
+	$(PY) -m pytest -m thorough tests/laws
 
 test-torch: .venv-torch/installed
 	.venv-torch/bin/python -m pytest tests/torch src/tundish/torch tests/test_docs.py tests/test_examples.py

@@ -77,7 +77,7 @@ def test_kills_at_random_steps_do_not_show(case: Case) -> None:
     assert_survives_kills(lambda: case.build().map(Pause(2)), kills=4, limit=case.limit)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", OTHERS, ids=lambda c: c.name)
 def test_kills_do_not_show_in_any_case(case: Case) -> None:
     assert_survives_kills(lambda: case.build().map(Pause(2)), kills=3, workers=3, limit=case.limit)

@@ -15,7 +15,7 @@ from tundish import Dataset, InputContext
 from tundish.errors import CheckpointError, IncompatibleCheckpointError
 from tundish.testing import assert_resumes_anywhere, collect
 from tundish.testing.functions import Become, Draw, Emit, Fail, Inner, Keep, Tag
-from tundish.testing.registry import CASES, Case
+from tundish.testing.registry import CASES, FIRST, Case
 
 
 @pytest.mark.parametrize("case", CASES[1::2], ids=lambda c: c.name)
@@ -29,8 +29,15 @@ def test_some_steps_resume_with_other_workers(case: Case) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+@pytest.mark.parametrize("case", FIRST, ids=lambda c: c.name)
 def test_many_steps_resume_with_other_workers(case: Case) -> None:
+    assert_resumes_anywhere(case.build, workers=(0,), limit=case.limit)
+    assert_resumes_anywhere(case.build, workers=(1, 0, 3), steps=6, limit=case.limit)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_many_steps_resume_in_any_case(case: Case) -> None:
     assert_resumes_anywhere(case.build, workers=(0,), limit=case.limit)
     assert_resumes_anywhere(case.build, workers=(1, 0, 3), steps=6, limit=case.limit)
 

@@ -8,7 +8,7 @@ from tests.laws import functions
 from tundish import Dataset, Options
 from tundish.testing import assert_workers_do_not_show, collect
 from tundish.testing.functions import Draw, Fail, Pause
-from tundish.testing.registry import CASES, Case
+from tundish.testing.registry import CASES, FIRST, Case
 
 
 @pytest.mark.parametrize("case", CASES[::2], ids=lambda c: c.name)
@@ -17,8 +17,14 @@ def test_two_workers_do_not_show(case: Case) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+@pytest.mark.parametrize("case", FIRST, ids=lambda c: c.name)
 def test_no_number_of_workers_shows(case: Case) -> None:
+    assert_workers_do_not_show(case.build, limit=case.limit)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_no_number_of_workers_shows_in_any_case(case: Case) -> None:
     assert_workers_do_not_show(case.build, limit=case.limit)
 
 

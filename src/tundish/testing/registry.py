@@ -29,7 +29,7 @@ from tundish.testing.functions import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["CASES", "NOT_OPERATORS", "REGISTRY", "Case"]
+__all__ = ["CASES", "FIRST", "NOT_OPERATORS", "REGISTRY", "Case"]
 
 NOT_OPERATORS = frozenset(
     {
@@ -319,5 +319,8 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
 
 for family in FAMILIES:
     REGISTRY |= family.CASES
+
+FIRST = tuple(cases[0] for cases in REGISTRY.values())
+"""One case of every operator and source."""
 
 CASES = tuple(case for cases in REGISTRY.values() for case in cases)
