@@ -25,6 +25,7 @@ hypothesis.settings.load_profile("tundish")
 
 DESCRIPTORS = Path("/proc/self/fd" if Path("/proc/self/fd").exists() else "/dev/fd")
 NAMED_MEMORY = Path("/dev/shm")
+COLLECTING_S = 0.02
 ENDING_S = 2.0  # a killed process may take this long to be gone from the table
 
 
@@ -93,6 +94,14 @@ def descriptors() -> Iterator[tuple[str, str]]:
             yield path.name, ""
 
 
+def collect() -> None:
+    """Collect garbage; what thousands of tests leave with pytest is not looked through each time."""
+    began = time.perf_counter()
+    gc.collect()
+    if time.perf_counter() - began > COLLECTING_S:
+        gc.freeze()
+
+
 def bury_the_dead() -> None:
     """Wait for workers that were killed and have not yet been told of as ended.
 
@@ -117,7 +126,7 @@ def leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     before = holdings()
     yield
-    gc.collect()
+    collect()
     bury_the_dead()
     after = holdings()
     if (before.zygotes, before.arenas) != (after.zygotes, after.arenas):
