@@ -10,7 +10,7 @@ from tundish.loader.plan.node import walk
 from tundish.loader.run.batches import Batches
 from tundish.loader.run.chains import chain_base, defers, drops
 from tundish.loader.run.machines import Machine, Repeated
-from tundish.loader.run.planner import InlinePlanner, Planner
+from tundish.loader.run.planner import Planner, replays
 from tundish.loader.run.stages import ParallelStage, StageOwner
 from tundish.loader.run.streams import StreamStage
 
@@ -118,7 +118,7 @@ class ParallelPlanner(Planner):
         sequential = [n for n in self.context.nodes if n.sequential]
         self._sequential = {id(n) for top in sequential for n in walk(top)}
         self._built: list[AnyStage | AheadRepeated] = []
-        InlinePlanner(self.context, coordinator.options)  # for replays
+        self.context.replay = replays(coordinator.options, coordinator.budget)
 
     # -- what was built ------------------------------------------------------------------------
 

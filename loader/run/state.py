@@ -55,6 +55,8 @@ def share_of(root: Node) -> list[int] | None:
     Behind `shard_by_process` processes go on in step as long as counts do not depend on values, and
     nobody holds elements: batches are in step, filters and windows are not.
     """
+    if not any(isinstance(node, ShardByProcess) for node in walk(root)):
+        return None
     for node in walk(root):
         if _is_in_step(node):
             continue

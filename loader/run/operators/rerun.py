@@ -9,20 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
     from tundish.loader.run.machines import Mark
 
 
 class Rerun:
-    """A machine whose state is how many items it has given.
+    """A machine whose state is how many items it has given."""
 
-    Parameters
-    ----------
-    node : Node
-        Whose stream it is.
-    """
-
-    def __init__(self, node: Node) -> None:
+    def __init__(self) -> None:
         self._given = self._made = 0
 
     def make(self) -> Any:

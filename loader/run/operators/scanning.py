@@ -123,7 +123,7 @@ class Scanned(Rerun):
     """What a function makes of each item and of the state it returned for the one before."""
 
     def __init__(self, node: Scan, up: Machine, pass_: int, context: Context) -> None:
-        super().__init__(node)
+        super().__init__()
         self._up, self._pass, self._function = up, pass_, node.function
         self._state = State(node.initial, "scan_func")
         self._told = Told(node, context)
@@ -159,7 +159,7 @@ class GroupedByReducer(Rerun):
     """
 
     def __init__(self, node: GroupByReducer, up: Machine, pass_: int, context: Context) -> None:
-        super().__init__(node)
+        super().__init__()
         self._node, self._up, self._pass = node, up, pass_
         self._states: dict[int, State] = {}
         self._errors = self._count = 0

@@ -10,8 +10,7 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.loader.plan.uniqueness import KINDS, Unique
-from tundish.loader.run.items import DROPPED, Failure
-from tundish.loader.run.values import raise_from
+from tundish.loader.run.items import Failure
 from tundish.spec import flatten, spec_of
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ class First:
     A state says how many items were taken: what they were is found out by taking them again.
     """
 
-    def __init__(self, node: Unique, up: Machine) -> None:
+    def __init__(self, up: Machine) -> None:
         self._up = up
         self._seen: set[Hashable] = set()
         self._taken = self._again = 0
@@ -94,23 +93,14 @@ def _digest(data: bytes) -> bytes:
 
 
 def _first(builder: Builder, node: Unique, pass_: int) -> Machine:
-    return First(node, builder.noted(node, pass_))
+    return First(builder.noted(node, pass_))
 
 
 def _key(maker: Maker, node: Unique, up: Value) -> Value:
-    label, notes = maker.context.label(node), maker.context.notes
+    def key(*parts: Any) -> Hashable:
+        return key_of(parts[0] if len(parts) == 1 else parts)
 
-    def value(item: Any, pass_: int) -> Any:
-        element = up(item, pass_)
-        if element is DROPPED:
-            return DROPPED
-        try:
-            notes.append(key_of(element))
-        except SpecError as error:
-            raise_from(error, label)
-        return element
-
-    return value
+    return maker.asking(node, key, up)
 
 
 MACHINES: dict[type[Node], MakeMachine] = {Unique: _first}
