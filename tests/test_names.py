@@ -18,7 +18,7 @@ DATASET = {
     "batches": """batch padded_batch ragged_batch sparse_batch batch_by_cost pack unbatch rebatch
         window group_by_window group_by_reducer bucket_by_sequence_length unique
         rejection_resample""",
-    "storing": "cache",
+    "storing": "cache snapshot save load",
     "a dataset": """element_spec cardinality options with_options as_numpy_iterator __len__ __bool__
         __getitem__ __iter__ __repr__ _repr_html_ to_bytes from_bytes""",
 }
@@ -27,11 +27,10 @@ ITERATOR = """__next__ get_next get_next_as_optional element_spec state_dict loa
 AROUND = """Options ThreadingOptions AUTOTUNE INFINITE_CARDINALITY UNKNOWN_CARDINALITY ArraySpec
     IteratorSpec Optional set_seed errors InputContext DataLoader default_collate get_worker_info
     testing experimental"""
-EXPERIMENTAL = """snapshot unbatch unique take_while shuffle_and_repeat group_by_window latency_stats
+EXPERIMENTAL = """snapshot save load unbatch unique take_while shuffle_and_repeat group_by_window latency_stats
     to_variant SqlDataset StatsAggregator StatsOptions ThreadingOptions TFRecordWriter AUTOTUNE
     service"""
 LATER = {
-    "snapshot, with the files it writes": """Dataset.snapshot Dataset.save Dataset.load""",
     "readers of files": """TFRecordDataset TextLineDataset FixedLengthRecordDataset SqlDataset
         ArrowDataset ParquetDataset CsvDataset JsonLinesDataset TarDataset TFRecordWriter io""",
     "the input half of tf.distribute": "distribute",
@@ -79,6 +78,9 @@ def test_parameters_are_spelt_as_in_tf_data() -> None:
     spelt = {
         "batch": "batch_size drop_remainder num_parallel_calls deterministic name",
         "cache": "filename name",
+        "snapshot": "path compression reader_func shard_func name",
+        "save": "path compression shard_func checkpoint_args",
+        "load": "path element_spec compression reader_func wait",
         "interleave": """map_func cycle_length block_length num_parallel_calls deterministic
             name""",
         "map": "map_func num_parallel_calls deterministic name",

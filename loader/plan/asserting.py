@@ -30,12 +30,10 @@ class IgnoreErrors(Unary):
     log_warning: bool
 
     op = "ignore_errors"
+    tuning = frozenset({"log_warning"})
     computing = dynamic = True
     cardinality = UNKNOWN_CARDINALITY
     positional = False
-
-    def params(self) -> dict[str, Any]:
-        return {}
 
     def spec_over(self, below: Any) -> Any:
         """The spec of its elements: that of its input's."""

@@ -16,6 +16,7 @@ from tundish.loader.plan.batching import BatchingMethods
 from tundish.loader.plan.checks import check_callable
 from tundish.loader.plan.costing import CostingMethods
 from tundish.loader.plan.counting import CountingMethods
+from tundish.loader.plan.describing import operators_of
 from tundish.loader.plan.elementwise import ElementwiseMethods
 from tundish.loader.plan.grouping import GroupingMethods
 from tundish.loader.plan.interleaving import InterleavingMethods
@@ -34,6 +35,7 @@ from tundish.loader.plan.packing import PackingMethods
 from tundish.loader.plan.padding import PaddingMethods
 from tundish.loader.plan.rebatching import RebatchingMethods
 from tundish.loader.plan.resampling import ResamplingMethods
+from tundish.loader.plan.saving import SavingMethods
 from tundish.loader.plan.scanning import ScanningMethods
 from tundish.loader.plan.sources import SourceMethods
 from tundish.loader.plan.static import check_alike
@@ -41,7 +43,16 @@ from tundish.loader.plan.storing import StoringMethods
 from tundish.loader.plan.taking import TakingMethods
 from tundish.loader.plan.uniqueness import UniquenessMethods
 from tundish.loader.plan.windows import WindowMethods
-from tundish.loader.run.iterator import Iterator, draw_seed, element_at, learnt_spec
+from tundish.loader.run.iterator import (
+    Iterator,
+    draw_seed,
+    element_at,
+    found_dataset,
+    keep_all,
+    learnt_spec,
+    stored_rows,
+    version_to_save,
+)
 from tundish.spec import DatasetSpec, Nested
 
 
@@ -65,6 +76,7 @@ class Dataset(
     ResamplingMethods,
     AssertingMethods,
     StoringMethods,
+    SavingMethods,
     OptionsMethods,
     Nested,
 ):
@@ -92,6 +104,7 @@ class Dataset(
     _spec: Any
     _lock: threading.Lock
     _counted: bool
+    _rows: Callable[[int], Any] | None
 
     def __init__(self) -> None:
         raise TypeError("make a dataset with Dataset.range, Dataset.from_tensor_slices, ...")
@@ -105,16 +118,32 @@ class Dataset(
     def _begin(self, node: Node) -> None:
         self._node = node
         self._iterations = 0
-        self._seed = self._spec = None
+        self._seed = self._spec = self._rows = None
         self._lock = threading.Lock()
         self._counted = True
 
     def _then(self, kind: Callable[..., Node], *args: Any, **kwargs: Any) -> Self:
         return self._of(kind(self._node, *args, **kwargs))
 
+    @classmethod
+    def _found(cls, path: str, *, wait: bool, reader_func: Callable[..., Any] | None) -> Self:
+        made: Self = found_dataset(cls, path, wait=wait, reader_func=reader_func)
+        return made
+
+    @staticmethod
+    def _version_to_save(path: str, *, again: bool) -> str:
+        return version_to_save(path, again=again)
+
+    def _keep_all(self, *, again: bool) -> None:
+        keep_all(self.iterator(), again=again)
+
     @staticmethod
     def _check_alike(what: str, nodes: Sequence[Node]) -> None:
         check_alike(what, nodes)
+
+    def __tundish_fingerprint__(self) -> list[dict[str, Any]]:
+        # Of a dataset that a function holds, what counts of any.
+        return operators_of(self._node)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self._node, self._counted)
@@ -234,7 +263,11 @@ class Dataset(
         IndexError
             There is no such element.
         """
-        return element_at(self._node, index)
+        if self._rows is None:
+            self._rows = stored_rows(self._node)
+            if self._rows is None:
+                return element_at(self._node, index)
+        return self._rows(index)
 
     def apply(self, transformation_func: Callable[[Self], Any], name: str | None = None) -> Any:
         """Call a function with this dataset, for fluent chains.

@@ -46,12 +46,14 @@ class Map(Unary):
     def positional(self) -> bool:
         return self.on_error != "skip" and self.up.positional
 
+    def arguments(self) -> dict[str, Any]:
+        given = super().arguments()
+        if self.on_error != "retry":
+            del given["retries"]
+        return given
+
     def params(self) -> dict[str, Any]:
         given = super().params()
-        for key in ("parallel", "deterministic"):  # how fast, not what
-            given.pop(key, None)
-        if self.on_error != "retry":
-            given.pop("retries", None)
         if self.signature is not None:
             given["signature"] = str(self.signature)
         return given
@@ -68,10 +70,10 @@ class Filter(Unary):
     cardinality = UNKNOWN_CARDINALITY
     positional = safe = False
 
-    def params(self) -> dict[str, Any]:
-        given = super().params()
+    def arguments(self) -> dict[str, Any]:
+        given = super().arguments()
         if self.on_error != "retry":
-            given.pop("retries", None)
+            del given["retries"]
         return given
 
 

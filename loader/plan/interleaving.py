@@ -24,11 +24,6 @@ class Interleave(FlatMap):
 
     op = "interleave"
 
-    def params(self) -> dict[str, Any]:
-        given = super().params()
-        given.pop("parallel", None)  # how fast, not what
-        return given
-
 
 class InterleavingMethods:
     """Methods of `Dataset` that read several datasets in turn."""

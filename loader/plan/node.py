@@ -41,6 +41,9 @@ Origin = Literal["input", "ordinal", "inside", "part"]
 * ``part``: that of one of several inputs, and which; the ref is ``(which, ref)``.
 """
 
+_INPUTS = frozenset({"up", "ups", "first", "second", "choice", "make"})
+"""Fields that hold nodes, or the class of what a node makes: they are no arguments."""
+
 _GLOBAL_SEED: list[int | None] = [None]
 _SEEDINGS = [0]
 
@@ -88,6 +91,19 @@ class Node:
     sequential: ClassVar[bool] = False
     """Whether what it does with an element depends on those before it: they must come in order."""
 
+    awaited: ClassVar[bool] = False
+    """Whether it has random access once its elements stand in files, which shows later."""
+
+    transparent: ClassVar[bool] = False
+    """Whether its elements are those of its input, whatever its arguments."""
+    tuning: ClassVar[frozenset[str]] = frozenset({"parallel", "deterministic"})
+    """Arguments that say how fast, not what."""
+    files: ClassVar[tuple[str, ...]] = ()
+    """Arguments that are paths of files whose contents become elements."""
+    meaning: ClassVar[int] = 1
+    """Raised when it gives other elements of the same arguments than before: a snapshot that was
+    written with the old meaning is not taken for one of the new."""
+
     @property
     def fails(self) -> bool:
         """Whether it may give an error of its own: one that no element of its input is to blame for."""
@@ -108,6 +124,10 @@ class Node:
         """Whether it draws from the seed that an iterator has drawn."""
         return False
 
+    def needs_replay(self, ref: Any) -> bool:
+        """Of a node that `replays`: whether this element does."""
+        return self.replays
+
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
         """Of what an element is made: pairs of an input's number and a ref of it."""
         return [(0, ref)]
@@ -116,6 +136,11 @@ class Node:
     def inputs(self) -> tuple[Node, ...]:
         """The nodes whose elements this one takes."""
         return ()
+
+    @property
+    def running(self) -> tuple[Node, ...]:
+        """The inputs that are run: of a snapshot that is complete there are none."""
+        return self.inputs
 
     @property
     def cardinality(self) -> int:
@@ -137,13 +162,19 @@ class Node:
         """Whether its elements certainly have one structure, and leaves of one dtype and shape."""
         return all(node.uniform for node in self.inputs)
 
-    def params(self) -> dict[str, Any]:
-        """The node's arguments as plain JSON, for `repr` and for the plan's fingerprint."""
+    def arguments(self) -> dict[str, Any]:
+        """The node's arguments that say what it computes, those that are None left out."""
         return {
-            f.name: plain(getattr(self, f.name))
+            f.name: getattr(self, f.name)
             for f in fields(self)
-            if f.name not in ("up", "ups", "make") and getattr(self, f.name) is not None
+            if f.name not in _INPUTS
+            and f.name not in self.tuning
+            and getattr(self, f.name) is not None
         }
+
+    def params(self) -> dict[str, Any]:
+        """The arguments as plain JSON, for `repr` and for the fingerprint in an iterator's state."""
+        return {name: plain(value) for name, value in self.arguments().items()}
 
     @property
     def label(self) -> str:
@@ -170,8 +201,8 @@ class Unary(Node):
         return self.up.positional
 
 
-def walk(node: Node) -> Iterator[Node]:
-    """Every node of a plan once, inputs first."""
+def walk(node: Node, *, running: bool = False) -> Iterator[Node]:
+    """Every node of a plan once, inputs first; `running`: only those that are run."""
     seen: set[int] = set()
     stack: list[tuple[Node, bool]] = [(node, False)]
     while stack:
@@ -181,7 +212,8 @@ def walk(node: Node) -> Iterator[Node]:
         elif id(here) not in seen:
             seen.add(id(here))
             stack.append((here, True))
-            stack.extend((up, False) for up in reversed(here.inputs))
+            ups = here.running if running else here.inputs
+            stack.extend((up, False) for up in reversed(ups))
 
 
 def plain(value: Any) -> Any:

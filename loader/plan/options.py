@@ -145,6 +145,7 @@ class WithOptions(Unary):
     options: Options
 
     op = "with_options"
+    transparent = True  # what of them changes elements is asked of `options_of`
 
     def params(self) -> dict[str, Any]:
         # Only what changes the elements belongs to the plan.

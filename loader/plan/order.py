@@ -8,8 +8,23 @@ from typing import Any, Self
 
 from tundish.errors import SpecError
 from tundish.loader.plan.checks import check_count, check_optional_flag, check_seed
-from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node, Unary
+from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node, Unary, walk
 from tundish.loader.plan.options import InputContext
+
+NO_PERMUTATION = (
+    "shuffle(None) permutes positions and needs a finite dataset with random access; {} has none; "
+    "use shuffle(buffer_size)"
+)
+
+
+def may_permute(node: Node) -> bool:
+    """Whether ``shuffle(None)`` may stand above a node.
+
+    A snapshot has random access once it is complete; that shows when an iterator is made.
+    """
+    if any(below.awaited for below in walk(node)):
+        return True
+    return node.positional and node.cardinality >= 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,15 +155,14 @@ class Concatenate(Node):
         first, second = self.inputs
         return first.positional and second.positional and first.cardinality != INFINITE_CARDINALITY
 
-    def params(self) -> dict[str, Any]:
-        return {}
-
 
 @dataclass(frozen=True, eq=False)
 class Prefetch(Unary):
     """How many elements may be ready ahead of the consumer."""
 
     buffer_size: int
+
+    transparent = True
 
 
 class OrderMethods:
@@ -213,11 +227,8 @@ class OrderMethods:
         [0, 1, 2, 3, 4, 5]
         """
         if buffer_size is None:
-            if not self._node.positional or self._node.cardinality < 0:
-                raise SpecError(
-                    "shuffle(None) permutes positions and needs a finite dataset with random "
-                    f"access; {self._node.label} has none; use shuffle(buffer_size)"
-                )
+            if not may_permute(self._node):
+                raise SpecError(NO_PERMUTATION.format(self._node.label))
         else:
             buffer_size = check_count("buffer_size", buffer_size)
             if buffer_size < 1 and buffer_size != UNKNOWN_CARDINALITY:

@@ -105,6 +105,7 @@ class Files(Node):
     paths: tuple[str, ...]
 
     op = "list_files"
+    files = ("paths",)
     positional = True
 
     @property

@@ -25,7 +25,7 @@ from tundish.loader.plan.order import (
     Take,
 )
 from tundish.loader.plan.sources import Files, Generator, Range, Slices, Tensors, Zip
-from tundish.loader.plan.storing import Cache
+from tundish.loader.plan.storing import Cache, Snapshot, SortedSnapshot, Stored
 from tundish.loader.plan.taking import TakeWhile
 from tundish.loader.plan.windows import Window
 from tundish.ragged import RaggedRows, ragged_apart
@@ -53,6 +53,9 @@ SAME = (
     ShardByProcess,
     Shuffle,
     Skip,
+    Snapshot,
+    SortedSnapshot,
+    Stored,
     Take,
     TakeWhile,
     WithOptions,

@@ -15,6 +15,7 @@ from tundish.loader.run.items import End, Failure, Made, Ref
 from tundish.loader.run.operators.forms import form_of_value
 from tundish.loader.run.shared import Row, Rows, Run, refs_of
 from tundish.loader.run.stages import ParallelStage
+from tundish.loader.run.storing.recorded import Recorded
 
 if TYPE_CHECKING:
     from tundish.loader.plan.batching import Batch
@@ -37,7 +38,7 @@ class Batches:
     def __init__(self, node: Batch, up: Machine, label: str) -> None:
         self._up, self._size, self._drop = up, node.size, node.drop_remainder
         self._label = label
-        self._stage = up if isinstance(up, ParallelStage) else None
+        self._stage = up if isinstance(up, (ParallelStage, Recorded)) else None
         self._count = 0
         self._begin()
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tundish.loader.plan.order import Shuffle
     from tundish.loader.plan.resampling import RejectionResample
     from tundish.loader.run.items import Ref
+    from tundish.loader.run.storing.live import Live
+    from tundish.loader.run.storing.recorder import Recorder
 
     Replay = Callable[["Context", Node, int], Iterator[tuple[Ref, Any]]]
 
@@ -61,6 +63,8 @@ class Context:
     """
     wanted: dict[tuple[int, int], set[Ref]] = field(default_factory=dict)
     captured: dict[tuple[int, int, Ref], Any] = field(default_factory=dict)
+    live: dict[int, Live] = field(default_factory=dict)
+    """The snapshots of the plan that are not complete, by node."""
     records: dict[int, dict[int, Any]] = field(default_factory=dict)
     """What was read of a source ahead of its items, by node and index (`reading`)."""
 
@@ -74,6 +78,11 @@ class Context:
                 self._numbers[id(node)] = counts.get(type(node), 0)
                 counts[type(node)] = counts.get(type(node), 0) + 1
         self._index = {id(node): at for at, node in enumerate(self.nodes)}
+
+    @property
+    def recorders(self) -> list[Recorder]:
+        """What is written of its snapshots."""
+        return [live.recorder for live in self.live.values() if live.recorder is not None]
 
     def number(self, node: Node) -> int:
         """Which of the seeded operators of its kind a node is, counted from the source."""
@@ -99,14 +108,20 @@ class Context:
 
     def again(self) -> Context:
         """The same context, with nothing counted or captured yet."""
-        return Context(
+        again = Context(
             self.root, self.iteration, self.base_seed, self.graph_seed, self.prefix, self.where
         )
+        again.live = {at: live.unrecorded() for at, live in self.live.items()}
+        return again
 
     def inner(self, root: Node, origin: tuple[Any, ...]) -> Context:
         """The context of a dataset that a `flat_map` made of one element."""
         seed = derive_seed(self.base_seed, "inner", origin)
         return Context(root, 0, seed, self.graph_seed, origin, self.where)
+
+    def beside(self, root: Node, iteration: int) -> Context:
+        """The context of another plan, of which each pass is an iteration."""
+        return Context(root, iteration, self.base_seed, self.graph_seed, self.prefix, self.where)
 
     def captured_value(self, node: Node, pass_: int, ref: Ref) -> Any:
         """An element that a restored buffer names and that needs a replay; `Broken` for an error."""
@@ -121,6 +136,10 @@ class Context:
                 if not wanted:
                     break
         return self.captured[(*from_start, ref)]
+
+    def let_go(self, node: Node, pass_: int, ref: Ref) -> None:
+        """Keep an error no longer: raising it ties it to the caller's frames, and so to its iterator."""
+        self.captured.pop((self.index(node), pass_, ref), None)
 
 
 def first_seed() -> int:

@@ -13,6 +13,7 @@ dies takes nothing along but time.
 from __future__ import annotations
 
 import os
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -37,6 +38,7 @@ from tundish.loader.run.messages import (
     POINTER,
     ROWS_INLINE,
     STREAM_END,
+    WRITING,
     Items,
     Kind,
     Task,
@@ -46,6 +48,7 @@ from tundish.loader.run.messages import (
 from tundish.loader.run.origins import add_origin, describe_origin, replayed_elements
 from tundish.loader.run.parallel import AheadRepeated, AnyStage, ParallelPlanner
 from tundish.loader.run.peers import Job
+from tundish.loader.run.planner import open_inline
 from tundish.loader.run.pool import Pool
 from tundish.loader.run.receiving import copy_rows
 from tundish.loader.run.reserve import Reserve
@@ -62,6 +65,9 @@ from tundish.loader.run.stages import TASK_S, ParallelStage
 from tundish.loader.run.starting.payload import loads_exception
 from tundish.loader.run.stats import Stats
 from tundish.loader.run.store import bury, shared_ring, visit_graves
+from tundish.loader.run.storing.lingering import linger as linger_on
+from tundish.loader.run.storing.seat import Seat
+from tundish.loader.run.storing.stored import frozen, is_kept
 from tundish.loader.run.streams import StreamStage
 from tundish.shm.budget import default_budget, parse_bytes
 from tundish.shm.encode import Encoded, decode
@@ -78,6 +84,7 @@ if TYPE_CHECKING:
 
 _TAIL_BYTES = 32768
 _LEAST_BLOCKS = 3
+_LEAVING_S = 0.2
 _UNKNOWN = 16
 """A block whose size is not known yet may take such a part of the budget."""
 
@@ -90,7 +97,7 @@ class Coordinator(Engine):
     context, options
         Of the iterator.
     workers : int
-        How many.
+        How many; with 0 elements are computed in this process, and only a snapshot is written by another.
     executor : {"process", "thread"}
         What a worker is.
     """
@@ -134,9 +141,21 @@ class Coordinator(Engine):
         if self._ring is not None and self._ring.used_bytes > self.budget:
             self._ring.trim(self.budget)
         crew = crew_of(self.context, self.options, self._executor)
-        self._pool = Pool(self.workers, self._arena, crew, owner=self)
-        planner = ParallelPlanner(self)
-        self._network = planner.computed(self.context.root, self.context.iteration)
+        recorders = self.context.recorders
+        writers = min(1, len(recorders))
+        self._pool = Pool(self.workers, self._arena, crew, owner=self, writers=writers)
+        if recorders:
+            seat = self._seat()
+            for recorder in recorders:
+                recorder.carrier = seat
+        self._kept = is_kept(self.context.root)
+        root, iteration = self.context.root, self.context.iteration
+        if self.workers:
+            self._network = ParallelPlanner(self).computed(root, iteration)
+        else:  # there is only a writer
+            for recorder in recorders:
+                recorder.wait = self._wait_for_writer
+            self._network = open_inline(self.context, self.options)
         if position is not None:
             self._network.load(position)
         self._mark = self._before = self._network.mark()
@@ -147,6 +166,8 @@ class Coordinator(Engine):
             raise RuntimeError(
                 f"this iterator was made in process {self._owner}; make one here ({os.getpid()})"
             )
+        if self.context.recorders:
+            self.told()
         self._before = self._mark
         item = self._awaited(self._network.next)
         element = self._deliver(item)
@@ -179,11 +200,12 @@ class Coordinator(Engine):
             return item.error
         if kind is Rows:
             ((block, first, stop, _),) = item.runs
-            copy = self._short_of(block)
-            return block.batch(first, stop, copy=copy)
-        if kind is Row:
-            return item.block.element(item.row, copy=self._short_of(item.block))
-        return copy_element(item.value)
+            element = block.batch(first, stop, copy=self._short_of(block))
+        elif kind is Row:
+            element = item.block.element(item.row, copy=self._short_of(item.block))
+        else:
+            element = copy_element(item.value)
+        return frozen(element) if self._kept else element
 
     def _short_of(self, block: Block) -> bool:
         """Whether a view of a block would leave too little memory to go on with."""
@@ -239,6 +261,9 @@ class Coordinator(Engine):
             return None
         self._mark, self.given = (block, stop), True
         self._elements += len(elements)
+        if self._kept:
+            for element in elements:
+                frozen(element)
         self.feed()
         self._pool.pump(0.0)  # type: ignore[union-attr]  # open
         return elements
@@ -290,18 +315,50 @@ class Coordinator(Engine):
         with uninterrupted():
             self._end(pool)
 
+    def save(self) -> None:
+        super().save()
+        self._settle(None)
+
+    def _settle(self, timeout_s: float | None) -> bool:
+        """Wait until all orders have been answered; whether they have."""
+        pool, deadline = self._pool, time.monotonic() + (timeout_s or 0.0)
+        assert pool is not None
+        while any(recorder.pending for recorder in self.context.recorders):
+            self._submit()
+            left = None if timeout_s is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return False
+            pool.pump(left)
+        return True
+
+    def _wait_for_writer(self) -> None:
+        assert self._pool is not None
+        self._submit()
+        self._pool.pump(None)
+
     def _end(self, pool: Pool) -> None:
-        there = pool.close()
+        linger = False
+        if self.context.recorders:
+            self._pool = pool
+            self.leave()
+            linger = not self._settle(_LEAVING_S)
+            self._pool = None
+        jobs = pool.jobs()
+        writers = pool.writing if linger else []
+        there = pool.close(linger=linger)
+        if writers:
+            for recorder in self.context.recorders:
+                linger_on(recorder.target.path, recorder.target.key, writers)
         slots = [
             slot
-            for job in [*pool.jobs(), *self._queue, *(j for j, _ in self._deferred)]
+            for job in [*jobs, *self._queue, *(j for j, _ in self._deferred)]
             for slot in job.held
         ]
         unfinished = (block for block in self._blocks.values() if not block.leased)
         slots += [block.slot for block in unfinished if block.slot is not None]
         if self._ring is not None and slots:
             if there:
-                bury(self._ring, there, slots)
+                bury(self._ring, there, slots, jobs if writers else [])
             else:
                 self._release(slots)
         self._blocks.clear()
@@ -330,11 +387,14 @@ class Coordinator(Engine):
             moved = repeated.look_ahead() or moved
         while self._deferred and self._grant(*self._deferred[0]):
             self._deferred.popleft()
+        self._submit()
+        return moved
+
+    def _submit(self) -> None:
         if self._queue:
             jobs, self._queue = self._queue, []
             assert self._pool is not None
             self._pool.submit([job for job in jobs if self._is_wanted(job)])
-        return moved
 
     def _window(self, stage: AnyStage) -> int:
         """How many blocks of a stage may be on the way or ready."""
@@ -402,6 +462,29 @@ class Coordinator(Engine):
                 self._queue.append(job)
             else:
                 self._deferred.append((job, quota))
+
+    def _seat(self) -> Seat:
+        """The stage of a writer's orders."""
+        number = len(self._where)
+        root = self.context.root
+        self._where[number] = (root, root, 0)
+        assert self._pool is not None
+        index = self.context.index(root)
+        self._pool.define(number, WRITING, (index, index, 0))
+        return Seat(self, number)
+
+    def order(self, block: Block) -> None:
+        """Have an order carried out by the writer."""
+        self._blocks[block.number] = block
+        stage, items = block.stage, block.refs
+        tail, held = self._encoded(stage, items)
+        task = Task(
+            Kind.TASK, Items.ORDER, stage.number, block.number, NO_SLOT, 0, 1, 1, 0, 0, 0, 0, len(tail)
+        )  # fmt: skip
+        block.flying += 1
+        roots = [root for item in items for root in roots_of(item)]
+        self._queue.append(Job(task, tail, block, seat=self.workers, held=held, roots=roots))
+        self.moved = True
 
     def _evict(self) -> None:
         """Every slot is taken: move what is ready but not delivered to private memory."""
@@ -692,6 +775,13 @@ class Coordinator(Engine):
         limit = 3 if limit is None else limit
         stage = block.stage
         late = self.options.deadline is not None and "Timeout (" in how.stderr
+        if isinstance(stage, Seat):
+            job.deaths += 1
+            if limit and job.deaths >= limit:
+                self._fail(job, WorkerDiedError("an order", how.how, job.deaths, how.stderr))
+            else:
+                self._queue.append(job)
+            return
         if isinstance(stage, StreamStage):
             block.inputs.deaths += task.rows == 1
             deaths = block.inputs.deaths

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tundish.shm.channel import Channel
     from tundish.shm.memory import Arena
 
+_ORDERS = "tundish.loader.run.storing.orders"  # with pyarrow, which takes a while to load
 _DATASET = "tundish.loader.plan.dataset"  # which imports us
 
 
@@ -52,6 +53,8 @@ def _ours(context: Context, payload: Payload) -> list[str]:
     named = [name for name in payload.modules if name.startswith("tundish.")]
     if any(isinstance(node, FlatMap) for node in context.nodes):
         named.append(_DATASET)  # the function makes some
+    if context.recorders:
+        named.append(_ORDERS)
     return named
 
 

@@ -8,6 +8,7 @@ from tundish.loader.run.items import Failure
 from tundish.loader.run.plain import PlainStage
 from tundish.loader.run.planner import open_inline
 from tundish.loader.run.stats import Stats
+from tundish.loader.run.storing.stored import frozen, is_kept
 from tundish.spec import copy_element
 
 if TYPE_CHECKING:
@@ -60,6 +61,22 @@ class Engine:
         """
         raise NotImplementedError
 
+    def save(self) -> None:
+        """Have all that has passed a snapshot made durable, as far as it is written here."""
+        for recorder in self.context.recorders:
+            if recorder.owner is not None:
+                recorder.owner.save()
+
+    def told(self) -> None:
+        """Raise, once, that a snapshot cannot be written any further; no element is lost."""
+        for recorder in self.context.recorders:
+            recorder.told()
+
+    def leave(self) -> None:
+        """Have what passed made durable, and let others write."""
+        for recorder in self.context.recorders:
+            recorder.leave()
+
     def pump(self) -> None:
         """Take in what is there and hand out more, without waiting."""
 
@@ -84,6 +101,7 @@ class InlineEngine(Engine):
     def open(self, position: Any) -> None:
         if self.options.worker_init is not None:
             self.options.worker_init()
+        self._kept = is_kept(self.context.root)
         self._network: Machine = open_inline(self.context, self.options)
         if position is not None:
             self._network.load(position)
@@ -96,12 +114,16 @@ class InlineEngine(Engine):
         self._cut = False
 
     def next(self) -> Any:
+        if self.context.recorders:
+            self.told()
         if self._since >= _NOTE_EVERY:
             self._note()
         self.begun = True
         item = self._network.next()
         failed = type(item) is Failure
         value = None if failed else copy_element(item.value)
+        if self._kept and not failed:
+            frozen(value)
         # No call from here on: an interrupt hits before this, or in the caller.
         self._since += 1
         self.given = True
@@ -143,6 +165,12 @@ class InlineEngine(Engine):
         for _ in range(self._since):
             again.next()
         return again.dump(again.mark())
+
+    def finish(self) -> None:
+        self.leave()
+
+    def close(self) -> None:
+        self.leave()
 
     def stats(self) -> Stats:
         return Stats(elements=self._elements, errors=self._errors)

@@ -14,6 +14,7 @@ import numpy as np
 from tundish.loader.plan.elementwise import FlatMap, Map
 from tundish.loader.plan.node import Unary
 from tundish.loader.plan.sources import Range
+from tundish.loader.plan.storing import Reread
 from tundish.loader.run import values
 from tundish.loader.run.chains import ELEMENTWISE, computes
 from tundish.loader.run.operators import (
@@ -30,6 +31,8 @@ from tundish.loader.run.operators import (
     uniqueness,
     windows,
 )
+from tundish.loader.run.storing import stored
+from tundish.loader.run.storing.rereading import reread_value
 from tundish.loader.run.values import STOPPED, Identity, Maker, OpenInner, Tables, Value, checked
 
 if TYPE_CHECKING:
@@ -48,6 +51,8 @@ TABLES = Tables(
         **grouping.VALUES,
         **scanning.VALUES,
         **asserting.VALUES,
+        **stored.VALUES,
+        Reread: reread_value,
     },
     notes={
         **padding.NOTES,
@@ -56,6 +61,7 @@ TABLES = Tables(
         **scanning.NOTES,
         **uniqueness.NOTES,
         **resampling.NOTES,
+        **stored.NOTES,
     },
 )
 

@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import weakref
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -17,7 +18,16 @@ from tundish.loader.plan.checks import check_count, check_word
 from tundish.loader.plan.mixing import Sample
 from tundish.loader.plan.node import AUTOTUNE, check_workers, global_seed, walk
 from tundish.loader.plan.options import Options, options_of
+from tundish.loader.plan.order import Prefetch
 from tundish.loader.plan.static import static_spec
+from tundish.loader.plan.storing import DatasetClass, Snapshot, Stored
+from tundish.loader.run.checkpoints import (
+    holds_state,
+    newest_state,
+    read_state,
+    write_next_state,
+    write_state,
+)
 from tundish.loader.run.context import Context, first_seed
 from tundish.loader.run.coordinator import Coordinator
 from tundish.loader.run.critical import uninterrupted
@@ -26,14 +36,31 @@ from tundish.loader.run.items import End, Failure
 from tundish.loader.run.operators.mixing import count_sources
 from tundish.loader.run.optional import Optional
 from tundish.loader.run.planner import effective, open_inline
-from tundish.loader.run.serving import overruled
-from tundish.loader.run.state import check_state, make_state, read_state, write_state
+from tundish.loader.run.serving import in_worker, overruled
+from tundish.loader.run.state import check_state, make_state
+from tundish.loader.run.storing.saving import find, keep_all, version_to_save
+from tundish.loader.run.storing.setup import resolve
+from tundish.loader.run.storing.stored import computes_something, rows_of_found, snapshot_stats
 from tundish.shm.budget import usable_cores
 from tundish.spec import copy_element, spec_of
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
     from tundish.loader.run.stats import Stats
+
+
+__all__ = [
+    "Iterator",
+    "draw_seed",
+    "element_at",
+    "first_spec",
+    "found_dataset",
+    "how_many_workers",
+    "keep_all",
+    "learnt_spec",
+    "stored_rows",
+    "version_to_save",
+]
 
 
 class Iterator:
@@ -70,6 +97,7 @@ class Iterator:
         workers: int | None = None,
         executor: str | None = None,
         base_seed: int | None = None,
+        position: Any = None,
     ) -> None:
         if workers is not None:
             check_workers("workers", workers, least=0)
@@ -94,23 +122,33 @@ class Iterator:
         # In a box, so that dropping the iterator closes its engine, cycles or not.
         self._box: list[Engine] = []
         weakref.finalize(self, _close_all, self._box)
-        self._make_engine(None)
+        self._make_engine(position)
 
     @property
     def _engine(self) -> Engine:
         return self._box[0]
 
     def _make_engine(self, position: Any) -> None:
-        context = Context(self._root, self._iteration, self._base_seed, self._graph_seed)
-        workers = how_many_workers(self._root, self._options, self._workers)
+        setup = resolve(
+            self._root,
+            self._base_seed,
+            self._graph_seed,
+            fresh=position is None,
+            write=not in_worker(),
+        )
+        self._base_seed, self._graph_seed = setup.seed, setup.graph_seed
+        context = Context(setup.root, self._iteration, self._base_seed, self._graph_seed)
+        context.live = setup.live
+        workers = how_many_workers(setup.root, self._options, self._workers)
         if workers and sys.platform == "win32":
             raise RuntimeError("workers need Linux or macOS: use workers=0 here, or WSL2")
-        if workers == 0:
+        processes = workers or (overruled() is None and writes_apart(context))
+        if not processes:
             engine: Engine = InlineEngine(context, self._options)
         else:
             engine = Coordinator(context, self._options, workers, self._executor)
         self._box[:] = [engine]
-        with uninterrupted() if workers else contextlib.nullcontext():
+        with uninterrupted() if processes else contextlib.nullcontext():
             engine.open(position)
 
     # -- elements ------------------------------------------------------------------------------
@@ -242,15 +280,36 @@ class Iterator:
             self._make_engine(state["position"])
             self._ended = state["ended"]
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], *, keep: int | None = None) -> None:
         """Write the state to a file, which is the old one or the new one at any instant.
 
         Parameters
         ----------
         path : path
-            Its folder is made if it is not there.
+            Its folder is made if it is not there. With `keep`: the folder of a series.
+        keep : int, optional
+            Write a new file ``step-00000012.json`` into the folder, with the number after the
+            highest one there, and then remove all but the last `keep`. None: `path` is the file.
+
+        Raises
+        ------
+        IsADirectoryError
+            `path` is a folder and there is no `keep`.
+
+        Notes
+        -----
+        What has passed a snapshot that is being written is made durable before. A series has one
+        process that saves: give each of several a folder of its own.
         """
-        write_state(path, self.state_dict())
+        if keep is not None:
+            check_count("keep", keep, least=1)
+        with self._lock:
+            self._engine.save()
+            state = self.state_dict()
+        if keep is None:
+            write_state(path, state)
+        else:
+            write_next_state(path, state, keep)
 
     def restore(self, path: str | os.PathLike[str], *, missing_ok: bool = False) -> bool:
         """Go to where a saved state was taken.
@@ -258,18 +317,29 @@ class Iterator:
         Parameters
         ----------
         path : path
-            What `save` wrote.
+            What `save` wrote: a file, or the folder of a series. Of a series it is the newest that
+            can be read; a file that cannot (cut off, or something else) is passed over with a
+            RuntimeWarning that names it.
         missing_ok : bool
-            Do nothing where there is no such file.
+            Do nothing where there is no such file, or none in the folder.
 
         Returns
         -------
         bool
             Whether a state was restored.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is no state, and it must not be missing.
+        CheckpointError
+            The file, or each of the folder, is no state.
+        IncompatibleCheckpointError
+            It is of another plan; the differences are listed.
         """
-        if missing_ok and not Path(path).exists():
+        if missing_ok and not holds_state(path):
             return False
-        self.load_state_dict(read_state(path))
+        self.load_state_dict(newest_state(path) if Path(path).is_dir() else read_state(path))
         return True
 
     # -- around --------------------------------------------------------------------------------
@@ -281,6 +351,9 @@ class Iterator:
         left = self._left + operator.length_hint(self._ready)
         if left:  # made, and not yet delivered
             stats = replace(stats, elements=stats.elements - left)
+        snapshots = snapshot_stats(self._engine.context)
+        if snapshots:
+            stats = replace(stats, snapshots=snapshots)
         if not any(isinstance(node, Sample) and node.names for node in walk(self._root)):
             return stats
         with self._lock:
@@ -312,6 +385,15 @@ class Iterator:
         self.close()
 
 
+def writes_apart(context: Context) -> bool:
+    """Whether a snapshot is written by a process of its own though there are no workers.
+
+    `prefetch` says that something may go on beside the consumer.
+    """
+    prefetched = any(isinstance(node, Prefetch) for node in context.nodes)
+    return bool(context.recorders) and prefetched and sys.platform != "win32"
+
+
 def _close_all(engines: list[Engine]) -> None:
     for engine in engines:
         engine.close()
@@ -328,8 +410,11 @@ def how_many_workers(root: Node, options: Options, asked: int | None) -> int:
     if forced is not None:
         return forced
     count = asked if asked is not None else options.asked_workers
+    running = list(walk(root, running=True))
+    if not any(map(computes_something, running)):
+        return 0  # nothing is to be computed: what stands in files is read where it is wanted
     if count is None:
-        asked_for = [getattr(n, "parallel", None) for n in walk(root)]
+        asked_for = [getattr(n, "parallel", None) for n in running]
         calls = [n for n in asked_for if n is not None]
         count = AUTOTUNE if AUTOTUNE in calls else max(calls, default=0)
     return usable_cores() if count == AUTOTUNE else count
@@ -347,7 +432,9 @@ def learnt_spec(node: Node) -> Any:
 
 def first_spec(node: Node) -> Any:
     """The spec of a plan's first element, learnt in this process."""
-    context = Context(effective(node), 0, 0, global_seed())
+    setup = resolve(effective(node), 0, global_seed(), fresh=True, write=False)
+    context = Context(setup.root, 0, setup.seed, setup.graph_seed)
+    context.live = setup.live
     network = open_inline(context, Options())
     while True:
         try:
@@ -361,9 +448,32 @@ def first_spec(node: Node) -> Any:
         return spec_of(item.value)
 
 
+def stored_rows(node: Node) -> Callable[[int], Any] | None:
+    """Random access to a complete snapshot, without a network; None for any other plan."""
+    if not isinstance(node, Snapshot):
+        return None
+    stored = resolve(effective(node), 0, None, fresh=True, write=False).root
+    if not isinstance(stored, Stored):
+        return None
+    return rows_of_found(stored.found)
+
+
+def found_dataset(
+    make: type[DatasetClass], path: str, *, wait: bool, reader_func: Callable[..., Any] | None
+) -> Any:
+    """What `Dataset.load` finds under a path."""
+    node = find(path, wait=wait)
+    if reader_func is None:
+        return make._of(node)  # noqa: SLF001 - ours
+    # pyarrow takes a while to load, and is needed by nobody else.
+    from tundish.loader.run.storing.dealing import in_order_of  # noqa: PLC0415 - see above
+
+    return in_order_of(reader_func, make, node)
+
+
 def element_at(node: Node, index: int) -> Any:
     """The element at a position of a positional plan, in this process."""
-    node = effective(node)
+    node = resolve(effective(node), 0, None, fresh=True, write=False).root
     if not node.positional:
         raise TypeError(f"{node.label} has no random access; iterate over the dataset")
     at, count = check_count("index", index), node.cardinality

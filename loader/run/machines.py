@@ -28,6 +28,7 @@ from tundish.loader.run.items import (
     Ref,
     ref_of,
 )
+from tundish.loader.run.nested import contract, expand, is_nested
 from tundish.loader.run.positions import concat_base, pass_base, radix, refs_at
 
 if TYPE_CHECKING:
@@ -65,10 +66,24 @@ Build = Callable[["Node", int], Machine]
 """``build(node, pass)``: the machine of a node's stream."""
 
 
+class Forgettable(Protocol):
+    """What wants to know when nobody will ask it again."""
+
+    def forget(self) -> None:
+        """Nobody will."""
+        ...
+
+
 class Builder(Protocol):
     """What the makers of machines are given: the planner."""
 
     context: Context
+    ahead: bool
+    """Whether streams are asked before those who need them are."""
+
+    def keeps(self, machine: Forgettable) -> None:
+        """Have a machine told when nobody will ask it again."""
+        ...
 
     def build(self, node: Node, pass_: int) -> Machine:
         """The stream of a node; its items may have to be computed yet."""
@@ -111,6 +126,7 @@ class Positions:
         self._at = 0
         self._size = 64
         self._chunk: Iterator[Any] = iter(())
+        self._nested = is_nested(node)
 
     def next(self) -> Any:
         for item in self._chunk:
@@ -158,11 +174,11 @@ class Positions:
     def mark(self) -> int:
         return self._at
 
-    def dump(self, mark: int) -> int:
-        return mark
+    def dump(self, mark: int) -> Any:
+        return expand(self._node, mark) if self._nested else mark
 
-    def load(self, state: int) -> None:
-        self._at = state
+    def load(self, state: Any) -> None:
+        self._at = contract(self._node, state)
         self._chunk = iter(())
 
 

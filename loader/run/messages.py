@@ -35,8 +35,12 @@ class Items(IntEnum):
     RANGE = 0  # start and step
     INDICES = 1  # int64 in the tail
     ENCODED = 2  # items in the tail, or in a slot that it names
+    ORDER = 4  # for a writer; as ENCODED
     STREAM = 3  # the next elements of a flat_map's inner dataset; its item as ENCODED
 
+
+WRITING = 2
+"""The flag of a stage whose tasks are orders for a writer; 1: of one that reads streams."""
 
 RECORD = struct.Struct("<BBHII")
 """kind, flag, stage, number, length of the tail: STAGE, HELLO, LAYOUT, PROGRESS, FATAL."""

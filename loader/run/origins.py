@@ -48,7 +48,8 @@ def replayed_elements(node: Node, item: Any, pass_: int) -> Iterator[tuple[Node,
         return
     ref: Any = item
     if node.replays:
-        yield node, pass_, ref
+        if node.needs_replay(ref):
+            yield node, pass_, ref
     elif isinstance(node, Repeat):
         base = pass_base(node)
         p, below = divmod(ref, base) if base is not None else ref

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING
+
+from tundish.shm.channel import ChannelClosed
 
 if TYPE_CHECKING:
     from tundish.shm.channel import Channel
@@ -21,9 +24,11 @@ class Outbox:
         The worker's end.
     """
 
-    __slots__ = ("_channel", "_flushed", "_nbytes", "_records")
+    __slots__ = ("_channel", "_flushed", "_nbytes", "_records", "tolerant")
 
     def __init__(self, channel: Channel) -> None:
+        self.tolerant = False
+        """Whether it is no matter that nobody hears what is said."""
         self._channel = channel
         self._records: list[bytes] = []
         self._nbytes = 0
@@ -48,7 +53,8 @@ class Outbox:
     def flush(self) -> None:
         """Send."""
         if self._records:
-            self._channel.send(b"".join(self._records))
+            with contextlib.suppress(*([ChannelClosed] if self.tolerant else [])):
+                self._channel.send(b"".join(self._records))
             self._records.clear()
             self._nbytes = 0
         self._flushed = time.perf_counter()

@@ -9,9 +9,10 @@ from tundish.loader.plan.interleaving import Interleave
 from tundish.loader.plan.node import walk
 from tundish.loader.run.batches import Batches
 from tundish.loader.run.chains import chain_base, defers, drops
-from tundish.loader.run.machines import Machine, Repeated
+from tundish.loader.run.machines import Forgettable, Machine, Repeated
 from tundish.loader.run.planner import Planner, replays
 from tundish.loader.run.stages import ParallelStage, StageOwner
+from tundish.loader.run.storing.recorded import Recorded
 from tundish.loader.run.streams import StreamStage
 
 if TYPE_CHECKING:
@@ -112,12 +113,15 @@ class AheadRepeated(Repeated):
 class ParallelPlanner(Planner):
     """What computes does so in workers."""
 
+    ahead = True
+
     def __init__(self, coordinator: PlannerOwner) -> None:
         super().__init__(coordinator.context)
         self._coordinator = coordinator
         sequential = [n for n in self.context.nodes if n.sequential]
         self._sequential = {id(n) for top in sequential for n in walk(top)}
         self._built: list[AnyStage | AheadRepeated] = []
+        self._kept: list[Forgettable] = []
         self.context.replay = replays(coordinator.options, coordinator.budget)
 
     # -- what was built ------------------------------------------------------------------------
@@ -125,8 +129,11 @@ class ParallelPlanner(Planner):
     def for_pass(self) -> ParallelPlanner:
         """A planner of the same plan that has built nothing yet."""
         planner = copy(self)
-        planner._built = []  # noqa: SLF001 - a copy of this one
+        planner._built, planner._kept = [], []  # noqa: SLF001 - a copy of this one
         return planner
+
+    def keeps(self, machine: Forgettable) -> None:
+        self._kept.append(machine)
 
     def keep(self, built: AnyStage | AheadRepeated) -> None:
         """Note what was built, and have the coordinator look after it."""
@@ -151,6 +158,9 @@ class ParallelPlanner(Planner):
         for built in self._built:
             self._coordinator.forget(built)
         self._built.clear()
+        for machine in self._kept:
+            machine.forget()
+        self._kept.clear()
 
     # -- machines ------------------------------------------------------------------------------
 
@@ -171,7 +181,7 @@ class ParallelPlanner(Planner):
         return owner.ordered or id(node) in self._sequential or not is_static(base)
 
     def batches(self, node: Batch, up: Machine, pass_: int) -> Machine:
-        if isinstance(up, ParallelStage):
+        if isinstance(up, (ParallelStage, Recorded)):
             up.regroup(node.size)
         return Batches(node, up, self.context.label(node))
 

@@ -33,7 +33,7 @@ from tundish.loader.plan.order import (
     Take,
 )
 from tundish.loader.plan.sources import Generator, Zip
-from tundish.loader.plan.storing import Cache
+from tundish.loader.plan.storing import Cache, Reread, Snapshot, SortedSnapshot
 from tundish.loader.run.chains import ELEMENTWISE, chain_base, defers
 from tundish.loader.run.evaluators import compile_inner, compile_values
 from tundish.loader.run.generating import Broken, until_it_raises
@@ -44,6 +44,7 @@ from tundish.loader.run.machines import (
     Chosen,
     Concatenated,
     Enumerated,
+    Forgettable,
     Generated,
     Machine,
     MakeMachine,
@@ -70,6 +71,11 @@ from tundish.loader.run.operators.inners import FlatMapped, InlineInners, Inners
 from tundish.loader.run.operators.interleaving import Interleaved
 from tundish.loader.run.operators.windowing import WindowShuffle
 from tundish.loader.run.plain import PlainStage, is_plain, numbers_of
+from tundish.loader.run.storing.rereading import Rereading
+from tundish.loader.run.storing.setup import resolved_inner
+from tundish.loader.run.storing.several import StoredStage
+from tundish.loader.run.storing.stored import source_of
+from tundish.loader.run.storing.streaming import recorded
 from tundish.loader.run.sweeping import SweptStage, compile_steps
 
 if TYPE_CHECKING:
@@ -119,8 +125,13 @@ def _with_policy(node: Node, policy: str) -> Node:
 class Planner:
     """Builds networks; what computes is left to subclasses."""
 
+    ahead = False
+
     def __init__(self, context: Context) -> None:
         self.context = context
+
+    def keeps(self, machine: Forgettable) -> None:
+        """Have a machine told when nobody will ask it again: here it is dropped."""
 
     # -- how things are computed ---------------------------------------------------------------
 
@@ -231,6 +242,12 @@ def _sharded(builder: Builder, node: Shard, pass_: int) -> Machine:
     return Chosen(builder.build(node.up, pass_), node.index, node.count, None)
 
 
+def _reread(builder: Builder, node: Reread, pass_: int) -> Machine:
+    """A plan of its own: what only orders elements of files needs no workers."""
+    context = builder.context.beside(node.order, pass_)
+    return Rereading(lambda: open_inline(context, Options()), node)
+
+
 def _skipped(builder: Builder, node: Skip, pass_: int) -> Machine:
     stop = 0 if node.count < 0 else None
     return Chosen(builder.build(node.up, pass_), max(0, node.count), 1, stop)
@@ -252,6 +269,9 @@ MACHINES: dict[type[Node], MakeMachine] = {
     Shard: _sharded,
     Skip: _skipped,
     Take: _taken,
+    Snapshot: recorded,
+    SortedSnapshot: recorded,
+    Reread: _reread,
     **mixing.MACHINES,
     **padding.MACHINES,
     **rebatching.MACHINES,
@@ -282,6 +302,12 @@ class InlinePlanner(Planner):
     def stage(self, node: Node, base: Node, up: Machine, pass_: int) -> Machine:
         value, identity = compile_values(node, self.context, self.open_inner)
         chain = node.noting or chain_base(node)[1] or defers(node)
+
+        files = source_of(node)
+        if files is not None and files.found.mapped and files.found.safe:
+            stored = StoredStage(up, value, identity, pass_, self.context, chain=chain)
+            stored.found = files.found
+            return stored
 
         if is_plain(node):
             plain = PlainStage(up, value, identity, pass_, self.context, chain=chain)
@@ -318,7 +344,7 @@ class InlinePlanner(Planner):
 
     def open_inner(self, plan: Node, origin: tuple[Any, ...], skip: int) -> Machine:
         """A network over the dataset that a flat_map's function returned."""
-        plan = effective(plan, self.options.on_error)
+        plan = resolved_inner(effective(plan, self.options.on_error))
         return open_inline(self.context.inner(plan, origin), self.options, skip, self._cache_bytes)
 
 

@@ -49,10 +49,15 @@ class Pool:
         What a worker is.
     owner : Owner
         Who is told.
+    writers : int
+        How many more there are, in the last seats: they get only what is meant for their seat.
     """
 
-    def __init__(self, size: int, arena: Arena | None, crew: Crew, *, owner: Owner) -> None:
+    def __init__(
+        self, size: int, arena: Arena | None, crew: Crew, *, owner: Owner, writers: int = 0
+    ) -> None:
         self.size, self._arena, self._crew, self._owner = size, arena, crew, owner
+        self._seats = size + writers
         self._kind = default_kind() if arena is not None else "stream"
         self._stages: dict[int, bytes] = {}
         self._peers: list[Peer] = []
@@ -74,7 +79,7 @@ class Pool:
         if crew.thread is None:
             self._launcher = launcher(crew.threads)
             self._watch_launcher()
-        for _ in range(size):
+        for _ in range(self._seats):
             self._start()
 
     # -- workers -------------------------------------------------------------------------------
@@ -91,7 +96,7 @@ class Pool:
     def _start(self) -> None:
         ours, theirs = Channel.pair(self._kind)
         self._names += 1
-        seat = min(set(range(self.size)) - {peer.seat for peer in self._peers})
+        seat = min(set(range(self._seats)) - {peer.seat for peer in self._peers})
         peer = Peer(self._names, ours, seat)
         crew, arena = self._crew, self._arena
         if crew.thread is not None:
@@ -150,13 +155,18 @@ class Pool:
         return [*self._orphans, *self._unanswered, *(j for p in self._peers for j in p.jobs)]
 
     @property
+    def writing(self) -> list[Peer]:
+        """The writers."""
+        return [peer for peer in self._peers if peer.seat >= self.size]
+
+    @property
     def waits(self) -> bool:
         """Whether a worker is to be started before anything can happen."""
         return bool(self._to_start)
 
     # -- tasks ---------------------------------------------------------------------------------
 
-    def define(self, number: int, is_stream: bool, where: Any) -> None:
+    def define(self, number: int, flag: int, where: Any) -> None:
         """Say what a stage computes, as its workers understand it: they are told when they need it.
 
         A number may be given again when its stage is done with: what comes over a channel is in
@@ -165,7 +175,7 @@ class Pool:
         for peer in self._peers:
             peer.known.discard(number)
         tail = pickle.dumps(where)
-        self._stages[number] = RECORD.pack(Kind.STAGE, is_stream, 0, number, len(tail)) + tail
+        self._stages[number] = RECORD.pack(Kind.STAGE, flag, 0, number, len(tail)) + tail
 
     def by_load(self) -> list[Peer]:
         """The workers, the least loaded first."""
@@ -175,10 +185,13 @@ class Pool:
         """Hand out tasks, each to the least loaded worker, one message a worker."""
         parts: dict[Peer, list[bytes]] = {}
         sizes: dict[Peer, int] = {}
-        peers = self._peers
+        everybody = self._peers
+        peers = everybody
+        if self._seats > self.size:
+            peers = [peer for peer in everybody if peer.seat < self.size]
         for job in jobs:
             if job.seat is not None:
-                peer = next((p for p in peers if p.seat == job.seat), None)
+                peer = next((p for p in everybody if p.seat == job.seat), None)
             else:
                 peer = job.prefer if job.prefer in peers else min(peers, key=_load, default=None)
             if peer is None:
@@ -386,18 +399,26 @@ class Pool:
         if peer.process is not None:
             peer.process.kill()
 
-    def close(self, wait_s: float = 0.25) -> list[Peer]:
-        """End all workers at once; those not known to be gone when this returns."""
+    def close(self, wait_s: float = 0.25, *, linger: bool = False) -> list[Peer]:
+        """End all workers at once; those not known to be gone when this returns.
+
+        Parameters
+        ----------
+        wait_s : float
+            How long to wait for them.
+        linger : bool
+            Let those in the writers' seats do what they were given; they end then by themselves.
+        """
         if self._closed:
             return []
         self._closed = True
         self._unanswered = [j for p in self._peers for j in p.jobs]
         peers, self._peers = self._peers, []
         for peer in peers:
-            if peer.process is not None:
-                peer.process.kill()
             self._poller.unregister(peer.channel.fileno())
-            peer.channel.close()
+            if peer.process is not None and not (linger and peer.seat >= self.size):
+                peer.process.kill()
+            peer.channel.close()  # what was sent is still received
         deadline = time.monotonic() + wait_s
         there = [p for p in peers if not p.is_gone(0.0 if p.jobs else deadline - time.monotonic())]
         self._poller.close()

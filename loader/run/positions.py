@@ -19,7 +19,9 @@ from tundish.loader.plan.batching import Batch
 from tundish.loader.plan.counting import Counter, FromList, Random
 from tundish.loader.plan.elementwise import Enumerate
 from tundish.loader.plan.order import Concatenate, Repeat, Shard, Shuffle, Skip
+from tundish.loader.plan.saving import Dealt
 from tundish.loader.plan.sources import Files, FromSource, Generator, Range, Slices, Tensors, Zip
+from tundish.loader.plan.storing import Snapshot, Stored
 from tundish.loader.plan.windows import Elements
 from tundish.loader.run.shuffling import permute
 
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
     from tundish.loader.run.context import Context
 
 SOURCES = (Range, Tensors, Slices, FromSource, Files, Elements, Counter, Random, FromList)
+NUMBERED = (Generator, Snapshot)
+"""Their elements are named by number, and how many there are may not be known."""
+
 _ENDLESS_RADIX = 2**32
 
 Positions = range | np.ndarray
@@ -44,7 +49,7 @@ def space(node: Node) -> int | None:
     """
     if isinstance(node, SOURCES):
         return node.cardinality if node.cardinality >= 0 else None
-    if isinstance(node, Generator) or not node.flat or node.fails:
+    if isinstance(node, NUMBERED) or not node.flat or node.fails:
         return None
     if isinstance(node, Repeat):
         below = space(node.up)
@@ -67,7 +72,7 @@ def concat_base(node: Concatenate) -> int | None:
 
 def is_flat(node: Node) -> bool:
     """Whether a node's refs are ints."""
-    if isinstance(node, (*SOURCES, Generator)):
+    if isinstance(node, (*SOURCES, *NUMBERED)):
         return True
     if not node.flat or node.fails:
         return False
@@ -102,7 +107,7 @@ def refs_at(node: Node, where: Positions, pass_: int, context: Context) -> Refs:
     sequence
         A range, an int64 array, or a list of tuples; as long as `where`.
     """
-    if isinstance(node, SOURCES):
+    if isinstance(node, (*SOURCES, Stored)):
         return where
     if isinstance(node, Shard):
         return refs_at(node.up, _scale(where, node.count, node.index), pass_, context)
@@ -121,6 +126,8 @@ def refs_at(node: Node, where: Positions, pass_: int, context: Context) -> Refs:
         return list(zip(_ints(where), *map(_ints, columns), strict=True))
     if isinstance(node, Enumerate):
         return list(zip(_ints(where), _ints(refs_at(node.up, where, pass_, context)), strict=True))
+    if isinstance(node, Dealt):
+        return refs_at(node.up, _dealt(node)[np.asarray(where)], pass_, context)
     if isinstance(node, Batch):
         below = node.up.cardinality
         found = []
@@ -130,6 +137,14 @@ def refs_at(node: Node, where: Positions, pass_: int, context: Context) -> Refs:
             found.append((k, tuple(_ints(rows))))
         return found
     return refs_at(node.inputs[0], where, pass_, context)
+
+
+def _dealt(node: Dealt) -> np.ndarray:
+    # pyarrow takes a while to load, and is needed by nobody else.
+    from tundish.loader.run.storing.dealing import shard_indices  # noqa: PLC0415 - see above
+
+    assert isinstance(node.up, Stored)
+    return shard_indices(node.up.found)[node.number]
 
 
 def _ints(refs: Refs) -> Sequence[Any]:

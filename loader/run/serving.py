@@ -62,9 +62,10 @@ class Serving:
 
     def run(self) -> None:
         """Serve until the coordinator closes the channel."""
-        with contextlib.suppress(ChannelClosed):
-            self._outbox.say(RECORD.pack(Kind.HELLO, 0, 0, os.getpid(), 0))
+        self._outbox.say(RECORD.pack(Kind.HELLO, 0, 0, os.getpid(), 0))
+        with contextlib.suppress(ChannelClosed):  # what was sent before is still received
             self._outbox.flush()
+        with contextlib.suppress(ChannelClosed):
             while True:
                 message = self._channel.recv()
                 assert message is not None  # a worker's end waits

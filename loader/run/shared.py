@@ -390,11 +390,37 @@ class Gather:
         return Gather, (self.ref, self.rows)
 
 
+class Told:
+    """What an `Ordered` is told as."""
+
+    __slots__ = ()
+
+    def opened(self, arena: Arena | None) -> Any:
+        """What was meant, its rows opened."""
+        raise NotImplementedError
+
+
+class Ordered:
+    """What a worker is told that is no element, and that names rows in shared memory."""
+
+    __slots__ = ()
+
+    def roots(self) -> list[np.ndarray]:
+        """The memory that the worker reads."""
+        raise NotImplementedError
+
+    def told(self) -> Any:
+        """What the worker is told; its ``opened(arena)`` gives back what was meant."""
+        raise NotImplementedError
+
+
 def roots_of(item: Any) -> list[np.ndarray]:
     """The memory that a worker reads when it is told of an item."""
     kind = type(item)
     if kind is tuple:
         return [root for x in item for root in roots_of(x)]
+    if isinstance(item, Ordered):
+        return item.roots()
     blocks = [item.block] if kind is Row else []
     if kind is Rows:
         blocks = [run[0] for run in item.runs]
@@ -406,7 +432,7 @@ def tell(item: Any) -> Any:
     kind = type(item)
     if kind is tuple:
         return tuple([tell(x) for x in item])
-    return item.told() if kind is Row or kind is Rows else item
+    return item.told() if kind is Row or kind is Rows or isinstance(item, Ordered) else item
 
 
 def kept(item: Any) -> Any:
@@ -427,6 +453,8 @@ def open_item(item: Any, arena: Arena | None) -> Any:
     if type(item) is Shared:
         assert arena is not None
         return item.made(arena)
+    if isinstance(item, Told):
+        return item.opened(arena)
     if type(item) is Gather:
         rows = [open_item(row, arena).value for row in item.rows]
         return Made(item.ref, collate(rows, len(rows)))

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sys
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import CheckpointError, IncompatibleCheckpointError
@@ -155,39 +152,3 @@ def _changes(what: str, mine: Any, theirs: Any) -> list[str]:
         else:
             found += _changes(f"{what}.{key}", mine.get(key), theirs.get(key))
     return found
-
-
-def write_state(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
-    """Write a state so that the file is the old one or the new one at any instant."""
-    target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=target.name + ".", suffix=".part", dir=target.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def read_state(path: str | os.PathLike[str]) -> Any:
-    """Read a state that `write_state` wrote.
-
-    Raises
-    ------
-    CheckpointError
-        The file is no JSON.
-    """
-    text = Path(path).read_text(encoding="utf-8")
-    try:
-        return json.loads(text)
-    except ValueError as problem:
-        raise CheckpointError(f"{os.fspath(path)} is no iterator state: {problem}") from problem

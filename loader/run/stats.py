@@ -7,6 +7,37 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
+class SnapshotStats:
+    """What an iterator does with one snapshot.
+
+    Attributes
+    ----------
+    path, key, run : str
+        Which; the run is that which is written, or "".
+    doing : str
+        "read": it is complete; "write"; "pass": another process writes it, or nothing may be written.
+    elements : int
+        Elements that are known to this iterator: all of a complete one, those that have passed
+        of one that is written.
+    durable : int
+        How many of them stand in files, whatever happens now.
+    nbytes : int
+        What this iterator has written to files.
+    commits : int
+        How often what had passed was made durable.
+    """
+
+    path: str
+    key: str
+    run: str
+    doing: str
+    elements: int
+    durable: int
+    nbytes: int = 0
+    commits: int = 0
+
+
+@dataclass(frozen=True)
 class Stats:
     """Counts of one iterator, of this process.
 
@@ -32,6 +63,8 @@ class Stats:
         How many elements named mixtures (`sample_from_datasets` of a dict) have given of each
         source, up to the last delivered element. It goes on where a restored state left off, and
         begins anew with each pass of a `repeat` around a mixture.
+    snapshots : tuple of SnapshotStats
+        What is done with each snapshot that is run, the one next to the source first.
     """
 
     workers: int = 0
@@ -44,3 +77,4 @@ class Stats:
     used_bytes: int = 0
     budget_bytes: int = 0
     sources: Mapping[str, int] = field(default_factory=dict)
+    snapshots: tuple[SnapshotStats, ...] = ()

@@ -41,26 +41,38 @@ def shared_ring(budget: int) -> Ring | None:
         return _current[0][1]
 
 
-_graves: list[tuple[Ring, list[Peer], list[int]]] = []
+_graves: list[tuple[Ring, list[Peer], list[int], object]] = []
 
 
-def bury(ring: Ring, peers: list[Peer], slots: list[int]) -> None:
-    """Keep slots from use until the workers that may still write them are gone."""
+def bury(ring: Ring, peers: list[Peer], slots: list[int], keep: object = None) -> None:
+    """Keep slots from use until the workers that may still write them are gone.
+
+    Parameters
+    ----------
+    ring : Ring
+        Whose slots.
+    peers : list of Peer
+        The workers.
+    slots : list of int
+        What they may write.
+    keep : object
+        What has to live as long: the memory that they read.
+    """
     for slot in slots:
         ring.quarantine(slot)
     with _lock:
-        _graves.append((ring, peers, slots))
+        _graves.append((ring, peers, slots, keep))
 
 
 def visit_graves() -> None:
     """Give the slots back whose writers have gone meanwhile."""
     with _lock:
         graves, _graves[:] = list(_graves), []
-    for ring, peers, slots in graves:
+    for ring, peers, slots, keep in graves:
         left = [peer for peer in peers if not peer.is_gone(0.0)]
         if left:
             with _lock:
-                _graves.append((ring, left, slots))
+                _graves.append((ring, left, slots, keep))
         else:
             for slot in slots:
                 ring.clear(slot)

@@ -223,10 +223,10 @@ class SweptStage:
         return self._up.mark() - left
 
     def dump(self, mark: Mark) -> Any:
-        return mark if self._other is None else self._other.dump(mark)
+        return (self._other or self._up).dump(mark)
 
     def load(self, state: Any) -> None:
-        if isinstance(state, dict):
+        if isinstance(state, dict) and "ahead" in state:
             self._other = self._closures()
             self._other.load(state)
             return

@@ -33,7 +33,7 @@ from tundish.loader.plan.sources import (
     Tensors,
     Zip,
 )
-from tundish.loader.plan.storing import Cache
+from tundish.loader.plan.storing import Cache, Snapshot
 from tundish.loader.run.chains import ELEMENTWISE, computes
 from tundish.loader.run.collate import collate
 from tundish.loader.run.generating import Broken
@@ -210,6 +210,7 @@ class Maker:
         def value(item: Any, pass_: int) -> Any:
             found = context.captured_value(node, pass_, item)
             if isinstance(found, Broken):
+                context.let_go(node, pass_, item)
                 raise found.error
             return found
 
@@ -417,7 +418,7 @@ class Maker:
     def identity(self, node: Node) -> Identity:
         """The identity of a node's refs: the pass and the origin (`tundish.loader.run.rng`)."""
         prefix = self.context.prefix
-        if not node.inputs:
+        if not node.inputs or isinstance(node, Snapshot):
             if prefix:
                 return lambda ref, pass_: (pass_, (*prefix, ref))
             return lambda ref, pass_: (pass_, ref)

@@ -39,6 +39,7 @@ from tundish.loader.run.messages import (
     RECORD,
     ROWS_INLINE,
     STREAM_END,
+    WRITING,
     Items,
     Kind,
     Task,
@@ -51,7 +52,7 @@ from tundish.loader.run.reading import compile_read
 from tundish.loader.run.serving import Serving, serve
 from tundish.loader.run.shared import kept, open_item
 from tundish.loader.run.starting.payload import dumps_exception, unpack
-from tundish.loader.run.values import raise_from
+from tundish.loader.run.values import identities, raise_from
 from tundish.loader.run.writing import NeedsMore, Rows, own, writer
 from tundish.shm.encode import Encoded, decode
 from tundish.shm.layout import Layout
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from tundish.shm.memory import Arena
 
 _OPEN_STREAMS = 64
+_SYNC_BYTES = 32 << 20
 
 
 class Stage:
@@ -147,6 +149,14 @@ class Worker(Serving):
         """What a stage of some nodes does, in any pass."""
         nodes, context = self._context.nodes, self._context
         open_inner = self._planner.open_inner
+        if is_stream == WRITING:
+            # pyarrow takes a while to load, and is needed by no other worker.
+            from tundish.loader.run.storing.orders import Desk  # noqa: PLC0415 - see above
+
+            desk = Desk(_SYNC_BYTES)
+            return Stage(
+                lambda order, _: desk.do(order), identities(nodes[node], context), is_stream=False
+            )
         if is_stream:
             flat_map = nodes[node]
             assert isinstance(flat_map, FlatMap)
@@ -167,7 +177,9 @@ class Worker(Serving):
         stage = self._stages[task.stage]
         ended = False
         try:
-            if task.items == Items.STREAM:
+            if task.items == Items.ORDER:
+                rows = self._order(stage, task, tail)
+            elif task.items == Items.STREAM:
                 rows, ended = self._stream(stage, task, tail)
             else:
                 rows = self._rows(stage, task, self._items(task, tail))
@@ -367,6 +379,19 @@ class Worker(Serving):
             return True
 
         return write
+
+    def _order(self, stage: Stage, task: Task, tail: bytes | memoryview) -> Rows:
+        """Carry out an order: what it answers is the only row."""
+        self._outbox.tolerant = True  # who gave it may have gone: it is carried out all the same
+        (order,) = self._decoded(tail)
+        rows = Rows()
+        try:
+            answer = stage.value(order, 0)
+        except Exception as error:  # noqa: BLE001 - the disk's
+            rows.errors[0] = dumps_exception(error)
+            return rows
+        self._begin(rows, task, answer)(0, answer)
+        return rows
 
     # -- answers -------------------------------------------------------------------------------
 

@@ -11,9 +11,13 @@
      ├ RecordCorruptError (ValueError)     a file's bytes are not what they were
      ├ CardinalityError (ValueError)       not as many elements as was said
      ├ OutOfRangeError (IndexError)        `get_next` past the end
+     ├ RangeError (ValueError)             a pipeline that cannot be divided into ranges
      ├ SnapshotError
      │  ├ IncompatibleSnapshotError
-     │  └ IncompleteSnapshotError
+     │  ├ IncompleteSnapshotError
+     │  ├ SnapshotCorruptError (ValueError)   a file of it is not what was written
+     │  ├ SnapshotVersionError      written by a later version of this library
+     │  └ SnapshotWriteError (OSError)        a file of it could not be written
      ├ CheckpointError
      │  └ IncompatibleCheckpointError      a state of another pipeline
      └ FingerprintError
@@ -26,6 +30,7 @@ that they pickle; what is learnt on the way up is added with ``add_note``.
 from __future__ import annotations
 
 import errno
+from typing import Any
 
 __all__ = [
     "CardinalityError",
@@ -35,9 +40,13 @@ __all__ = [
     "IncompatibleSnapshotError",
     "IncompleteSnapshotError",
     "OutOfRangeError",
+    "RangeError",
     "RecordCorruptError",
     "SharedMemoryError",
+    "SnapshotCorruptError",
     "SnapshotError",
+    "SnapshotVersionError",
+    "SnapshotWriteError",
     "SpecError",
     "StalledError",
     "TransformError",
@@ -252,6 +261,24 @@ class OutOfRangeError(TundishError, IndexError):
     """`get_next` was called past the end."""
 
 
+class RangeError(TundishError, ValueError):
+    """A pipeline cannot be divided into ranges that are made on their own.
+
+    Parameters
+    ----------
+    obstacles : tuple of str
+        The operators that are in the way, one line each, and what to do about them.
+    """
+
+    def __init__(self, obstacles: tuple[str, ...]) -> None:
+        super().__init__(obstacles)
+        self.obstacles = tuple(obstacles)
+
+    def __str__(self) -> str:
+        lines = "\n  ".join(self.obstacles)
+        return f"this pipeline cannot be divided into ranges:\n  {lines}"
+
+
 class SnapshotError(TundishError):
     """Base of what goes wrong with snapshots."""
 
@@ -262,6 +289,90 @@ class IncompatibleSnapshotError(SnapshotError):
 
 class IncompleteSnapshotError(SnapshotError):
     """A snapshot was asked to be complete and is not."""
+
+
+class SnapshotCorruptError(SnapshotError, ValueError):
+    """A file of a snapshot is not what was written: missing, cut off, or changed.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    problem : str
+        What was found and what was expected.
+    batch : int, optional
+        The global index of the first element of the batch, where one batch of the file is meant.
+    remedy : str, optional
+        What to do.
+    """
+
+    def __init__(self, path: str, problem: str, batch: int | None = None, remedy: str = "") -> None:
+        super().__init__(path, problem, batch, remedy)
+        self.path = path
+        self.problem = problem
+        self.batch = batch
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        where = "" if self.batch is None else f": the batch that starts at element {self.batch}"
+        text = f"{self.path}{where}: {self.problem}"
+        return f"{text}; {self.remedy}" if self.remedy else text
+
+
+class SnapshotVersionError(SnapshotError):
+    """A snapshot was written by a later version of this library.
+
+    Parameters
+    ----------
+    path : str
+        The file that says so.
+    found, known : str
+        The version of the format there, or what it requires; and what this library knows.
+    """
+
+    def __init__(self, path: str, found: str, known: str) -> None:
+        super().__init__(path, found, known)
+        self.path = path
+        self.found = found
+        self.known = known
+
+    def __str__(self) -> str:
+        return (
+            f"{self.path} is of format {self.found}, this library reads {self.known}; "
+            "read it with the version of tundish that wrote it, or a later one"
+        )
+
+
+class SnapshotWriteError(SnapshotError, OSError):
+    """A file of a snapshot could not be written; what was committed before stays.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    problem : str
+        What the system says.
+    durable : int
+        How many elements of the run are on disk to stay.
+    errno : int, optional
+        The system's number of it, as of any `OSError`.
+    """
+
+    def __init__(self, path: str, problem: str, durable: int, errno: int | None = None) -> None:
+        super().__init__(errno, problem)
+        self.path = path
+        self.problem = problem
+        self.durable = durable
+
+    def __reduce__(self) -> tuple[type[SnapshotWriteError], tuple[Any, ...], dict[str, object]]:
+        fields = (self.path, self.problem, self.durable, self.errno)
+        return SnapshotWriteError, fields, vars(self)  # notes are there
+
+    def __str__(self) -> str:
+        text = f"{self.path} could not be written: {self.problem}; {self.durable:,} element(s) are on disk to stay"
+        if self.errno in (errno.ENOSPC, errno.EDQUOT):
+            text += ", and the next run continues behind them once there is room"
+        return text
 
 
 class CheckpointError(TundishError):
@@ -287,4 +398,24 @@ class IncompatibleCheckpointError(CheckpointError):
 
 
 class FingerprintError(TundishError):
-    """A pipeline has no stable description."""
+    """Something in a pipeline has no description that is the same in another process.
+
+    Parameters
+    ----------
+    path : str
+        Where: the node, its argument, and the attributes from there on.
+    what : str
+        What was found there, and why it cannot be described.
+    remedies : tuple of str
+        What to do, one each.
+    """
+
+    def __init__(self, path: str, what: str = "", remedies: tuple[str, ...] = ()) -> None:
+        super().__init__(path, what, remedies)
+        self.path = path
+        self.what = what
+        self.remedies = tuple(remedies)
+
+    def __str__(self) -> str:
+        text = f"{self.path}: {self.what}" if self.path else self.what
+        return text + "".join(f"\n  {remedy}" for remedy in self.remedies)

@@ -14,7 +14,8 @@ that says what to do until then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -63,13 +64,16 @@ __all__ = [
     "group_by_reducer",
     "group_by_window",
     "ignore_errors",
+    "load",
     "map_and_batch",
     "pad_to_cardinality",
     "parallel_interleave",
     "rejection_resample",
     "sample_from_datasets",
+    "save",
     "scan",
     "shuffle_and_repeat",
+    "snapshot",
     "take_while",
     "to_variant",
     "unbatch",
@@ -87,12 +91,9 @@ _LATER = {
     "bytes_produced_stats": "`iterator.stats()` counts already",
     "distributed_save": "until then let each process save its own part",
     "latency_stats": "`iterator.stats()` counts already",
-    "load": "until then `Dataset.cache` keeps elements in memory",
     "make_batched_features_dataset": "until then parse in `map`",
     "make_csv_dataset": "until then read the file and use `Dataset.from_tensor_slices`",
-    "save": "until then `Dataset.cache` keeps elements in memory",
     "service": "until then let each process read its own part: `Dataset.shard_by_process`",
-    "snapshot": "until then `Dataset.cache` keeps elements in memory",
 }
 
 
@@ -283,6 +284,23 @@ def shuffle_and_repeat(
     return lambda ds: ds.shuffle(buffer_size, seed).repeat(count)
 
 
+def snapshot(
+    path: str | os.PathLike[str],
+    compression: str | None = "auto",
+    reader_func: Callable[..., Any] | None = None,
+    shard_func: Callable[..., Any] | None = None,
+    **ours: Any,
+) -> Apply:
+    """`Dataset.snapshot`, for `apply`.
+
+    Parameters
+    ----------
+    path, compression, reader_func, shard_func, **ours
+        As for the method.
+    """
+    return lambda ds: ds.snapshot(path, compression, reader_func, shard_func, **ours)
+
+
 def take_while(predicate: Callable[..., Any]) -> Apply:
     """`Dataset.take_while`, for `apply`."""
     return lambda ds: ds.take_while(predicate)
@@ -353,6 +371,27 @@ def get_single_element(dataset: Dataset) -> Any:
 def get_structure(dataset_or_iterator: Dataset | Iterator) -> Any:
     """The `element_spec` of a dataset or an iterator."""
     return dataset_or_iterator.element_spec
+
+
+def load(
+    path: str | os.PathLike[str],
+    element_spec: Any = None,
+    compression: str | None = None,
+    reader_func: Callable[..., Any] | None = None,
+) -> Dataset:
+    """`Dataset.load`."""
+    return Dataset.load(path, element_spec, compression, reader_func)
+
+
+def save(
+    dataset: Dataset,
+    path: str | os.PathLike[str],
+    compression: str | None = None,
+    shard_func: Callable[..., Any] | None = None,
+    checkpoint_args: Mapping[str, Any] | None = None,
+) -> None:
+    """`Dataset.save`."""
+    dataset.save(path, compression, shard_func, checkpoint_args)
 
 
 def sample_from_datasets(

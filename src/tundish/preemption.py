@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any, Self
 
-from tundish.loader.run.state import write_state
+from tundish.loader.run.checkpoints import write_state
 from tundish.prefetching import Prefetcher
 
 __all__ = ["SavedOnSignal", "save_on_signal"]

@@ -380,12 +380,20 @@ def copy_element(value: Any) -> Any:
     if kind in _KEEP:
         return value
     if kind is np.ndarray:
-        return value if value.flags.writeable else value.copy()
+        return value if value.flags.writeable or _is_immutable(value) else value.copy()
     if kind is dict or isinstance(value, tuple):
         for leaf in value.values() if kind is dict else value:
             if type(leaf) not in _KEEP:
                 return map_leaves(copy_element, value)
     return value
+
+
+def _is_immutable(value: np.ndarray) -> bool:
+    """Whether an array's memory is a file's that is never written again: it may be shared."""
+    base = value.base
+    if isinstance(base, np.ndarray):
+        base = base.base
+    return getattr(base, "immutable", False)
 
 
 def same_structure(first: Tree, second: Tree) -> bool:

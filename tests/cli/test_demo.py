@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tundish as td
-from tundish.cli import demo, main
+from tundish.cli import demo, kept, main
+from tundish.cli.photographs import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,12 +25,23 @@ def test_all_four_runs_deliver_the_same(capsys: pytest.CaptureFixture[str]) -> N
     assert any(line.endswith("workers replaced: 1") for line in lines)
 
 
+@pytest.mark.slow
+def test_what_is_kept_is_read_and_a_killed_run_goes_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert kept.show_kept()
+
+    text = capsys.readouterr().out
+    assert "times as fast" in text
+    assert "killed after 14 batches; of 1,536 photographs the new process found 768" in text
+
+
 def test_every_byte_counts() -> None:
     batch = next(demo.photographs().iterator(workers=0))
-    before = demo.digest(batch)
+    before = digest(batch)
     batch["image"][-1, -1, -1, -1] ^= 1
 
-    assert demo.digest(batch) != before
+    assert digest(batch) != before
 
 
 def test_a_different_run_fails_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,5 +52,6 @@ def test_a_different_run_fails_the_demo(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(demo, "photographs", lambda: td.Dataset.range(0))
     monkeypatch.setattr(demo, "runs", unlike)
     monkeypatch.setattr(demo, "speeds", lambda: [["", "", ""]])
+    monkeypatch.setattr(demo, "show_kept", lambda: True)
 
     assert main(["demo"]) == 1

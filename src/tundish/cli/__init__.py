@@ -1,4 +1,4 @@
-"""The command line: ``tundish demo``, ``doctor``, ``inspect``, ``trace`` and ``bench``.
+"""The command line: ``tundish demo``, ``doctor``, ``inspect``, ``snapshot``, ``trace``, ``bench``.
 
 Each command is a module here and is imported when it is called: ``tundish --help`` is immediate,
 and what a command needs beyond the library (Pillow for the demo) nobody else has to install.
@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import tundish
+from tundish.cli.snapshot.arguments import add_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,6 +97,9 @@ def parser() -> argparse.ArgumentParser:
     )
     trace.add_argument("--summary", action="store_true", help="leave the messages out")
     trace.add_argument("--worker", type=int, metavar="N", help="only the messages of this worker")
+
+    snapshot = command("snapshot", "Preprocess once and keep it in files: write, info, verify, ...")
+    add_arguments(snapshot)
 
     bench = command("bench", "Run the benchmarks of a checkout")
     bench.add_argument("names", nargs="*", metavar="NAME", help="which ones; by default all")

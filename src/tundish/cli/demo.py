@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import tundish
 from tundish.cli.independent import Independent
-from tundish.cli.photographs import BATCH, PATTERN, load
+from tundish.cli.kept import show_kept
+from tundish.cli.photographs import BATCH, PATTERN, digest, load
 from tundish.cli.terminal import Progress, bold, dim, good, say, table, warn
 from tundish.loader.plan.dataset import Dataset
 from tundish.shm.budget import usable_cores
@@ -60,6 +61,9 @@ def run() -> int:
     same = len(set(hashes)) == 1
     say()
     say(good("The same bytes in the same order, each time.") if same else warn("They differ."))
+
+    say()
+    same = show_kept() and same
 
     say()
     say(f"How fast, while nobody hashes (median of {ROUNDS} rounds):")
@@ -125,13 +129,6 @@ def go_on(state: str) -> None:
         batches.restore(state)
         for batch in batches:
             print(digest(batch).hex())  # noqa: T201 - read by the process that started this one
-
-
-def digest(batch: dict[str, Any]) -> bytes:
-    """A digest of everything a batch holds."""
-    images = batch["image"]
-    text = f"{images.dtype} {images.shape} {list(batch['name'])}"
-    return hashlib.blake2b(images.tobytes() + text.encode(), digest_size=16).digest()
 
 
 def show(title: str, digests: Iterable[bytes]) -> str:

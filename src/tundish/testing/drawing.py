@@ -81,6 +81,8 @@ def _longer(
 
 
 def _outcomes(drawn: Pipeline) -> int:
+    if "folder()" in str(drawn) and drawn.steps[-1].text.startswith(".shuffle(None"):
+        raise SpecError("there is no random access before all stands in files")
     drawn.build()
     return len(drawn.build(Model).outcomes(limit=MOST + 1))
 
@@ -88,6 +90,8 @@ def _outcomes(drawn: Pipeline) -> int:
 def _outcomes_inside(drawn: Pipeline) -> int:
     if drawn.steps[-1].text.startswith(".shuffle(None"):
         raise SpecError("some inner datasets have random access, others have none")
+    if "folder()" in str(drawn):
+        raise SpecError("whoever reads an inner dataset would make a folder of his own")
     for n in range(5):
         drawn.build(X=Dataset.range(n))
         drawn.build(X=Dataset.range(n).filter(bool))

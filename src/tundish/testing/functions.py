@@ -35,6 +35,7 @@ __all__ = [
     "Pause",
     "Records",
     "Reduce",
+    "Refuse",
     "Regroup",
     "Sequence",
     "Size",
@@ -103,6 +104,21 @@ class Fail:
         number = _number(value, self.k)
         if number % 100 < self.percent:
             raise _error(number // 100)
+        return value
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """As `Fail`, with errors that come back from a file as they were: Python's own."""
+
+    k: int = 1
+    percent: int = 20
+
+    def __call__(self, *element: Any) -> Any:
+        value = _one(element)
+        number = _number(value, self.k)
+        if number % 100 < self.percent:
+            raise (ValueError, ZeroDivisionError, LookupError)[number % 3](f"bad {number % 997}", 1)
         return value
 
 

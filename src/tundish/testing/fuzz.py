@@ -23,6 +23,7 @@ from tundish.loader.plan.options import Options
 from tundish.testing.compare import collect, difference
 from tundish.testing.drawing import pipeline
 from tundish.testing.expressions import Pipeline, Step
+from tundish.testing.folders import standing
 from tundish.testing.laws import (
     assert_resumes_anywhere,
     assert_survives_kills,
@@ -82,9 +83,13 @@ def check(made: Pipeline, rng: random.Random, workers: Sequence[int]) -> None:
     chosen = rng.sample(list(workers), min(2, len(workers)))
     options = rng.choice(OPTIONS)
 
+    taken = (
+        rng.choice((0, 0, rng.randrange(len(found) + 1), None)) if "folder()" in str(made) else 0
+    )
+
     def build() -> Dataset:
         configured: Dataset = made.build().with_options(options)
-        return configured
+        return configured if taken == 0 else standing(configured, taken)
 
     seed, counts = rng.randrange(2**32), (0, *chosen)
     assert_workers_do_not_show(build, counts, iteration=iteration)

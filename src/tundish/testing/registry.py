@@ -15,6 +15,7 @@ import numpy as np
 from tundish.loader.plan.options import InputContext
 from tundish.testing.cases import FAMILIES
 from tundish.testing.cases.case import Case, failing
+from tundish.testing.folders import folder
 from tundish.testing.functions import (
     Become,
     Draw,
@@ -42,6 +43,7 @@ NOT_OPERATORS = frozenset(
         "iterator",
         "options",
         "reduce",
+        "save",
         "to_bytes",
         "with_options",
     }
@@ -312,6 +314,12 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
         Case(
             "cache-errors",
             lambda d: failing(d, 12).filter(Keep(1)).cache().shuffle(4, seed=1).repeat(2),
+        ),
+        Case(
+            "cache-files",
+            lambda d: (
+                d.range(9).map(Draw(1), seed=1).cache(folder()).map(Draw(2), seed=1).repeat(2)
+            ),
         ),
         Case("cache-part", lambda d: d.range(9).map(Tag(1)).cache().take(4).repeat(2)),
     ),

@@ -16,6 +16,7 @@ from tundish.testing.cases import (
     rebatching,
     resampling,
     scanning,
+    storing,
     taking,
     uniqueness,
     windows,
@@ -34,4 +35,5 @@ FAMILIES = (
     uniqueness,
     resampling,
     asserting,
+    storing,
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.plan.dataset import Dataset
+from tundish.testing.folders import standing
 from tundish.testing.functions import Fail
 from tundish.testing.model import Model
 
@@ -29,17 +30,20 @@ class Case:
         Whether the reference knows the order of its elements.
     limit : int
         Look at so many elements; for pipelines that never end.
+    stands : int or None
+        Of one that keeps files: how many elements an iterator has taken before; None for all.
     """
 
     name: str
     pipeline: Callable[[Any], Any]
     modelled: bool = True
     limit: int = 10_000
+    stands: int | None = 0
 
     def build(self) -> Dataset:
         """Make the dataset anew."""
         made: Dataset = self.pipeline(Dataset)
-        return made
+        return made if self.stands == 0 else standing(made, self.stands)
 
     def expected(self, iteration: int = 0) -> list[Outcome]:
         """What the reference gives for it."""

@@ -18,6 +18,7 @@ from tundish.testing.model.padding import Padding
 from tundish.testing.model.rebatching import Rebatching
 from tundish.testing.model.resampling import Resampling
 from tundish.testing.model.scanning import Scanning
+from tundish.testing.model.storing import Storing
 from tundish.testing.model.taking import Taking
 from tundish.testing.model.uniqueness import Uniqueness
 
@@ -36,6 +37,7 @@ class Model(
     Padding,
     Taking,
     Grouping,
+    Storing,
     Basic,
 ):
     """A dataset as a function from a pass to its items.

@@ -1,0 +1,160 @@
+"""States in files: one file that is replaced, or a series in a folder, of which the last are kept."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import re
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tundish.errors import CheckpointError
+
+_NAME = "step-{:08}.json"
+_NAMES = re.compile(r"step-(\d{8,})\.json")
+_PARTS = re.compile(r"step-(\d{8,})\.json\..*\.part")
+
+
+def write_state(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
+    """Write a state so that the file is the old one or the new one at any instant.
+
+    Raises
+    ------
+    IsADirectoryError
+        The path is a folder.
+    """
+    target = Path(path)
+    if target.is_dir():
+        what = "this is a folder: give keep=, how many states to keep in it, or the path of a file"
+        raise IsADirectoryError(errno.EISDIR, what, os.fspath(path))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _written_beside(target, state) as new:
+        new.replace(target)
+    _sync_folder(target.parent)
+
+
+def write_next_state(folder: str | os.PathLike[str], state: dict[str, Any], keep: int) -> Path:
+    """Write a state under the next number, then remove all but the last `keep`."""
+    home = Path(folder)
+    home.mkdir(parents=True, exist_ok=True)
+    number = max(_numbers(home), default=0)
+    while True:  # another process may take the number first
+        number += 1
+        target = home / _NAME.format(number)
+        with _written_beside(target, state) as new:
+            try:
+                _publish_new(new, target)
+            except FileExistsError:
+                continue
+        break
+    _sync_folder(home)
+    _remove_old(home, sorted(_numbers(home))[:-keep])
+    return target
+
+
+def newest_state(folder: str | os.PathLike[str]) -> Any:
+    """The state with the highest number that can be read; each that cannot is warned of.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is none in the folder.
+    CheckpointError
+        None of those that are there can be read.
+    """
+    home = Path(folder)
+    numbers = sorted(_numbers(home), reverse=True)
+    for number in numbers:
+        path = home / _NAME.format(number)
+        try:
+            return read_state(path)
+        except FileNotFoundError:  # removed since by who saves here: there is a newer one
+            continue
+        except (CheckpointError, OSError) as problem:
+            warnings.warn(f"{path} is passed over: {problem}", RuntimeWarning, stacklevel=3)
+    if not numbers:
+        raise FileNotFoundError(errno.ENOENT, "no iterator state is in this folder", str(home))
+    raise CheckpointError(f"none of the {len(numbers)} file(s) step-*.json in {home} can be read")
+
+
+def read_state(path: str | os.PathLike[str]) -> Any:
+    """Read a state that was written to a file.
+
+    Raises
+    ------
+    CheckpointError
+        The file holds something else, or not all of it.
+    """
+    try:
+        state = json.loads(Path(path).read_bytes())
+    except ValueError as problem:  # no text, or no JSON
+        raise CheckpointError(f"{os.fspath(path)} is no iterator state: {problem}") from problem
+    if not isinstance(state, dict) or "tundish" not in state:
+        raise CheckpointError(f"{os.fspath(path)} is no iterator state of tundish")
+    return state
+
+
+def holds_state(path: str | os.PathLike[str]) -> bool:
+    """Whether there is a file, or a folder with a series of states."""
+    target = Path(path)
+    return bool(_numbers(target)) if target.is_dir() else target.exists()
+
+
+@contextlib.contextmanager
+def _written_beside(target: Path, state: dict[str, Any]) -> Iterator[Path]:
+    """A durable file beside the target, gone afterwards if nothing became of it."""
+    handle, name = tempfile.mkstemp(prefix=target.name + ".", suffix=".part", dir=target.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        yield Path(name)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _publish_new(new: Path, target: Path) -> None:
+    """Give a file its name, if no other has it."""
+    try:
+        os.link(new, target)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        if target.exists():
+            raise FileExistsError(errno.EEXIST, "it is there", str(target)) from None
+        new.replace(target)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _numbers(folder: Path) -> list[int]:
+    with contextlib.suppress(FileNotFoundError):
+        matches = [_NAMES.fullmatch(path.name) for path in folder.iterdir()]
+        return [int(match[1]) for match in matches if match]
+    return []
+
+
+def _remove_old(folder: Path, numbers: list[int]) -> None:
+    """Remove what is ours of these numbers, with what writers that were killed have left of them."""
+    for number in numbers:
+        path = folder / _NAME.format(number)
+        with contextlib.suppress(CheckpointError, OSError):
+            read_state(path)  # what somebody else has put there stays
+            path.unlink()
+    last = max(numbers, default=0)
+    for path in folder.iterdir():
+        part = _PARTS.fullmatch(path.name)
+        if part and int(part[1]) <= last:
+            path.unlink(missing_ok=True)

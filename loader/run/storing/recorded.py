@@ -1,0 +1,288 @@
+"""The stream of a snapshot that is not complete: what stands in files, then what its input gives."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.run.items import End, Failure, Made, NotReady
+from tundish.loader.run.nested import read_position, stored_position
+from tundish.loader.run.shared import Row, Rows
+from tundish.loader.run.stages import ParallelStage
+from tundish.snapshot.structure import stored_tree
+from tundish.spec import flatten, unflatten
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tundish.loader.run.machines import Machine, Mark
+    from tundish.loader.run.shared import Block
+    from tundish.loader.run.storing.recorder import Recorder
+    from tundish.spec import Tree
+
+
+class Recorded:
+    """Serve the durable prefix, then the input from the state behind it; record what passes.
+
+    An element is named by its index. A restored machine reads files up to where they reach, and
+    runs its input from there.
+
+    Parameters
+    ----------
+    build : callable
+        Makes the input's stream, of computed items.
+    prefix : callable
+        ``prefix()``: the elements that stand in files (a `Reader` or None), how many, and the
+        state of the input behind them.
+    recorder : Recorder or None
+        What is told of all that passes.
+    pass_ : int
+        The number of the pass: a later one takes the recorder over.
+    lazy : bool
+        Whether a pass is asked only when those before it are over.
+    """
+
+    def __init__(
+        self,
+        build: Callable[[], Machine],
+        prefix: Callable[[], tuple[Any, int, Any]],
+        recorder: Recorder | None,
+        pass_: int,
+        *,
+        lazy: bool,
+    ) -> None:
+        self._build, self._prefix, self._recorder = build, prefix, recorder
+        self._pass, self._lazy = pass_, lazy
+        self._given = 0  # elements delivered, here or before a state was taken
+        self._at = 0  # where the input stands
+        self._up: Machine | None = None
+        self._mark: Mark = None
+        self._group = 1
+        self._begun = self._ended = self._whole = False
+        self._source: tuple[Any, int, Any] = (None, 0, None)
+        self.content: str | None = None
+        """The name of what is drawn below that the plan does not say."""
+
+    def next(self) -> Any:
+        if not self._begun:
+            self._begin()
+        reader, durable, _ = self._source
+        if self._given < durable:
+            at = self._given
+            self._given = at + 1
+            return _stored(reader, at)
+        while True:
+            item = self._live()
+            if self._at > self._given:
+                self._given = self._at
+                item.ref = self._at - 1
+                return item
+
+    def regroup(self, group: int) -> None:
+        """Say how many rows the reader takes at once, before anything is handed out."""
+        self._group = group
+
+    def run(self, most: int) -> Any:
+        """As `next`, but of rows that lie together a `Run`."""
+        up = self._up
+        if not isinstance(up, ParallelStage) or self._given != self._at:
+            return self.next()
+        self._check_over()
+        got = self._pulled(lambda: up.run(most))
+        if type(got) is not tuple:
+            self._given = self._at
+            got.ref = self._at - 1
+            return got
+        block, first, stop, _ = got
+        at = self._given = self._at
+        return block, first, stop, list(range(at - (stop - first), at))
+
+    def give_back(self, rows: int) -> None:
+        """Take back the last rows of the last run; they have been recorded."""
+        assert isinstance(self._up, ParallelStage)
+        self._up.give_back(rows)
+        self._at -= rows
+        self._given -= rows
+
+    def _begin(self) -> None:
+        recorder = self._recorder
+        if recorder is not None and not self._owns(recorder):
+            recorder = self._recorder = None
+        if recorder is not None:
+            if recorder.owner is not self:
+                if recorder.owner is not None:
+                    recorder.owner.release()
+                recorder.settled()
+                recorder.owner = self
+            if recorder.complete:
+                self._recorder, self._whole = None, True
+        self._source = self._prefix()
+        self._at = self._source[1]
+        self._begun = True
+
+    def _owns(self, recorder: Recorder) -> bool:
+        """Whether this stream is the one that is recorded; two of one pass cannot be."""
+        owner = recorder.owner
+        if owner is None or owner is self:
+            return True
+        if owner.pass_number >= self._pass:
+            return False
+        if not self._lazy and not owner.over:
+            raise NotReady  # the pass before this one is still running
+        return True
+
+    @property
+    def pass_number(self) -> int:
+        """Which pass this is."""
+        return self._pass
+
+    @property
+    def over(self) -> bool:
+        """Whether nobody will ask again."""
+        return self._ended
+
+    def forget(self) -> None:
+        """Nobody will ask again."""
+        self._ended = True
+
+    def release(self) -> None:
+        """Another stream is recorded from now on: make durable what this one gave."""
+        recorder, self._recorder = self._recorder, None
+        if recorder is not None and self._up is not None:
+            recorder.commit(self._state())
+        self._ended = True
+
+    def _live(self) -> Any:
+        """The next item of the input, recorded."""
+        self._check_over()
+        return self._pulled((self._up or self._opened()).next)
+
+    def _check_over(self) -> None:
+        """Raise End where all elements stand in files."""
+        recorder = self._recorder
+        if self._whole or (recorder is not None and recorder.complete):
+            raise End
+        if recorder is not None and recorder.whole:
+            recorder.end(None)
+            self._ended = True
+            raise End
+
+    def _pulled(self, ask: Callable[[], Any]) -> Any:
+        """What the input gives: an item or a run of rows, recorded."""
+        recorder = self._recorder
+        if recorder is None:
+            return self._counted(ask())
+        recorder.room()
+        try:
+            got = ask()
+        except End:
+            recorder.end(self._state())
+            self._ended = True
+            raise
+        at = self._at
+        self._counted(got)
+        self._record(recorder, got, at)
+        return got
+
+    def _counted(self, got: Any) -> Any:
+        if type(got) is tuple:
+            relaid(got[0])
+            self._at += got[2] - got[1]
+            return got
+        self._at += 1
+        return as_stored(got)
+
+    def _record(self, recorder: Recorder, got: Any, at: int) -> None:
+        """Record what came at an index; what was given back has been before."""
+        if self._at <= recorder.at and recorder.error is None:
+            return
+        assert self._up is not None
+        self._mark = self._up.mark()  # not later: an item that is not ready may move a part of it
+        if type(got) is tuple:
+            block, first, stop, _ = got
+            recorder.take_rows(block, first + max(0, recorder.at - at), stop)
+        else:
+            recorder.take(got)
+        if recorder.due():
+            recorder.commit(self._state())
+
+    def _opened(self) -> Machine:
+        """The input's stream, where what stands in files ends."""
+        up = self._build()
+        if isinstance(up, ParallelStage):
+            up.regroup(self._group)
+        _, durable, state = self._source
+        if state is not None:
+            up.load(state)
+        elif durable:  # it is run again from the start, and not recorded twice
+            self._at = 0
+        self._mark = up.mark()
+        self._up = up
+        return up
+
+    def _state(self) -> Any:
+        assert self._up is not None
+        return self._up.dump(self._mark)
+
+    def save(self) -> None:
+        """Have all that passed made durable."""
+        if self._recorder is not None and self._up is not None:
+            self._recorder.commit(self._state())
+
+    def state(self) -> Any:
+        """Where the input stands behind what passed; None as long as it was not asked."""
+        return None if self._up is None else self._state()
+
+    def mark(self) -> Mark:
+        return self._given
+
+    def dump(self, mark: Mark) -> Any:
+        return stored_position(mark, self.content)
+
+    def load(self, state: Any) -> None:
+        self._given = read_position(state, self.content)
+
+
+def as_stored(item: Any) -> Any:
+    """An item as it would be read: a namedtuple's class is made anew from its name and fields."""
+    kind = type(item)
+    if kind is Row:
+        block, row = item.block, item.row
+        if row in block.elements:
+            block.elements[row] = _rebuilt(block.elements[row])
+        else:
+            relaid(block)
+    elif kind is Rows:
+        for run in item.runs:
+            relaid(run[0])
+    if kind is Made and (type(item.value) is dict or isinstance(item.value, tuple)):
+        item.value = _rebuilt(item.value)
+    return item
+
+
+def relaid(block: Block) -> None:
+    """Have a block's rows made as they would be read."""
+    layout = block.layout
+    if layout is not None and _has_class(layout.tree):
+        block.layout = replace(layout, tree=stored_tree(layout.tree))
+
+
+def _rebuilt(value: Any) -> Any:
+    leaves, tree = flatten(value)
+    return unflatten(stored_tree(tree), leaves) if _has_class(tree) else value
+
+
+@functools.cache
+def _has_class(tree: Tree) -> bool:
+    if tree is None:
+        return False
+    return tree[0] not in ("d", "t") or any(map(_has_class, tree[2]))
+
+
+def _stored(reader: Any, at: int) -> Made | Failure:
+    """An element that stands in a file; one that failed fails again."""
+    try:
+        return Made(at, reader[at])
+    except Exception as error:  # noqa: BLE001 - the element's error
+        return Failure(at, error)

@@ -1,0 +1,354 @@
+"""What one iterator records of one snapshot: chunks written, commits, the end.
+
+::
+
+    items pass --> chunk --(batch_bytes)--> order: write  -->  a writer, in a process of its own
+                          --(a minute, 1 GiB, save, close)--> order: commit
+                          --(the end)--> order: finish: index, manifest
+
+It decides what is written, in which order, and when that is durable; it touches no file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tundish.errors import SnapshotError
+from tundish.loader.run.items import Failure, NotReady
+from tundish.loader.run.stats import SnapshotStats
+from tundish.loader.run.storing.chunk import MOST_ROWS, Chunk
+from tundish.loader.run.storing.orders import Commit, Desk, Order, Target
+from tundish.snapshot.outcome import Outcome
+
+if TYPE_CHECKING:
+    from tundish.loader.run.shared import Block
+    from tundish.snapshot.run import Prefix
+
+COMMIT_S = 60.0
+COMMIT_BYTES = 1 << 30
+_ORDERS = 16
+_PENDING_BYTES = 64 << 20
+
+
+WRITING: set[str] = set()
+"""The tokens of the leases of this process's recorders."""
+
+
+class Answer(Protocol):
+    """What became of an order."""
+
+    def result(self) -> dict[str, Any] | None:
+        """What the writer answered; None as long as it has not. Raises its error."""
+        ...
+
+
+class Carrier(Protocol):
+    """How orders reach a writer: one after another, in this order."""
+
+    def put(self, order: Order) -> Answer:
+        """Hand an order on."""
+        ...
+
+
+class Done:
+    """An order that was carried out at once."""
+
+    __slots__ = ("_answer",)
+
+    def __init__(self, answer: dict[str, Any] | BaseException) -> None:
+        self._answer = answer
+
+    def result(self) -> dict[str, Any]:
+        if isinstance(self._answer, BaseException):
+            raise self._answer
+        return self._answer
+
+
+class InProcess:
+    """Orders are carried out in this process, at once."""
+
+    def __init__(self) -> None:
+        self._desk = Desk()
+
+    def put(self, order: Order) -> Done:
+        try:
+            return Done(json.loads(self._desk.do(order)))
+        except Exception as error:  # noqa: BLE001 - told as a writer's would be
+            return Done(error)
+
+
+@dataclass
+class Recorder:
+    """What one iterator records of one snapshot.
+
+    Parameters
+    ----------
+    target : Target
+        The run that is written.
+    prefix : Prefix
+        What is durable of it.
+    batch_bytes : int
+        When a chunk is large enough.
+    manifest : callable
+        ``manifest(counts)``: the fields of the manifest.
+    wait : callable or None
+        Waits for an answer; None: who asks is to come again.
+    sorts : bool
+        Whether each item has the number of its user shard as a note.
+    """
+
+    target: Target
+    prefix: Prefix
+    batch_bytes: int
+    manifest: Callable[[dict[str, int]], dict[str, Any]]
+    sorts: bool = False
+    carrier: Carrier = field(default_factory=InProcess)
+    wait: Callable[[], None] | None = None
+    owner: Any = None
+    complete: bool = False
+    lost: bool = False
+    error: BaseException | None = None
+    written: int = 0
+    commits: int = 0
+
+    def __post_init__(self) -> None:
+        WRITING.add(self.target.token)
+        self.durable = self.at = self.prefix.next
+        self.records = self.prefix.records
+        self._state = self.prefix.state
+        self._counts = dict(self.prefix.counts)
+        self._chunk = Chunk(self.at)
+        self._since, self._when = 0, time.monotonic()
+        self._pending: deque[tuple[Order, int, Answer]] = deque()
+        self._committing = self._finishing = self._left = False
+
+    # -- what passes ---------------------------------------------------------------------------
+
+    @property
+    def whole(self) -> bool:
+        """Whether the run has all elements, and only its manifest is missing."""
+        return self.prefix.outcome is Outcome.FINISHED
+
+    @property
+    def start(self) -> tuple[int, Any]:
+        """Where a stream has to begin to be recorded: the index, and the state of its input."""
+        return self.durable, self._state
+
+    def room(self) -> None:
+        """Raise NotReady, or wait, while a writer has enough to do."""
+        self.settle()
+        while self._is_full():
+            self._come_again()
+
+    def _is_full(self) -> bool:
+        pending = sum([nbytes for _, nbytes, _ in self._pending])
+        return len(self._pending) >= _ORDERS or pending > max(_PENDING_BYTES, 2 * self.batch_bytes)
+
+    def _come_again(self) -> None:
+        if self.wait is None:
+            raise NotReady
+        self.wait()
+        self.settle()
+
+    def settled(self) -> None:
+        """Raise NotReady, or wait, until all orders have been answered."""
+        self.settle()
+        while self._pending:
+            self._come_again()
+
+    def take_rows(self, block: Block, first: int, stop: int) -> None:
+        """Record the next elements: rows of the common layout of a block."""
+        if self.error is not None:
+            return
+        assert block.layout is not None
+        each = max(1, block.layout.row_nbytes)
+        while first < stop:
+            chunk = self._chunk
+            room = max(1, (self.batch_bytes - chunk.nbytes) // each)
+            end = min(stop, first + room, first + MOST_ROWS - chunk.rows)
+            chunk.add_rows(block, first, end)
+            self.at += end - first
+            first = end
+            self._write_full()
+
+    def take(self, item: Any) -> None:
+        """Record the next item; its note, if there is one, is the number of its user shard."""
+        if self.error is not None:
+            return
+        chunk = self._chunk
+        if self.sorts and type(item) is not Failure:
+            chunk.shards.append(int(item.note))
+        chunk.add(item)
+        self.at += 1
+        self._write_full()
+
+    def due(self) -> bool:
+        """Whether it is time to make durable what was written."""
+        if self._committing or self.error is not None:
+            return False
+        return self._since >= COMMIT_BYTES or (
+            self._since > 0 and time.monotonic() - self._when >= COMMIT_S
+        )
+
+    def commit(self, state: Any, *, leave: bool = False) -> None:
+        """Make durable what has passed; `state` is where the input stands behind it."""
+        if self.error is not None or self._finishing:
+            return
+        if self.at > self.durable:
+            order = self._order(commit=self._commit(state), leave=leave)
+            self.records += 1
+            self._state_next = state
+            self._committing = True
+            self._put(order)
+        elif leave:
+            self._put(self._order(leave=True))
+
+    def end(self, state: Any) -> bool:
+        """All has passed: whether the manifest stands. Raises NotReady until that is decided."""
+        if not self._finishing and self.error is None:
+            self._finishing = True
+            commit = None
+            if self.at > self.durable or not self.records:
+                commit = self._commit(state)
+                self.records += 1
+            self._put(self._order(commit=commit, finish=self.manifest(self._counts)))
+        self.settled()
+        self.told()
+        return self.complete
+
+    def leave(self) -> None:
+        """Nothing more will pass: commit, and give the lease back."""
+        if self._left:
+            return
+        self._left = True
+        WRITING.discard(self.target.token)
+        owner, self.owner = self.owner, None  # it holds this: what it has open goes with it
+        if not self.pending and (self.at == self.durable or self.error is not None):
+            with contextlib.suppress(OSError, SnapshotError):  # it is a hint, and becomes stale
+                self.target.lease.release()
+            return
+        state = None if owner is None else owner.state()
+        if self.complete or self.error is not None or self._finishing:
+            self._put(self._order(leave=True))
+        else:
+            self.commit(state, leave=True)
+
+    def _commit(self, state: Any) -> Commit:
+        self._counts = counts_in(state)
+        return Commit(self.records, self.at, state, self._counts)
+
+    def _write_full(self) -> None:
+        chunk = self._chunk
+        if chunk.nbytes >= self.batch_bytes or chunk.rows >= MOST_ROWS:
+            nbytes = chunk.nbytes
+            self._put(self._order(), nbytes)
+
+    def _order(self, **more: Any) -> Order:
+        chunk, self._chunk = self._chunk, Chunk(self.at)
+        shards = tuple(chunk.shards) if self.sorts else None
+        return Order(self.target, chunk.start, chunk.parts(), shards, **more)
+
+    def _put(self, order: Order, nbytes: int = 0) -> None:
+        self._since += nbytes
+        self._pending.append((order, nbytes, self.carrier.put(order)))
+        self.settle()
+
+    # -- what was answered ---------------------------------------------------------------------
+
+    @property
+    def pending(self) -> bool:
+        """Whether something has not been answered."""
+        self.settle()
+        return bool(self._pending)
+
+    def settle(self) -> None:
+        """Take in what has been answered."""
+        while self._pending:
+            order, _, answer = self._pending[0]
+            try:
+                found = answer.result()
+            except Exception as error:  # noqa: BLE001 - the disk's, told by `told`
+                self._failed(error)
+                return
+            if found is None:
+                return
+            self._pending.popleft()
+            self.written += found.get("bytes", 0)
+            if order.commit is not None:
+                self.durable, self._state = order.commit.next, order.commit.state
+                self._since, self._when = 0, time.monotonic()
+                self._committing = False
+                self.commits += 1
+            if order.finish is not None:
+                self.complete = True
+                self.lost = not found["won"]
+
+    def _failed(self, error: BaseException) -> None:
+        if self.error is None:
+            self.error = error
+        self._pending.clear()
+        self._committing = False
+
+    def stats(self) -> SnapshotStats:
+        """What was done so far."""
+        target = self.target
+        return SnapshotStats(
+            target.path,
+            target.key,
+            target.run,
+            "write",
+            self.at,
+            self.durable,
+            self.written,
+            self.commits,
+        )
+
+    def give_up(self, why: BaseException) -> None:
+        """Record nothing more, and commit nothing more: what is durable stays."""
+        self._failed(why)
+
+    def told(self) -> None:
+        """Raise what went wrong in writing, once."""
+        error = self.error
+        if error is not None and not getattr(error, "told", False):
+            self.error = _Told(str(error))
+            if isinstance(error, SnapshotError):
+                error.add_note(
+                    "tundish: iteration goes on; the snapshot is not written any further"
+                )
+                raise error
+            failure = SnapshotError(
+                f"{self.target.path}: the snapshot is not written any further: {error}; its first "
+                f"{self.durable:,} elements are durable; iteration goes on without it"
+            )
+            raise failure from error
+
+
+class _Told(Exception):  # noqa: N818 - as End
+    """An error in writing that has been raised."""
+
+    told = True
+
+
+def counts_in(state: Any) -> dict[str, int]:
+    """What was skipped and retried, by operator, wherever a state says it."""
+    found: dict[str, int] = {}
+    waiting = [state]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting += part
+        elif isinstance(part, dict):
+            for key, value in part.items():
+                if key == "counts" and isinstance(value, dict):
+                    for event, count in value.items():
+                        found[event] = found.get(event, 0) + count
+                else:
+                    waiting.append(value)
+    return found

@@ -1,0 +1,409 @@
+"""What is done with each snapshot of a plan when an iterator is made: read, written, or passed.
+
+A snapshot that is complete takes the place of all that stands below it. Of one that is not, the
+durable prefix is served, and who holds the lease goes on writing it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import secrets
+import weakref
+from dataclasses import fields, replace
+from datetime import UTC, datetime
+from functools import lru_cache, partial
+from importlib.metadata import version
+from typing import Any
+
+from tundish.errors import (
+    IncompatibleSnapshotError,
+    IncompleteSnapshotError,
+    SnapshotError,
+    SpecError,
+)
+from tundish.loader.plan.describing import describe_pipeline, describe_sorting, key_of
+from tundish.loader.plan.node import Node, walk
+from tundish.loader.plan.order import NO_PERMUTATION, Shuffle
+from tundish.loader.plan.ranges import range_of
+from tundish.loader.plan.saving import found_node
+from tundish.loader.plan.storing import Found, Reread, Snapshot, Stored
+from tundish.loader.run.storing.dealing import in_order_of
+from tundish.loader.run.storing.lingering import wait_for
+from tundish.loader.run.storing.live import Live, Served, Setup, nothing_served
+from tundish.loader.run.storing.looking import look
+from tundish.loader.run.storing.orders import Target
+from tundish.loader.run.storing.recorder import WRITING, Recorder
+from tundish.snapshot.catalog import Catalog
+from tundish.snapshot.differences import differences, touched
+from tundish.snapshot.lease import Holder, Lease, holder_of, lease_name, own_token, take
+from tundish.snapshot.reader import Reader, open_reader
+from tundish.snapshot.records import RunHeader
+from tundish.snapshot.run import Prefix, read_run
+from tundish.snapshot.store import open_store
+from tundish.snapshot.takeover import adopt_run
+
+log = logging.getLogger("tundish.snapshot")
+
+_TOLD: weakref.WeakSet[Node] = weakref.WeakSet()
+_KEYS: weakref.WeakKeyDictionary[Node, tuple[str, Any]] = weakref.WeakKeyDictionary()
+_MANY_KEYS = 4
+_RESOLVED: weakref.WeakKeyDictionary[Node, dict[Any, Node]] = weakref.WeakKeyDictionary()
+
+
+class Resolving:
+    """One look at the snapshots of a plan, the outermost first: what it has, none below needs."""
+
+    def __init__(self, setup: Setup, *, fresh: bool, write: bool) -> None:
+        self.setup = setup
+        self._fresh, self._write = fresh, write
+        self._done: dict[int, Node] = {}
+
+    def rebuilt(self, node: Node) -> Node:
+        """A node as it is run."""
+        if id(node) not in self._done:
+            self._done[id(node)] = self._rebuilt(node)
+        return self._done[id(node)]
+
+    def _rebuilt(self, node: Node) -> Node:
+        if not isinstance(node, Snapshot):
+            return self._with_inputs(node)
+        if isinstance(node, Stored):
+            return node  # what `load` found
+        found = self._found(node)
+        if found is not None:
+            return _stored(node, found)
+        made = self._with_inputs(node)  # first: a complete one below is a source to be divided
+        if node.keeping.part is not None:
+            whole = made.inputs[0]
+            made = _replaced(made, {"up": range_of(whole, *node.keeping.part)})
+        self.setup.live[id(made)] = self._live(node)
+        return made
+
+    def _with_inputs(self, node: Node) -> Node:
+        changes: dict[str, Any] = {}
+        for part in fields(node):
+            value = getattr(node, part.name)
+            if isinstance(value, Node):
+                new: Any = self.rebuilt(value)
+                if new is not value:
+                    changes[part.name] = new
+            elif part.name == "ups":
+                new = tuple([self.rebuilt(up) for up in value])
+                if any(a is not b for a, b in zip(new, value, strict=True)):
+                    changes[part.name] = new
+        return _replaced(node, changes) if changes else node
+
+    def _found(self, node: Snapshot) -> Found | None:
+        mode = node.keeping.mode
+        if mode in ("off", "write") or node.keeping.part is not None:
+            return None
+        key, pipeline = described(node)
+        wait_for(node.path, key)
+        if self._write:
+            _clean(node.path, key)
+        found = look(node.path, key, node.keeping.verify)
+        if found is not None:
+            _say_touched(node, key, pipeline)
+        if found is None and mode == "read":
+            raise IncompleteSnapshotError(_incomplete(node.path, key))
+        return found
+
+    def _live(self, node: Snapshot) -> Live:
+        keeping = node.keeping
+        if keeping.mode == "off":
+            return Live(None, nothing_served)
+        key, pipeline = described(node)
+        wait_for(node.path, key)
+        catalog = Catalog(node.path)
+        _check_mismatch(catalog, node, key, pipeline)
+        random = any(below.seedless or below.seeded for below in walk(node.up))
+        setup = self.setup
+        fixed = random and (not self._fresh or setup.graph_seed is not None)
+        lease, refused = self._lease(catalog, node, key)
+        prefix: Prefix | None = None
+        if keeping.mode != "write":
+            seeds = {"seed": setup.seed, "graph_seed": setup.graph_seed}
+            wanted = seeds if fixed else None
+            prefix = catalog.best_run(key, wanted, keeping.part, living=lease is None)
+        if lease is None and not (self._write and keeping.mode == "write" and refused is None):
+            if refused is not None and prefix is None:
+                raise SnapshotError(
+                    f"{node.path}: nothing can be written there ({refused}), and nothing stands there; "
+                    "mode='off' runs the pipeline without the snapshot"
+                ) from refused
+            if self._write:
+                _say_who_writes(node, key, refused)
+            return Live(
+                None, partial(_prefix_served, node, key, prefix), content(node, setup, prefix)
+            )
+        if random and prefix is not None and self._fresh:
+            setup.seed = prefix.header.seeds.get("seed", setup.seed)
+            setup.graph_seed = prefix.header.seeds.get("graph_seed", setup.graph_seed)
+        prefix = _continued(catalog, key, prefix) or self._begun(catalog, node, key, pipeline)
+        named = content(node, setup, prefix)
+        recorder = _recorder(node, key, prefix, lease, named)
+        return Live(recorder, partial(_recorded_served, node, key, recorder), named)
+
+    def _lease(
+        self, catalog: Catalog, node: Snapshot, key: str
+    ) -> tuple[Lease | None, OSError | None]:
+        """The right to write; or what the disk says to that."""
+        if not self._write:
+            return None, None
+        store, part = catalog.store, node.keeping.part
+        name = lease_name(key, part)
+        try:
+            lease = take(store, key, "", part=part)
+            if lease is None:
+                token = own_token(store, name)
+                if token is not None and token not in WRITING:
+                    # Of an iterator of this process whose writer died before it gave it back.
+                    Lease(store, name, "", token).release()
+                    lease = take(store, key, "", part=part)
+        except OSError as refused:
+            return None, refused
+        return lease, None
+
+    def _begun(self, catalog: Catalog, node: Snapshot, key: str, pipeline: Any) -> Prefix:
+        """A new run."""
+        keeping, setup = node.keeping, self.setup
+        header = RunHeader(
+            key,
+            _now(),
+            version("tundish"),
+            Holder.here().to_json(),
+            _compression(keeping.compression, catalog),
+            {"seed": setup.seed, "graph_seed": setup.graph_seed},
+            keeping.part,
+            {
+                "shard_bytes": keeping.shard_bytes,
+                "batch_bytes": keeping.batch_bytes,
+                **dict(keeping.note),
+            },
+        )
+        return read_run(catalog.at(key), catalog.begin_run(key, header, pipeline))
+
+
+# -- what stands on disk ---------------------------------------------------------------------------
+
+
+def described(node: Snapshot) -> tuple[str, Any]:
+    """The key of a snapshot, and the description of its pipeline that the key is made of."""
+    known = _KEYS.get(node)
+    if known is None:
+        tag = node.keeping.version
+        pipeline = describe_pipeline(node.up, version=tag)
+        if node.shard_func is not None:
+            pipeline = [*pipeline, *describe_sorting(node)]
+        known = _KEYS[node] = (key_of(pipeline, tag), pipeline)
+    return known
+
+
+@lru_cache(1024)
+def _clean(path: str, key: str) -> None:
+    """Remove what somebody left who died between the manifest and the end; once in a process."""
+    catalog = Catalog(path)
+    if catalog.manifest(key) is not None:
+        with contextlib.suppress(OSError):  # it may be read-only: then it stays
+            catalog.clean(key)
+
+
+def _continued(catalog: Catalog, key: str, prefix: Prefix | None) -> Prefix | None:
+    if prefix is None:
+        return None
+    return adopt_run(catalog.at(key), prefix.run, Holder.here().to_json())
+
+
+def _recorder(
+    node: Snapshot, key: str, prefix: Prefix, lease: Lease | None, named: str | None
+) -> Recorder:
+    keeping, header = node.keeping, prefix.header
+    target = Target(
+        node.path,
+        key,
+        prefix.run,
+        secrets.token_hex(4),
+        header.compression,
+        keeping.shard_bytes,
+        "" if lease is None else lease.token,
+        keeping.part,
+    )
+    unordered = any(getattr(below, "deterministic", None) is False for below in walk(node.up))
+    random = any(below.seedless and hasattr(below, "seed") for below in walk(node.up))
+
+    def manifest(counts: dict[str, int]) -> dict[str, Any]:
+        return {
+            "content": named or key,
+            "created": _now(),
+            "library": version("tundish"),
+            "marks": {
+                "skipped": sum(n for event, n in counts.items() if not event.endswith("retried")),
+                "unordered": unordered,
+                "random": random,
+            },
+        }
+
+    return Recorder(
+        target, prefix, keeping.batch_bytes, manifest, sorts=node.shard_func is not None
+    )
+
+
+def _prefix_served(node: Snapshot, key: str, prefix: Prefix | None) -> Served:
+    if prefix is None or not prefix.next:
+        return nothing_served()
+    return _reader(node, key, prefix.run, prefix.records), prefix.next, prefix.state
+
+
+def _recorded_served(node: Snapshot, key: str, recorder: Recorder) -> Served:
+    durable, state = recorder.start
+    if not durable:
+        return None, 0, state
+    return _reader(node, key, recorder.target.run, recorder.records), durable, state
+
+
+def _reader(node: Snapshot, key: str, run: str, records: int) -> Reader:
+    verify = node.keeping.verify
+    return open_reader(node.path, key, runs=(run,), upto=(records,), verify=verify)
+
+
+def content(node: Snapshot, setup: Setup, prefix: Prefix | None) -> str | None:
+    """The name of what a pipeline draws that the plan does not say; None where it says all.
+
+    A state that was taken of other draws is refused: a position in them would be one of other data.
+    """
+    seeds = {"seed": setup.seed, "graph_seed": setup.graph_seed}
+    if prefix is not None:
+        seeds.update(prefix.header.seeds)
+    # A flat_map may draw, in a dataset that its function makes; most do not.
+    below = [n for n in walk(node.up) if hasattr(n, "seed")]
+    drawn = [seeds["seed"] if any(n.seedless for n in below) else None]
+    drawn += [seeds["graph_seed"] if any(n.seeded or n.seedless for n in below) else None]
+    if drawn == [None, None]:
+        return None
+    text = json.dumps([described(node)[0], drawn])
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _compression(asked: str | None, catalog: Catalog) -> str | None:
+    if asked == "auto":
+        return None if catalog.store.local else "lz4"
+    return asked
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")
+
+
+# -- what is said ----------------------------------------------------------------------------------
+
+
+def _check_mismatch(catalog: Catalog, node: Snapshot, key: str, pipeline: Any) -> None:
+    """Say, or refuse, that only snapshots of other pipelines stand here."""
+    keys = catalog.keys()
+    if key in keys or not keys or node.keeping.on_mismatch == "any":
+        return
+    other = catalog.newest() or keys[-1]
+    changed = differences(catalog.pipeline(other) or [], pipeline)
+    told = "; ".join(changed[:8]) or "what cannot be compared"
+    if node.keeping.on_mismatch == "error":
+        raise IncompatibleSnapshotError(
+            f"{node.path}: only snapshots of other pipelines stand here; what changed: {told}. "
+            "on_mismatch='new' writes a new one beside them, version= tells that nothing did"
+        )
+    log.warning(
+        "snapshot %s: the pipeline is not the one that was kept; a new one is written. What changed: %s",
+        node.path,
+        told,
+    )
+    if len(keys) >= _MANY_KEYS:
+        log.warning(
+            "snapshot %s: %d pipelines have been kept here; `tundish snapshot gc %s` removes old ones",
+            node.path,
+            len(keys),
+            node.path,
+        )
+
+
+def _say_touched(node: Snapshot, key: str, pipeline: Any) -> None:
+    """Say, once, which input files were written anew with the size that they had."""
+    if node in _TOLD:
+        return
+    _TOLD.add(node)
+    for line in touched(Catalog(node.path).pipeline(key) or [], pipeline):
+        log.warning("snapshot %s: %s; what was kept is read", node.path, line)
+
+
+def _say_who_writes(node: Snapshot, key: str, refused: OSError | None) -> None:
+    if refused is not None:
+        log.warning(
+            "snapshot %s: nothing can be written there (%s): what stands there is read, the rest is "
+            "computed in each epoch",
+            node.path,
+            refused,
+        )
+        return
+    holder = holder_of(open_store(node.path), lease_name(key, node.keeping.part))
+    log.info("snapshot %s: %s writes it; it is passed through here", node.path, holder)
+
+
+def _incomplete(path: str, key: str) -> str:
+    prefix = Catalog(path).best_run(key, living=True)
+    have = (
+        "nothing of it stands there" if prefix is None else f"{prefix.next:,} elements are durable"
+    )
+    return (
+        f"{path}: mode='read' needs a complete snapshot of this pipeline ({key}), and {have}; "
+        "run it once with mode='auto', or `tundish snapshot write`"
+    )
+
+
+def check_permutations(root: Node) -> None:
+    """Refuse ``shuffle(None)`` over what has no random access, or not yet."""
+    for node in walk(root, running=True):
+        if (
+            isinstance(node, Shuffle)
+            and node.window is None
+            and not (node.positional and node.cardinality >= 0)
+        ):
+            waiting = [
+                n for n in walk(node) if isinstance(n, Snapshot) and not isinstance(n, Stored)
+            ]
+            if waiting:
+                raise SpecError(
+                    "shuffle(None) permutes positions; the snapshot below it has random access once "
+                    f"it is complete, and {waiting[0].path} is not: run the pipeline up to the "
+                    "snapshot first, or use shuffle(buffer_size)"
+                )
+            raise SpecError(NO_PERMUTATION.format(node.up.label))
+
+
+# -- plans -----------------------------------------------------------------------------------------
+
+
+def _stored(node: Snapshot, found: Found) -> Node:
+    """The same one for all iterators, as long as the same stands on disk."""
+    known = _RESOLVED.setdefault(node, {})
+    if found not in known:
+        values = {part.name: getattr(node, part.name) for part in fields(Snapshot)}
+        if node.reader_func is None or node.make is None:
+            known[found] = Stored(**values, found=found)
+        else:
+            read = in_order_of(node.reader_func, node.make, found_node(found, found.key))
+            known[found] = Reread(**values, found=found, order=read._node)  # noqa: SLF001 - a Dataset
+    return known[found]
+
+
+def _replaced(node: Node, changes: dict[str, Any]) -> Node:
+    """The node with other inputs: one for all iterators, since caches are shared by node."""
+    known = _RESOLVED.setdefault(node, {})
+    key = tuple([(name, _identities(value)) for name, value in changes.items()])
+    if key not in known:
+        known[key] = replace(node, **changes)
+    return known[key]
+
+
+def _identities(value: Any) -> Any:
+    return tuple(map(id, value)) if isinstance(value, tuple) else id(value)

@@ -1,0 +1,37 @@
+"""Elements of a complete snapshot, several at once: views of what lies in memory already."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.loader.run.machines import Positions
+from tundish.loader.run.plain import PlainStage
+from tundish.loader.run.storing.opening import reader_of
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.storing import Found
+
+
+class StoredStage(PlainStage):
+    """As `InlineStage`, over positions of a snapshot whose elements are views of files."""
+
+    found: Found
+    """Of which snapshot."""
+
+    def several(self, most: int) -> list[Any] | None:
+        up = self._up
+        if not isinstance(up, Positions):
+            return None
+        before = up.mark()
+        refs = up.run(most)
+        first, count = refs[0], len(refs)
+        try:
+            reader = reader_of(self.found)
+            if refs[-1] - first + 1 == count and np.array_equal(refs, range(first, first + count)):
+                return reader.elements(first, first + count)
+            return [reader[ref] for ref in refs]
+        except Exception:  # noqa: BLE001 - told at its element, when they are asked for one by one
+            up.load(up.dump(before))
+            return None

@@ -1,0 +1,172 @@
+"""Elements that stand in files, by their index: as they lie, where files are local and not compressed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.loader.plan.batching import Batch
+from tundish.loader.plan.checks import check_count
+from tundish.loader.plan.node import walk
+from tundish.loader.plan.options import WithOptions
+from tundish.loader.plan.order import Concatenate, Prefetch, Repeat, Shard, Shuffle, Skip, Take
+from tundish.loader.plan.saving import Dealt, Load
+from tundish.loader.plan.storing import (
+    Found,
+    Reread,
+    Snapshot,
+    SortedSnapshot,
+    Stored,
+)
+from tundish.loader.run.stats import SnapshotStats
+from tundish.loader.run.storing.opening import reader_of
+from tundish.loader.run.values import Maker, raise_from
+from tundish.spec import flatten
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.node import Node
+    from tundish.loader.run.context import Context
+    from tundish.loader.run.values import Make, MakeNoted, Value
+    from tundish.snapshot.reader import Reader
+
+_CHOOSING = (Dealt, Prefetch, Shard, Shuffle, Skip, Take, WithOptions)
+
+_UNCOMPUTED = (*_CHOOSING, Batch, Concatenate, Repeat, Stored)
+
+
+def computes_something(node: Node) -> bool:
+    """Whether workers could do something for an operator: what lies in mapped files is only read."""
+    if isinstance(node, Stored) and not node.found.mapped:
+        return True
+    return not isinstance(node, _UNCOMPUTED)
+
+
+def rows_of_found(found: Found) -> Callable[[int], Any]:
+    """``rows(index)``: an element of a complete snapshot, negative indices from the end."""
+    reader, count = reader_of(found), found.rows
+    get = reader.__getitem__
+
+    def rows(index: int) -> Any:
+        if type(index) is int and 0 <= index < count:
+            return get(index)
+        at = check_count("index", index)
+        if not -count <= at < count:
+            allowed = f"from {-count} to {count - 1}" if count else "of some other dataset"
+            raise IndexError(f"index must be {allowed} in a dataset of {count} elements, not {at}")
+        return get(at + count if at < 0 else at)
+
+    return rows
+
+
+def source_of(node: Node) -> Stored | None:
+    """The snapshot whose elements a node chooses and orders, where its refs are indices of it."""
+    while isinstance(node, _CHOOSING):
+        node = node.up
+    return node if isinstance(node, Stored) else None
+
+
+def is_kept(node: Node) -> bool:
+    """Whether a plan's elements are those of a snapshot, chosen or in batches: then they are read-only.
+
+    Those of one that is complete are views of files, most of them. The others are no different: what
+    changes elements in place is to fail in the first epoch.
+    """
+    while isinstance(node, (*_CHOOSING, Batch, Repeat)):
+        node = node.up
+    return isinstance(node, Snapshot)
+
+
+def frozen(element: Any) -> Any:
+    """An element with its arrays read-only."""
+    for leaf in flatten(element)[0]:
+        if isinstance(leaf, np.ndarray):
+            leaf.flags.writeable = False
+    return element
+
+
+def _element(maker: Maker, node: Stored) -> Value:
+    label = maker.context.label(node)
+    reader: Reader | None = None
+
+    def value(item: Any, _: int) -> Any:
+        nonlocal reader
+        try:
+            if reader is None:
+                reader = reader_of(node.found)
+            return reader[item]
+        except Exception as error:  # noqa: BLE001 - the element's, or its file's
+            raise_from(error, label)
+
+    return value
+
+
+def _batch(maker: Maker, node: Batch) -> Value:
+    """A batch of a complete snapshot is a slice of it, or gathered with one copy."""
+    usual = maker.batch(node)
+    source = source_of(node.up)
+    if source is None:
+        return usual
+    reader: Reader | None = None
+
+    def value(item: Any, pass_: int) -> Any:
+        nonlocal reader
+        if reader is None:
+            reader = reader_of(source.found)
+        rows = item[1]
+        if type(rows[0]) is not int:  # computed below
+            return usual(item, pass_)
+        first, count = rows[0], len(rows)
+        if rows[-1] - first + 1 == count and rows == tuple(range(first, first + count)):
+            batch = reader.stacked(first, first + count)
+        else:
+            batch = reader.take(np.array(rows, np.int64))
+        return usual(item, pass_) if batch is None else batch
+
+    return value
+
+
+def _shard(maker: Maker, node: SortedSnapshot, up: Value) -> Value:
+    assert node.shard_func is not None
+    function = node.shard_func
+
+    def shard(*parts: Any) -> int:
+        number = function(*parts)
+        if not isinstance(number, (int, np.integer, np.ndarray)) or isinstance(number, bool):
+            raise TypeError(
+                f"shard_func must return an int, not {type(number).__name__} ({number!r})"
+            )
+        if isinstance(number, np.ndarray) and (number.ndim or number.dtype.kind not in "iu"):
+            raise TypeError(f"shard_func must return an int, not {number!r}")
+        if number < 0:
+            raise ValueError(f"shard_func must return an int of at least 0, not {number}")
+        return int(number)
+
+    return maker.asking(node, shard, up)
+
+
+VALUES: dict[type[Node], Make] = {
+    Snapshot: Maker.replayed,
+    SortedSnapshot: Maker.replayed,
+    Stored: _element,
+    Load: _element,
+    Batch: _batch,
+}
+NOTES: dict[type[Node], MakeNoted] = {SortedSnapshot: _shard}
+
+
+def snapshot_stats(context: Context) -> tuple[SnapshotStats, ...]:
+    """What is done with each snapshot of a plan."""
+    found = []
+    for node in walk(context.root, running=True):
+        if isinstance(node, (Stored, Reread)):
+            at = node.found
+            found.append(SnapshotStats(at.path, at.key, "", "read", at.rows, at.rows))
+        elif isinstance(node, Snapshot) and id(node) in context.live:
+            recorder = context.live[id(node)].recorder
+            if recorder is None:
+                found.append(SnapshotStats(node.path, "", "", "pass", 0, 0))
+            else:
+                found.append(recorder.stats())
+    return tuple(found)

@@ -1,0 +1,300 @@
+"""What stands under a path: keys, their runs and manifests."""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from tundish.errors import SnapshotCorruptError, SnapshotError
+from tundish.snapshot.finished import check_order, read_indexed
+from tundish.snapshot.frame import JSON, parse
+from tundish.snapshot.lease import Holder, is_stale
+from tundish.snapshot.manifest import Manifest
+from tundish.snapshot.outcome import Outcome
+from tundish.snapshot.run import Prefix, check_sizes, damage, read_header, read_run
+from tundish.snapshot.stale import STALE_S, age, replace_stale
+from tundish.snapshot.store import open_store
+from tundish.snapshot.takeover import clean_run, temporary
+
+if TYPE_CHECKING:
+    import os
+
+    from tundish.snapshot.records import RunHeader
+    from tundish.snapshot.store import Store
+
+__all__ = ["Catalog"]
+
+_KEY = re.compile(r"[0-9a-f]{16}\Z")
+_RUN = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_LEASE = re.compile(r"lease(-\d+-of-\d+)?\.json\Z")
+
+
+class Catalog:
+    """What stands under a path.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The path given to ``snapshot``.
+    storage_options : mapping, optional
+        For a remote one.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.store = open_store(path, storage_options)
+
+    def keys(self) -> list[str]:
+        """Every key that there is a folder of."""
+        return [name for name in self.store.list() if _KEY.match(name)]
+
+    def at(self, key: str) -> Store:
+        """The store of a key's folder: what `read_run` and its like take."""
+        return self.store.subfolder(key)
+
+    def manifest(self, key: str) -> Manifest | None:
+        """What is complete under a key; None if nothing is.
+
+        Raises
+        ------
+        SnapshotError
+            The manifest is damaged, or of a higher version.
+        """
+        name = f"{key}/manifest.json"
+        path = self.store.shown(name)
+        try:
+            data = self.store.read(name)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if not data:  # the name was taken, on a filesystem without links, and its writer died
+            return None
+        manifest = Manifest.from_bytes(data, path)
+        if manifest.key != key:
+            raise SnapshotCorruptError(
+                path, f"is of the key {manifest.key}: it was moved or copied"
+            )
+        return manifest
+
+    def pipeline(self, key: str) -> JSON | None:
+        """The description that was hashed; None if it is not there.
+
+        Raises
+        ------
+        SnapshotError
+            It is cut off.
+        """
+        name = f"{key}/pipeline.json"
+        try:
+            return parse(self.store.read(name), self.store.shown(name))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def newest(self) -> str | None:
+        """The key of the snapshot that was completed last; damaged ones are passed over."""
+        found = []
+        for key in self.keys():
+            with suppress(SnapshotError):
+                manifest = self.manifest(key)
+                if manifest is not None:
+                    found.append((manifest.created, key))
+        return max(found, default=(None, None))[1]
+
+    def runs(self, key: str) -> list[str]:
+        """Every run that there is a folder of."""
+        return [name for name in self.store.list(f"{key}/runs") if _RUN.match(name)]
+
+    def prefixes(self, key: str) -> Iterator[Prefix]:
+        """What is durable of each run that has a header."""
+        store = self.at(key)
+        for run in self.runs(key):
+            with suppress(SnapshotError):
+                prefix = read_run(store, run)
+                if prefix.header.key == key:
+                    yield prefix
+
+    def best_run(
+        self,
+        key: str,
+        seeds: Mapping[str, JSON] | None = None,
+        part: tuple[int, int] | None = None,
+        *,
+        living: bool = False,
+    ) -> Prefix | None:
+        """The run to continue: the one with most elements whose writer is not alive.
+
+        Parameters
+        ----------
+        key : str
+            Which snapshot.
+        seeds : mapping, optional
+            Only runs that drew these.
+        part : (int, int), optional
+            Only runs of this part; default: only runs of the whole.
+        living : bool, optional
+            Also runs whose writer is alive: to read what is durable of them, not to continue them.
+        """
+        found = [
+            prefix
+            for prefix in self.prefixes(key)
+            if prefix.outcome.continued
+            and prefix.header.part == part
+            and (seeds is None or dict(prefix.header.seeds) == dict(seeds))
+            and (living or not _lives_elsewhere(prefix.holder))
+        ]
+        return max(
+            found, key=lambda p: (p.outcome is Outcome.FINISHED, p.next, p.run), default=None
+        )
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def begin_run(self, key: str, header: RunHeader, pipeline: JSON) -> str:
+        """Make a run of its own, and the key's description if it is the first.
+
+        Returns
+        -------
+        str
+            Its name.
+        """
+        self.clean(key)
+        run = uuid.uuid4().hex
+        self.store.create(f"{key}/runs/{run}/run.json", header.to_bytes(), "header")
+        text = json.dumps(pipeline, indent=1, ensure_ascii=False).encode() + b"\n"
+        self.store.create(f"{key}/pipeline.json", text, "pipeline")
+        return run
+
+    def publish(self, key: str, manifest: Manifest) -> bool:
+        """Make a snapshot complete; False if it was already: another run won."""
+        name, data = f"{key}/manifest.json", manifest.to_bytes()
+        if self.store.create(name, data, "manifest"):
+            return True
+        # Empty: on a filesystem without links its writer died before the name had its bytes.
+        empty = self.store.size(name) == 0 and age(self.store, name) > STALE_S
+        return empty and replace_stale(self.store, name, b"", data)
+
+    def replace(self, key: str, manifest: Manifest) -> None:
+        """Put a manifest over other runs in the place of the one that is there: for `compact`."""
+        self.store.replace(f"{key}/manifest.json", manifest.to_bytes())
+
+    def clean(self, key: str) -> list[str]:
+        """Remove what dead processes left under a key, outside of runs that may be continued.
+
+        Temporary files of the key and of runs without a header go (one who is just beginning
+        makes his again), and of a complete snapshot those of its runs, with the leases of dead
+        processes.
+
+        Returns
+        -------
+        list of str
+            What was removed.
+        """
+        names = self.store.list(key)
+        found = [f"{key}/{name}" for name in names if temporary(name)]
+        leases = [f"{key}/{name}" for name in names if _LEASE.match(name)]
+        if "manifest.json" not in names:
+            headless = [run for run in self.runs(key) if not self._begun(key, run)]
+            found += [name for run in headless for name in self._temporaries(key, run)]
+            return self._remove(found, [f"{key}/runs/{run}" for run in headless])
+        dead = [name for name in leases if is_stale(self.store, name)]
+        if not found and not dead:  # a writer that ends in peace leaves neither
+            return []
+        return self._remove(found) + self._clean_complete(key) + self._remove(dead)
+
+    def _clean_complete(self, key: str) -> list[str]:
+        found, store = [], self.at(key)
+        with suppress(SnapshotError, OSError):
+            manifest = self.manifest(key)
+            for entry in manifest.runs if manifest else ():
+                prefix = read_indexed(store, entry)
+                found += [f"{key}/{name}" for name in clean_run(store, entry.run, prefix)]
+        return found
+
+    def _remove(self, names: Sequence[str], folders: Sequence[str] = ()) -> list[str]:
+        """Remove files, and folders if they are empty; names. Who may only read leaves them."""
+        with suppress(OSError):
+            for name in names:
+                self.store.remove(name)
+            for folder in folders:
+                self.store.prune(folder)
+        return list(names)
+
+    def _begun(self, key: str, run: str) -> bool:
+        return self.store.size(f"{key}/runs/{run}/run.json") is not None
+
+    def _temporaries(self, key: str, run: str) -> list[str]:
+        folder = f"{key}/runs/{run}"
+        return [f"{folder}/{name}" for name in self.store.list(folder) if temporary(name)]
+
+    # -- naming what is there ---------------------------------------------------------------------
+
+    def outcome(self, key: str) -> Outcome:
+        """The name of what stands under a key."""
+        return self.examine(key)[0]
+
+    def examine(self, key: str) -> tuple[Outcome, SnapshotError | None]:
+        """The name of what stands under a key, and what is wrong with it.
+
+        Of several runs without a manifest it is the one that would be continued, else the one that
+        has most.
+        """
+        try:
+            manifest = self.manifest(key)
+        except SnapshotError as error:
+            return damage(error, "MANIFEST"), error
+        if manifest is not None:
+            return self._examine_complete(key, manifest)
+        found = [self._examine_run(key, run) for run in self.runs(key)]
+        _, outcome, problem = max(found, key=lambda f: f[0], default=((), Outcome.EMPTY, None))
+        return outcome, problem
+
+    def _examine_complete(
+        self, key: str, manifest: Manifest
+    ) -> tuple[Outcome, SnapshotError | None]:
+        store = self.at(key)
+        for entry in manifest.runs:
+            file = "HEADER"
+            try:
+                read_header(store, entry.run)
+                file = "INDEX"
+                prefix = read_indexed(store, entry)
+                file = "SHARD"
+                check_sizes(store, entry.run, prefix.shards, entries=prefix.entries)
+                file = "ORDER"
+                check_order(store, entry)
+            except SnapshotError as error:
+                gone = file == "HEADER" and not store.list(f"runs/{entry.run}")
+                return Outcome.LOST_RUN if gone else damage(error, file), error
+        return Outcome.COMPLETE, None
+
+    def _examine_run(
+        self, key: str, run: str
+    ) -> tuple[tuple[Any, ...], Outcome, SnapshotError | None]:
+        """How much it would count, its name, and what is wrong with it."""
+        try:
+            prefix = read_run(self.at(key), run)
+            self._own(key, prefix.header, run)
+        except SnapshotError as error:
+            return (False, False, -1, run), damage(error, "HEADER"), error
+        outcome = prefix.outcome
+        rank = (outcome.continued, outcome is Outcome.FINISHED, prefix.next, run)
+        return rank, outcome, prefix.problem
+
+    def _own(self, key: str, header: RunHeader, run: str) -> None:
+        if header.key != key:
+            path = self.store.shown(f"{key}/runs/{run}/run.json")
+            raise SnapshotCorruptError(path, f"is of the key {header.key}: it was moved or copied")
+
+
+def _lives_elsewhere(holder: Mapping[str, JSON]) -> bool:
+    """Whether a process other than this one is known to be alive."""
+    try:
+        process = Holder.from_json(holder)
+    except SnapshotError:
+        return False
+    return bool(process.alive) and process != Holder.here()

@@ -1,0 +1,186 @@
+"""The frame of a snapshot's JSON files: a version first, a checksum last, and nothing believed.
+
+Each is one JSON object that ends with the crc32 of all the bytes before it, so a cut or an edit is
+noticed before anything in it is used. Keys that are not known are ignored.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tundish.errors import SnapshotCorruptError, SnapshotVersionError
+from tundish.snapshot.checksum import crc32
+
+__all__ = [
+    "FEATURES",
+    "FORMAT",
+    "JSON",
+    "EditedFileError",
+    "Fields",
+    "LostFileError",
+    "TornFileError",
+    "pack",
+    "parse",
+    "show",
+    "unpack",
+]
+
+JSON = Any
+"""What `json` makes: None, bool, int, float, str, and lists and dicts of them."""
+
+FORMAT = (1, 0)
+"""The version that is written. A higher major version is refused, a higher minor one is read."""
+
+FEATURES: frozenset[str] = frozenset()
+"""What a file may name in "requires"."""
+
+_TAIL = re.compile(rb',"crc32":(\d{1,10})\}\n?\Z')
+_STAYS = "what was written before it stays readable"
+
+
+def pack(fields: Mapping[str, JSON]) -> bytes:
+    """Write one JSON object: the format's version first, the crc32 of all before it last."""
+    body = {"format": list(FORMAT), **fields}
+    head = json.dumps(body, separators=(",", ":"), ensure_ascii=True, allow_nan=False)[:-1].encode()
+    return head + b',"crc32":%d}\n' % crc32(head)
+
+
+def unpack(data: bytes, path: str) -> Fields:
+    """Read what `pack` wrote.
+
+    Raises
+    ------
+    SnapshotVersionError
+        It is of a higher major version, or requires what this version does not know.
+    SnapshotCorruptError
+        It is cut off, not JSON, or was changed; ``error.edited`` tells which.
+    """
+    value = parse(data, path)
+    if not isinstance(value, dict):
+        raise SnapshotCorruptError(path, f"holds {show(value)}, not a JSON object")
+    fields = Fields(value, path)
+    check_version(fields)
+    tail = _TAIL.search(data)
+    found = crc32(data[: tail.start()]) if tail else None
+    if tail is None:
+        raise EditedFileError(
+            path, "does not end with its crc32: it was edited by hand", remedy=_STAYS
+        )
+    if found != int(tail[1]):
+        problem = f"its bytes have crc32 {found}, and it says {int(tail[1])}: it was changed"
+        raise EditedFileError(path, problem, remedy=_STAYS)
+    return fields
+
+
+def parse(data: bytes, path: str) -> JSON:
+    """JSON from bytes; whatever is wrong with them is a `SnapshotCorruptError`."""
+    if not data.strip(b"\0 \n"):
+        raise TornFileError(path, "is empty" if not data else "holds only zeros", remedy=_STAYS)
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as problem:  # a wrong encoding is a ValueError too
+        raise TornFileError(path, f"is cut off or not JSON ({problem})", remedy=_STAYS) from None
+
+
+class LostFileError(SnapshotCorruptError):
+    """A file that should be there."""
+
+
+class TornFileError(SnapshotCorruptError):
+    """A file that ends early, or is not JSON."""
+
+
+class EditedFileError(SnapshotCorruptError):
+    """A file that is JSON, and not as it was written."""
+
+
+def check_version(fields: Fields) -> None:
+    """Refuse a format that is not known."""
+    version = fields.value.get("format")
+    if not (isinstance(version, list) and version and all(type(v) is int for v in version)):
+        raise SnapshotCorruptError(fields.path, f"has the format {version!r}, not [major, minor]")
+    known = f"{FORMAT[0]}.x"
+    if version[0] > FORMAT[0]:
+        raise SnapshotVersionError(fields.path, ".".join(map(str, version)), known)
+    required = fields.value.get("requires", [])
+    unknown = [name for name in required if name not in FEATURES] if _is_names(required) else None
+    if unknown is None:
+        raise SnapshotCorruptError(fields.path, f'"requires" is {required!r}, not a list of names')
+    if unknown:
+        found = f"{'.'.join(map(str, version))} with {', '.join(unknown)}"
+        raise SnapshotVersionError(fields.path, found, known)
+
+
+def _is_names(value: JSON) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+
+@dataclass(frozen=True)
+class Fields:
+    """A JSON object of a file, read by name and type: what does not fit is an error of the file."""
+
+    value: dict[str, JSON]
+    path: str
+
+    def wrong(self, name: str, wanted: str) -> SnapshotCorruptError:
+        found = show(self.value[name]) if name in self.value else "missing"
+        return SnapshotCorruptError(self.path, f'"{name}" is {found}, not {wanted}')
+
+    def integer(self, name: str, least: int = 0) -> int:
+        value = self.value.get(name)
+        if type(value) is not int or not least <= value < 2**63:
+            raise self.wrong(name, f"a whole number >= {least}")
+        return value
+
+    def optional_integer(self, name: str) -> int | None:
+        return None if self.value.get(name) is None else self.integer(name)
+
+    def text(self, name: str, pattern: re.Pattern[str] | None = None) -> str:
+        value = self.value.get(name)
+        if not isinstance(value, str):
+            raise self.wrong(name, "a text")
+        if pattern is not None and not pattern.match(value):  # it becomes a file's name
+            raise SnapshotCorruptError(self.path, f'"{name}" is {value!r}, which is no plain name')
+        return value
+
+    def optional_text(self, name: str) -> str | None:
+        return None if self.value.get(name) is None else self.text(name)
+
+    def flag(self, name: str) -> bool:
+        value = self.value.get(name, False)
+        if type(value) is not bool:
+            raise self.wrong(name, "true or false")
+        return value
+
+    def items(self, name: str) -> list[JSON]:
+        value = self.value.get(name)
+        if not isinstance(value, list):
+            raise self.wrong(name, "a list")
+        return value
+
+    def mapping(self, name: str) -> dict[str, JSON]:
+        value = self.value.get(name, {})
+        if not isinstance(value, dict):
+            raise self.wrong(name, "an object")
+        return value
+
+    def objects(self, name: str) -> list[Fields]:
+        values = self.items(name)
+        if not all(isinstance(value, dict) for value in values):
+            raise self.wrong(name, "a list of objects")
+        return [Fields(value, self.path) for value in values]
+
+    def optional_object(self, name: str) -> Fields | None:
+        if self.value.get(name) is None:
+            return None
+        return Fields(self.mapping(name), self.path)
+
+
+def show(value: JSON) -> str:
+    """A value for a message, not longer than needed to find it."""
+    shown = json.dumps(value)
+    return shown if len(shown) <= 40 else f"{shown[:40]}..."

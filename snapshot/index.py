@@ -1,0 +1,121 @@
+"""Where every batch of a finished run lies (``index.arrow``), and every row of one with user shards.
+
+Both follow from the journal alone, so they are made again, the same, by whoever finishes a run.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from tundish.errors import SnapshotCorruptError
+
+__all__ = ["ENTRY", "index_bytes", "npy_header", "order_blocks", "read_index"]
+
+ENTRY = np.dtype(
+    [
+        ("start", np.int64),
+        ("rows", np.int32),
+        ("shard", np.int32),
+        ("offset", np.int64),
+        ("length", np.int64),
+        ("crc32", np.uint32),
+    ]
+)
+"""A line of the index: one batch. ``shard`` counts the shards in the order of the journal."""
+
+_COLUMNS = ("start", "rows", "shard", "offset", "length", "crc32")
+_SCHEMA = pa.schema(
+    [pa.field(name, pa.from_numpy_dtype(ENTRY[name]), nullable=False) for name in _COLUMNS]
+)
+_TABLE = b"tundish.run"  # where, in the metadata of the schema, the table of the run stands
+
+
+def index_bytes(entries: np.ndarray, table: bytes) -> bytes:
+    """Batches sorted by their first element, as the bytes of an Arrow file.
+
+    Parameters
+    ----------
+    entries : numpy.ndarray of `ENTRY`
+        In any order.
+    table : bytes
+        What `tundish.snapshot.run.run_table` says of the run beside its batches.
+    """
+    entries = np.sort(entries, order="start")
+    schema = _SCHEMA.with_metadata({_TABLE: table})
+    columns = [pa.array(np.ascontiguousarray(entries[name])) for name in _COLUMNS]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+    return bytes(sink.getvalue())
+
+
+def read_index(data: bytes, path: str) -> tuple[np.ndarray, bytes]:
+    """The batches of an ``index.arrow``, of `ENTRY`, and the table of the run.
+
+    Raises
+    ------
+    SnapshotCorruptError
+        It is not a whole index.
+    """
+    try:
+        file = pa.ipc.open_file(pa.py_buffer(data))
+        if not file.schema.equals(_SCHEMA):
+            raise SnapshotCorruptError(path, f"is no index of a run: {file.schema}")
+        rows = file.read_all().combine_chunks()
+        rows.validate(full=True)
+        entries = np.empty(rows.num_rows, ENTRY)
+        for name in _COLUMNS:
+            entries[name] = rows.column(name).to_numpy()
+        return entries, file.schema.metadata[_TABLE]
+    except (pa.ArrowException, KeyError, TypeError, ValueError, OSError) as problem:
+        raise SnapshotCorruptError(path, f"is no index of a run: {problem!r}") from problem
+
+
+def order_blocks(
+    entries: np.ndarray, numbers_of: Callable[[np.void], np.ndarray], rows: int
+) -> Iterator[np.ndarray]:
+    """Where element 0, 1, ... stands, a block of int64 (n, 2) after the other: (batch, row).
+
+    Parameters
+    ----------
+    entries : numpy.ndarray of `ENTRY`
+        Sorted by ``start``; "batch" counts these.
+    numbers_of : callable
+        Gives the numbers of an entry's elements: ascending, beginning with its ``start``.
+    rows : int
+        How many elements there are; those in no batch, which failed, stand at (-1, -1).
+    """
+    # A batch has no number below its start, so what is below the next batch's start is settled:
+    # only the numbers of the batches that interleave are held at once.
+    first, open_block = 0, np.empty((0, 2), np.int64)
+    for k, entry in enumerate(entries):
+        settled = int(entry["start"]) - first
+        if settled > 0:
+            open_block = grown(open_block, settled)
+            yield open_block[:settled]
+            first, open_block = first + settled, open_block[settled:]
+        numbers = numbers_of(entry)
+        open_block = grown(open_block, int(numbers[-1]) + 1 - first)
+        open_block[numbers - first, 0] = k
+        open_block[numbers - first, 1] = np.arange(len(numbers))
+    yield grown(open_block, rows - first)
+
+
+def grown(block: np.ndarray, length: int) -> np.ndarray:
+    """The same, at least so long."""
+    if len(block) >= length:
+        return block
+    return np.concatenate([block, np.full((length - len(block), 2), -1, np.int64)])
+
+
+def npy_header(rows: int) -> bytes:
+    """What stands in front of the blocks of an ``order.npy``."""
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        file, {"descr": "<i8", "fortran_order": False, "shape": (rows, 2)}
+    )
+    return file.getvalue()

@@ -1,0 +1,154 @@
+"""What a writer notes beside its unfinished shards, so that the next one continues when it dies.
+
+One JSON line a step, appended behind it. Nothing is synced: the log outlives a process, not the
+machine; what must outlive that is in the journal.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from base64 import b64decode, b64encode
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from tundish.snapshot.frame import Fields
+from tundish.snapshot.records import Batch, Shard, StoredError
+
+__all__ = ["Chunk", "Log", "Noted"]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """What one `write` left: its batches, each with its shard's file, and the elements that failed."""
+
+    start: int
+    bytes: int
+    batches: tuple[tuple[str, Batch], ...]
+    errors: tuple[StoredError, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "start": self.start,
+            "bytes": self.bytes,
+            "batches": [[file, *batch.to_json()] for file, batch in self.batches],
+            "errors": [error.to_json() for error in self.errors],
+        }
+
+    @classmethod
+    def from_json(cls, line: dict[str, Any]) -> Self:
+        return cls(
+            line["start"],
+            line["bytes"],
+            tuple((file, Batch(*numbers)) for file, *numbers in line["batches"]),
+            tuple(
+                StoredError(n, kind, None if args is None else tuple(args), text)
+                for n, kind, args, text in line["errors"]
+            ),
+        )
+
+
+class Log:
+    """Where a writer notes its steps.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        The file; made with the first line.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._fd: int | None = None
+
+    def form(self, number: int, schema: bytes) -> None:
+        """A form that shards to come are of."""
+        self._add(form=number, schema=b64encode(schema).decode())
+
+    def opened(self, file: str, user_shard: int | None, form: int) -> None:
+        """A shard that is begun."""
+        self._add(opened=file, user_shard=user_shard, of=form)
+
+    def chunk(self, chunk: Chunk) -> None:
+        """A chunk, all of which is in its shards."""
+        self._add(chunk=chunk.to_json())
+
+    def sealed(self, shard: Shard) -> None:
+        """A shard that is about to be published, with all that it holds."""
+        self._add(sealed=shard.to_json())
+
+    def close(self) -> None:
+        """Let go of the file; it stays."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def remove(self) -> None:
+        """Forget everything."""
+        self.close()
+        self.path.unlink(missing_ok=True)
+
+    def move(self, path: str | os.PathLike[str]) -> None:
+        """Take another log's place, at once."""
+        if self.path.exists():
+            self.path.replace(path)
+        else:
+            Path(path).unlink(missing_ok=True)
+        self.path = Path(path)
+
+    def _add(self, **line: Any) -> None:
+        if self._fd is None:
+            self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        while data:
+            data = data[os.write(self._fd, data) :]
+
+
+@dataclass
+class Noted:
+    """What stands in a log.
+
+    Attributes
+    ----------
+    forms : dict of int to bytes
+        Schemas by their numbers.
+    opened : dict of str to (int or None, int)
+        User shard and form of each shard, by its file.
+    chunks : list of Chunk
+        In the order in which they were written.
+    sealed : dict of str to Shard
+        Shards that were about to be published.
+    """
+
+    forms: dict[int, bytes] = field(default_factory=dict)
+    opened: dict[str, tuple[int | None, int]] = field(default_factory=dict)
+    chunks: list[Chunk] = field(default_factory=list)
+    sealed: dict[str, Shard] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a log, up to a line that was not finished; nothing where there is none."""
+        noted = cls()
+        try:
+            lines = Path(path).read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return noted
+        for data in lines[:-1]:  # behind the last line end is nothing, or half a line
+            try:
+                line = json.loads(data)
+            except ValueError:
+                break
+            noted._take(line)
+        return noted
+
+    def _take(self, line: dict[str, Any]) -> None:
+        if "form" in line:
+            self.forms[line["form"]] = b64decode(line["schema"])
+        elif "opened" in line:
+            self.opened[line["opened"]] = line["user_shard"], line["of"]
+        elif "chunk" in line:
+            self.chunks.append(Chunk.from_json(line["chunk"]))
+        elif "sealed" in line:
+            shard = Shard.from_json(Fields(line["sealed"], "a log"))
+            self.sealed[shard.file] = shard

@@ -1,0 +1,134 @@
+"""What says that a snapshot is complete: ``manifest.json``, over one run or several in order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from tundish.errors import SnapshotCorruptError
+from tundish.snapshot.frame import JSON, Fields, pack, unpack
+from tundish.snapshot.records import Checked
+
+__all__ = ["Manifest", "ManifestRun"]
+
+_RUN = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+Bytes = bytes  # where a field has that name
+
+
+@dataclass(frozen=True)
+class ManifestRun:
+    """A run in a manifest: its rows, its last journal record, its index and its order."""
+
+    run: str
+    rows: int
+    journal: int
+    index: Checked
+    order: Checked | None = None
+
+    def to_json(self) -> JSON:
+        return {
+            "run": self.run,
+            "rows": self.rows,
+            "journal": self.journal,
+            "index": self.index.to_json(),
+            "order": None if self.order is None else self.order.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, fields: Fields) -> Self:
+        index, order = fields.optional_object("index"), fields.optional_object("order")
+        if index is None:
+            raise fields.wrong("index", "an object")
+        return cls(
+            fields.text("run", _RUN),
+            fields.integer("rows"),
+            fields.integer("journal"),
+            Checked.from_json(index),
+            None if order is None else Checked.from_json(order),
+        )
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """``manifest.json``: a complete snapshot, over one run or several in order.
+
+    Parameters
+    ----------
+    key, content : str
+        The fingerprint's; and a name of the elements in their order, which `compact` keeps.
+    runs : tuple of ManifestRun
+        In the order of their elements.
+    rows, bytes : int
+        Elements (also those that failed), and bytes of all shards.
+    compression : str, optional
+        None, "lz4" or "zstd".
+    user_shards : bool
+        Whether there was a ``shard_func``.
+    element_spec : JSON
+        To be shown; the schemas of the shards are what is read.
+    marks : mapping
+        "skipped", "unordered", "random".
+    inputs : list
+        What the source was made of: names and sizes.
+    created, library : str
+        When, and by which version of this library.
+    generation : int
+        How often it was replaced by `compact`.
+    """
+
+    key: str
+    content: str
+    runs: tuple[ManifestRun, ...]
+    rows: int
+    bytes: int
+    compression: str | None = None
+    user_shards: bool = False
+    element_spec: JSON = None
+    marks: Mapping[str, JSON] = field(default_factory=dict)
+    inputs: tuple[JSON, ...] = ()
+    created: str = ""
+    library: str = ""
+    generation: int = 0
+
+    def to_bytes(self) -> Bytes:
+        return pack(
+            {
+                "key": self.key,
+                "content": self.content,
+                "runs": [run.to_json() for run in self.runs],
+                "rows": self.rows,
+                "bytes": self.bytes,
+                "compression": self.compression,
+                "user_shards": self.user_shards,
+                "element_spec": self.element_spec,
+                "marks": dict(self.marks),
+                "inputs": list(self.inputs),
+                "created": self.created,
+                "library": self.library,
+                "generation": self.generation,
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, data: Bytes, path: str) -> Self:
+        fields = unpack(data, path)
+        manifest = cls(
+            fields.text("key"),
+            fields.text("content"),
+            tuple(ManifestRun.from_json(run) for run in fields.objects("runs")),
+            fields.integer("rows"),
+            fields.integer("bytes"),
+            fields.optional_text("compression"),
+            fields.flag("user_shards"),
+            fields.value.get("element_spec"),
+            fields.mapping("marks"),
+            tuple(fields.items("inputs")),
+            fields.text("created"),
+            fields.text("library"),
+            fields.integer("generation"),
+        )
+        if manifest.rows != sum(run.rows for run in manifest.runs):
+            raise SnapshotCorruptError(path, f"has {manifest.rows} rows, and its runs have others")
+        return manifest

@@ -1,0 +1,92 @@
+"""Whose code it is: the user's, which is described line for line, or a package's, which has a version."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import os
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Installed", "installed_name", "is_installed_file", "is_users_module", "version_of"]
+
+_STANDARD = tuple(
+    {os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")}
+)
+_PACKAGES = {"site-packages", "dist-packages"}
+
+Installed = dict[str, Any]
+"""``{"installed": "module.name", "version": "1.2"}``; without a version: of Python's own library."""
+
+
+@functools.cache
+def is_installed_file(filename: str) -> bool:
+    """Whether a file of code belongs to Python or to an installed package.
+
+    What has no file, as a cell of a notebook or ``python -c``, is the user's.
+    """
+    if filename.startswith("<"):
+        return filename.startswith("<frozen ")
+    if not _PACKAGES.isdisjoint(Path(filename).parts):
+        return True
+    return os.path.realpath(filename).startswith(_STANDARD)
+
+
+def is_users_module(name: str | None) -> bool:
+    """Whether a module is the user's; one that is not loaded (made in another process) is."""
+    if name == "__main__" or not name:
+        return True
+    if is_ours(name) or name in sys.builtin_module_names:
+        return False
+    module = sys.modules.get(name)
+    if module is None:
+        return True
+    file = getattr(module, "__file__", None)
+    if file is not None:
+        return not is_installed_file(file)
+    folders = getattr(module, "__path__", None)  # a package without __init__.py
+    if folders is not None:
+        return not all(is_installed_file(os.path.join(folder, "")) for folder in folders)  # noqa: PTH118 - text is compared
+    spec = getattr(module, "__spec__", None)
+    return spec is None or spec.origin not in ("built-in", "frozen")
+
+
+def is_ours(name: str) -> bool:
+    """Whether a module is this library's: what it computes is versioned by operator."""
+    return name == "tundish" or name.startswith("tundish.")
+
+
+def installed_name(module: str, name: str) -> Installed:
+    """How something of an installed package is described."""
+    version = version_of(module)
+    where = {"installed": f"{module}.{name}" if name else module}
+    return where if version is None else {**where, "version": version}
+
+
+def version_of(module: str) -> str | None:
+    """The version of the distribution that a module is of; None for Python's own and for ours."""
+    top = module.split(".", maxsplit=1)[0]
+    if top in sys.stdlib_module_names or is_ours(module):
+        return None
+    return _distribution_version(top)
+
+
+@functools.cache
+def _distribution_version(top: str) -> str | None:
+    try:
+        return importlib.metadata.version(top)
+    except importlib.metadata.PackageNotFoundError:
+        pass
+    for distribution in _distributions().get(top, ()):
+        return importlib.metadata.version(distribution)
+    found = getattr(sys.modules.get(top), "__version__", None)
+    return found if isinstance(found, str) else None
+
+
+@functools.cache
+def _distributions() -> dict[str, list[str]]:
+    return {
+        name: sorted(set(of)) for name, of in importlib.metadata.packages_distributions().items()
+    }

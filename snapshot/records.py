@@ -1,0 +1,347 @@
+"""What stands in a snapshot's JSON files, as frozen values; design page 006 has every field."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import builtins
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Self
+
+from tundish.errors import SnapshotCorruptError, TransformError
+from tundish.snapshot.checksum import crc32
+from tundish.snapshot.frame import (
+    JSON,
+    EditedFileError,
+    Fields,
+    TornFileError,
+    pack,
+    show,
+    unpack,
+)
+
+__all__ = [
+    "Batch",
+    "Checked",
+    "JournalRecord",
+    "RunHeader",
+    "Shard",
+    "StoredError",
+    "errors_of",
+    "forms_of",
+]
+
+_SHARD = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}\.arrow\Z")
+_FILE = re.compile(r"(state/)?[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}\Z")
+_RUN = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+
+Bytes = bytes  # where a field has that name
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Where one record batch lies: elements `start` .. `start + rows` at these bytes of its shard."""
+
+    start: int
+    rows: int
+    offset: int
+    length: int
+    crc32: int
+
+    def to_json(self) -> JSON:
+        return [self.start, self.rows, self.offset, self.length, self.crc32]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One Arrow file of a run.
+
+    `user_shard` is what ``shard_func`` said, None without one; `form` is the number of the schema
+    among the run's. `frame` is the crc32 of the bytes that are in no batch, from the front: what
+    other tools read first and we never; None where it is not known.
+    """
+
+    file: str
+    bytes: int
+    rows: int
+    batches: tuple[Batch, ...]
+    user_shard: int | None = None
+    form: int = 0
+    frame: int | None = None
+
+    def to_json(self) -> JSON:
+        return {
+            "file": self.file,
+            "bytes": self.bytes,
+            "rows": self.rows,
+            "user_shard": self.user_shard,
+            "form": self.form,
+            "frame": self.frame,
+            "batches": [batch.to_json() for batch in self.batches],
+        }
+
+    @classmethod
+    def from_json(cls, fields: Fields, *, indexed: bool = False) -> Self:
+        """Read it; `indexed`: its batches stand elsewhere."""
+        shard = cls(
+            fields.text("file", _SHARD),
+            fields.integer("bytes"),
+            fields.integer("rows"),
+            tuple(_batch(entry, fields) for entry in fields.items("batches")),
+            fields.optional_integer("user_shard"),
+            fields.integer("form"),
+            fields.optional_integer("frame"),
+        )
+        if not indexed and shard.rows != sum(batch.rows for batch in shard.batches):
+            raise SnapshotCorruptError(
+                fields.path, f"{shard.file} has {shard.rows} rows, and its batches have others"
+            )
+        return shard
+
+
+def _batch(entry: JSON, fields: Fields) -> Batch:
+    if not (
+        isinstance(entry, list)
+        and len(entry) >= 5
+        and all(type(number) is int and 0 <= number < 2**63 for number in entry[:5])
+        and entry[1] < 2**31
+        and entry[4] < 2**32
+    ):
+        raise SnapshotCorruptError(
+            fields.path, f"{show(entry)} is no [start, rows, offset, length, crc32]"
+        )
+    return Batch(*entry[:5])
+
+
+@dataclass(frozen=True)
+class StoredError:
+    """The element `n` failed when it was computed: its place is kept, reading it raises this."""
+
+    n: int
+    type: str
+    args: tuple[JSON, ...] | None
+    text: str
+
+    @classmethod
+    def of(cls, n: int, error: BaseException) -> Self:
+        """Describe an exception; its arguments are kept where JSON can say them."""
+        kind = type(error)
+        name = (
+            kind.__name__
+            if kind.__module__ == "builtins"
+            else f"{kind.__module__}.{kind.__qualname__}"
+        )
+        args = error.__reduce__()[1]  # of an OSError also its file, which `args` leaves out
+        try:
+            same = json.loads(json.dumps(args, allow_nan=False)) == list(args)
+        except (TypeError, ValueError, RecursionError):
+            same = False
+        return cls(n, name, tuple(args) if same else None, repr(error))
+
+    def exception(self) -> Exception:
+        """Make the exception: of the same type if it is a builtin one, else a `TransformError`."""
+        kind = getattr(builtins, self.type, None)
+        if self.args is not None and isinstance(kind, type) and issubclass(kind, Exception):
+            try:
+                return kind(*self.args)
+            except (TypeError, ValueError):  # of one that asks for more than JSON keeps
+                pass
+        return TransformError(self.type, self.text)
+
+    def to_json(self) -> JSON:
+        return [self.n, self.type, None if self.args is None else list(self.args), self.text]
+
+
+def _error(entry: JSON, path: str) -> StoredError:
+    if not (
+        isinstance(entry, list)
+        and len(entry) >= 4
+        and type(entry[0]) is int
+        and entry[0] >= 0
+        and isinstance(entry[1], str)
+        and (entry[2] is None or isinstance(entry[2], list))
+        and isinstance(entry[3], str)
+    ):
+        raise SnapshotCorruptError(path, f"{show(entry)} is no [n, type, args, text]")
+    return StoredError(entry[0], entry[1], None if entry[2] is None else tuple(entry[2]), entry[3])
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A file beside a record: its name in the run, its size and the crc32 of its bytes."""
+
+    file: str
+    bytes: int
+    crc32: int
+
+    @classmethod
+    def of(cls, file: str, data: Bytes) -> Self:
+        return cls(file, len(data), crc32(data))
+
+    def check(self, data: Bytes, path: str) -> Bytes:
+        """The bytes, if they are those that were written."""
+        if len(data) != self.bytes:
+            raise TornFileError(path, f"has {len(data):,} bytes, and {self.bytes:,} were written")
+        found = crc32(data)
+        if found != self.crc32:
+            raise EditedFileError(
+                path, f"its bytes have crc32 {found}, and {self.crc32} was written"
+            )
+        return data
+
+    def to_json(self) -> JSON:
+        return {"file": self.file, "bytes": self.bytes, "crc32": self.crc32}
+
+    @classmethod
+    def from_json(cls, fields: Fields) -> Self:
+        return cls(fields.text("file", _FILE), fields.integer("bytes"), fields.integer("crc32"))
+
+
+@dataclass(frozen=True)
+class RunHeader:
+    """``run.json``, written before anything else of a run.
+
+    Parameters
+    ----------
+    key : str
+        The fingerprint's.
+    created : str
+        When, as ISO 8601 in UTC; to be shown, never compared.
+    holder : mapping
+        Which process began it: `tundish.snapshot.lease.Holder` as JSON.
+    library : str
+        The version of this library.
+    compression : str, optional
+        None, "lz4" or "zstd".
+    seeds : mapping
+        "seed" and "graph_seed": what random operators below drew.
+    part : (int, int), optional
+        (i, n): the i-th of n contiguous ranges of the source; None: all of it.
+    options : mapping
+        Whatever else the writer was told; to be shown.
+    """
+
+    key: str
+    created: str
+    library: str
+    holder: Mapping[str, JSON] = field(default_factory=dict)
+    compression: str | None = None
+    seeds: Mapping[str, JSON] = field(default_factory=dict)
+    part: tuple[int, int] | None = None
+    options: Mapping[str, JSON] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        return pack(
+            {
+                "key": self.key,
+                "created": self.created,
+                "library": self.library,
+                "holder": dict(self.holder),
+                "compression": self.compression,
+                "seeds": dict(self.seeds),
+                "part": None if self.part is None else list(self.part),
+                "options": dict(self.options),
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes, path: str) -> Self:
+        fields = unpack(data, path)
+        return cls(
+            fields.text("key"),
+            fields.text("created"),
+            fields.text("library"),
+            fields.mapping("holder"),
+            fields.optional_text("compression"),
+            fields.mapping("seeds"),
+            _part(fields),
+            fields.mapping("options"),
+        )
+
+
+def _part(fields: Fields) -> tuple[int, int] | None:
+    if fields.value.get("part") is None:
+        return None
+    part = fields.items("part")
+    if len(part) != 2 or not all(type(x) is int for x in part) or not 0 <= part[0] < part[1]:
+        raise fields.wrong("part", "[i, n] with 0 <= i < n")
+    return part[0], part[1]
+
+
+@dataclass(frozen=True)
+class JournalRecord:
+    """``journal/<n>.json``: the shards that it names are durable from here on.
+
+    Parameters
+    ----------
+    n : int
+        Its number: 0, 1, 2, ... without a gap.
+    shards : tuple of Shard
+        Those that came since the record before.
+    forms : tuple of bytes
+        The serialised schemas that came since then; a shard's `form` counts them over the run.
+    errors : tuple of StoredError
+        The elements that failed since then.
+    next : int
+        How many elements the run has: the index of the first that is not in it.
+    state : Checked, optional
+        The file of the upstream's position behind `next`; None where it cannot tell one.
+    counts : mapping
+        Sums over the run so far, by name: what was skipped, ...
+    holder : mapping, optional
+        The process that took the run over with this record; None in one that a writer committed.
+    """
+
+    n: int
+    shards: tuple[Shard, ...]
+    forms: tuple[bytes, ...]
+    errors: tuple[StoredError, ...]
+    next: int
+    state: Checked | None
+    counts: Mapping[str, int] = field(default_factory=dict)
+    holder: Mapping[str, JSON] | None = None
+
+    def to_bytes(self) -> bytes:
+        return pack(
+            {
+                "n": self.n,
+                "shards": [shard.to_json() for shard in self.shards],
+                "forms": [base64.b64encode(form).decode() for form in self.forms],
+                "errors": [error.to_json() for error in self.errors],
+                "next": self.next,
+                "state": None if self.state is None else self.state.to_json(),
+                "counts": dict(self.counts),
+                "holder": None if self.holder is None else dict(self.holder),
+            }
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes, path: str) -> Self:
+        fields = unpack(data, path)
+        state = fields.optional_object("state")
+        return cls(
+            fields.integer("n"),
+            tuple(Shard.from_json(shard) for shard in fields.objects("shards")),
+            forms_of(fields),
+            errors_of(fields),
+            fields.integer("next"),
+            None if state is None else Checked.from_json(state),
+            fields.mapping("counts"),
+            None if fields.value.get("holder") is None else fields.mapping("holder"),
+        )
+
+
+def errors_of(fields: Fields) -> tuple[StoredError, ...]:
+    """The elements of "errors"."""
+    return tuple(_error(entry, fields.path) for entry in fields.items("errors"))
+
+
+def forms_of(fields: Fields) -> tuple[bytes, ...]:
+    """The schemas of "forms", as bytes."""
+    try:
+        return tuple(base64.b64decode(form, validate=True) for form in fields.items("forms"))
+    except (TypeError, ValueError, binascii.Error):
+        raise fields.wrong("forms", "a list of base64 texts") from None

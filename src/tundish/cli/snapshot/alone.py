@@ -1,0 +1,185 @@
+"""One element again, in this process: what the reproducer of a bad record runs."""
+
+from __future__ import annotations
+
+import pdb  # noqa: T100 - asked for with --pdb
+import re
+import sys
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tundish.cli.snapshot.badrecords import origin_of
+from tundish.cli.snapshot.exits import BAD_RECORDS, DONE, USAGE, Refusal
+from tundish.cli.snapshot.telling import traceback_of
+from tundish.cli.terminal import say
+from tundish.errors import RangeError, SpecError
+from tundish.loader.plan.asserting import AssertCardinality
+from tundish.loader.plan.elementwise import Map
+from tundish.loader.plan.node import Node, Unary, walk
+from tundish.loader.plan.options import WithOptions
+from tundish.loader.plan.order import Prefetch, Repeat, Shard, Shuffle, Skip, Take
+from tundish.loader.plan.ranges import base_of, only, over
+from tundish.loader.plan.storing import Cache, Stored
+from tundish.loader.run.iterator import Iterator
+from tundish.loader.run.positions import SOURCES
+from tundish.spec import spec_of
+
+if TYPE_CHECKING:
+    from tundish.cli.snapshot.pipeline import Pipeline
+
+__all__ = ["run_alone"]
+
+_WHICH = re.compile(r"(?:(\w+)#(\d+):)?(\d+(?:\.\d+)*)(?:@(\d+))?\Z")
+_CHOOSING = (Shuffle, Shard, Skip, Take, Repeat, AssertCardinality)
+_SOURCES = (*SOURCES, Stored)
+_PASSING = (Map, Cache, Prefetch, WithOptions)
+
+
+def run_alone(pipeline: Pipeline, which: str, *, debug: bool) -> int:
+    """Run one element again, and show what becomes of it.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+        Of which.
+    which : str
+        As `origin_of` gave it, or ``index:N``: the N-th of what is kept.
+    debug : bool
+        Stop where it fails.
+
+    Returns
+    -------
+    int
+        The exit status: whether it fails again.
+    """
+    if which.startswith("index:"):
+        return _by_index(pipeline, which.removeprefix("index:"), debug=debug)
+    found = _WHICH.match(which)
+    if found is None:
+        raise Refusal(
+            USAGE, f"--only-element is MAP#NODE:ELEMENT as in --bad-records, not {which!r}"
+        )
+    place = _place(pipeline, found)
+    plan, quick = _plan_of(place.node, place.position)
+    if not quick:
+        say("this pipeline has no random access: what comes before the element is run, too")
+    iteration = place.iteration if quick else 0
+    value: Any = None
+    with Iterator(plan, iteration=iteration, workers=0, base_seed=pipeline.base_seed) as elements:
+        while True:
+            try:
+                value = next(elements)
+            except StopIteration:
+                break
+            except Exception as error:  # noqa: BLE001 - the element's error, which is asked for
+                told = origin_of(error)
+                if told is None or told.rpartition(":")[2] == which.rpartition(":")[2]:
+                    return _failed(error, debug=debug)
+    say(f"element {which} did not fail this time; the last that was made of it: {_shown(value)}")
+    return DONE
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an element is to be looked for.
+
+    Parameters
+    ----------
+    node : Node
+        The operator at which it failed, or the top of the plan.
+    position : int
+        The element of the source that it is made of.
+    iteration : int
+        The pass.
+    """
+
+    node: Node
+    position: int
+    iteration: int
+
+
+def _place(pipeline: Pipeline, which: re.Match[str]) -> Place:
+    """What an origin means: a node of the plan, or one of a dataset that a function made."""
+    kind, at, path, pass_ = which.groups()
+    root = pipeline.whole
+    numbers, iteration = tuple(map(int, path.split("."))), int(pass_ or 0)
+    if at is None:
+        return Place(root, numbers[0], iteration)
+    nodes = list(walk(root))
+    node = nodes[int(at)] if int(at) < len(nodes) else None
+    if node is not None and node.label == kind and len(numbers) in _lengths(node):
+        return Place(node, numbers[0], iteration)
+    if len(numbers) > 2:  # the pass, the element of which a function made a dataset, and within
+        return Place(root, numbers[1], numbers[0])
+    raise Refusal(USAGE, f"--only-element {which[0]}: this pipeline has no operator {kind}#{at}")
+
+
+def _lengths(node: Node) -> tuple[int, ...]:
+    """How many numbers name an element at a node, and of its input."""
+    length, below = 1, node
+    while isinstance(below, Unary) and below.origin != "ordinal":
+        length += below.origin == "inside"
+        below = below.up
+    return (length, length - 1) if node.origin == "inside" else (length,)
+
+
+def _plan_of(node: Node, origin: int) -> tuple[Node, bool]:
+    """A plan of the elements that one element of the source makes, and whether it has only these."""
+    try:
+        base = base_of(node)
+    except RangeError:
+        return node, False
+    source = base
+    while isinstance(source, (*_CHOOSING, *_PASSING)):
+        source = source.up
+    if isinstance(source, _SOURCES):
+        # What chooses and orders is left out: refs, and so random numbers, are the source's.
+        return over(node, base, _unchosen(base, only(source, source, origin, origin + 1))), True
+    if base.origin == "ordinal":
+        return only(node, base, origin, origin + 1), True
+    return node, False
+
+
+def _unchosen(node: Node, source: Node) -> Node:
+    """The functions between a source and a node, over another source."""
+    if isinstance(node, _SOURCES):
+        return source
+    assert isinstance(node, Unary)
+    below = _unchosen(node.up, source)
+    return below if isinstance(node, _CHOOSING) else replace(node, up=below)
+
+
+def _by_index(pipeline: Pipeline, text: str, *, debug: bool) -> int:
+    """The N-th of what is kept: by random access, or by running all before it."""
+    if not text.isdigit():
+        raise Refusal(USAGE, f"--only-element index:N has a number, not {text!r}")
+    index, node = int(text), pipeline.upstream
+    count = index + 1
+    if node.positional and 0 <= index < (node.cardinality if node.cardinality >= 0 else count):
+        node, count = only(node, node, index, index + 1), 1
+    value: Any = None
+    with Iterator(node, workers=0, base_seed=pipeline.base_seed) as elements:
+        for k in range(count):
+            try:
+                value = next(elements)
+            except StopIteration:
+                raise Refusal(USAGE, f"there are only {k} elements") from None
+            except Exception as error:  # noqa: BLE001 - the element's error, which is asked for
+                if k == count - 1:
+                    return _failed(error, debug=debug)
+    say(f"element {index} did not fail this time: {_shown(value)}")
+    return DONE
+
+
+def _failed(error: BaseException, *, debug: bool) -> int:
+    print(traceback_of(error), file=sys.stderr)  # noqa: T201 - as Python would
+    if debug:
+        pdb.post_mortem(error.__traceback__)
+    return BAD_RECORDS
+
+
+def _shown(value: Any) -> str:
+    try:
+        return str(spec_of(value))
+    except SpecError:
+        return repr(value)

@@ -1,0 +1,251 @@
+"""How large a snapshot will be and how long it will take, from a sample of its elements."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tundish.cli.snapshot.log import amount, duration
+from tundish.errors import RangeError
+from tundish.loader.plan.order import Shuffle, Take
+from tundish.loader.plan.ranges import base_of, over
+from tundish.loader.run.iterator import Iterator
+from tundish.snapshot.encoding import Columns, Form, columns_of, encode
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.node import Node
+
+__all__ = ["FIRST", "Estimate", "Sample", "stored_bytes", "take_sample"]
+
+FIRST = 8
+"""How many elements tell how long one takes."""
+SECONDS = 5.0
+MOST_BYTES = 256 << 20
+MOST_ELEMENTS = 100_000
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a sample was.
+
+    Parameters
+    ----------
+    inputs : int or None
+        How many elements of the source it was made of; None: unknown.
+    elements, errors, bytes : int
+        What came out, how many of it failed, how much they take in a file.
+    seconds : float
+        How long it took.
+    """
+
+    inputs: int | None
+    elements: int
+    errors: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What is to come.
+
+    Parameters
+    ----------
+    sample : Sample
+        What it is concluded from.
+    elements : int or None
+        How many elements there will be; None: nobody knows.
+    exact : bool
+        Whether that is a matter of the plan, not of the sample.
+    shard_bytes : int
+        Of a file.
+    workers : int
+        How many made the sample.
+    """
+
+    sample: Sample
+    elements: int | None
+    exact: bool
+    shard_bytes: int
+    workers: int
+
+    @property
+    def bytes_each(self) -> float:
+        """Of an element."""
+        return self.sample.bytes / max(1, self.sample.elements)
+
+    @property
+    def bytes(self) -> int | None:
+        """Of all."""
+        return None if self.elements is None else round(self.elements * self.bytes_each)
+
+    @property
+    def files(self) -> int | None:
+        """How many."""
+        return None if self.bytes is None else -(-self.bytes // self.shard_bytes)
+
+    @property
+    def seconds(self) -> float | None:
+        """How long."""
+        rate = self.sample.elements / max(self.sample.seconds, 1e-9)
+        return None if self.elements is None else self.elements / max(rate, 1e-9)
+
+    def to_json(self) -> dict[str, Any]:
+        """As an object of a JSON line."""
+        return {
+            "sampled": self.sample.elements,
+            "sample_errors": self.sample.errors,
+            "sample_seconds": round(self.sample.seconds, 3),
+            "workers": self.workers,
+            "elements": self.elements,
+            "exact": self.exact,
+            "bytes": self.bytes,
+            "bytes_each": round(self.bytes_each),
+            "files": self.files,
+            "seconds": None if self.seconds is None else round(self.seconds, 1),
+            "hours": None if self.seconds is None else round(self.seconds / 3600, 3),
+        }
+
+    def rows(self) -> list[list[str]]:
+        """For people."""
+        sample, workers = self.sample, self.workers
+        who = f"{workers} worker{'s' * (workers != 1)}" if workers else "no workers"
+        failed = f", {sample.errors:,} failed" if sample.errors else ""
+        about = "" if self.exact else "about "
+        if self.elements is None:
+            count = size = files = hours = "unknown: how many elements there are, nobody knows"
+        else:
+            assert self.bytes is not None
+            assert self.files is not None
+            assert self.seconds is not None
+            count, size = f"{about}{self.elements:,}", amount(self.bytes)
+            files = f"{self.files:,} of {amount(self.shard_bytes)}"
+            hours = f"{duration(self.seconds)} ({self.seconds / 3600:,.2f} hours) with {who}"
+        each = f"{amount(self.bytes_each)} an element"
+        return [
+            ["sample", f"{sample.elements:,} elements in {sample.seconds:.1f} s, {each}{failed}"],
+            ["elements", count],
+            ["bytes", size],
+            ["files", files],
+            ["time", hours],
+        ]
+
+
+def take_sample(
+    node: Node,
+    *,
+    workers: int,
+    base_seed: int,
+    compression: str | None,
+) -> tuple[Sample, int | None, bool]:
+    """Make some elements of a plan, from all over the source where it has random access.
+
+    Parameters
+    ----------
+    node : Node
+        What would be kept.
+    workers, base_seed : int
+        As it would be made.
+    compression : {None, "lz4", "zstd"}
+        Of its batches.
+
+    Returns
+    -------
+    Sample
+    int or None
+        How many elements the whole plan has.
+    bool
+        Whether that number is exact.
+
+    Raises
+    ------
+    SpecError
+        The elements cannot be stored together.
+    """
+    base = _random_access(node)
+
+    def once(count: int) -> Sample:
+        limited = node
+        if base is not None:
+            spread = Shuffle(base, None, seed=0, reshuffle=False)
+            limited = over(node, base, Take(spread, count))
+        return _measured(limited, None if base is None else count, workers, base_seed, compression)
+
+    total = node.cardinality
+    if base is None:
+        return once(0), total if total >= 0 else None, total >= 0
+    available = min(base.cardinality, MOST_ELEMENTS)
+    sample = once(min(available, max(FIRST, 2 * workers)))
+    while sample.inputs is not None and sample.seconds < SECONDS / 2:
+        more = min(available, round(sample.inputs * SECONDS / max(sample.seconds, 1e-2)))
+        if more < 2 * max(1, sample.inputs):
+            break
+        sample = once(more)
+    if total >= 0:
+        return sample, total, True
+    if not sample.inputs:
+        return sample, None, False
+    return sample, round(sample.elements * base.cardinality / sample.inputs), False
+
+
+def _random_access(node: Node) -> Node | None:
+    try:
+        return base_of(node)
+    except RangeError:
+        return None
+
+
+def _measured(
+    node: Node, inputs: int | None, workers: int, base_seed: int, compression: str | None
+) -> Sample:
+    """Run a plan until it ends, or until enough time or memory is spent."""
+    values: list[Any] = []
+    counted = errors = nbytes = held = 0
+    form: Form | None = None
+    whole = False
+    start = time.monotonic()
+
+    def measure() -> int:
+        nonlocal form
+        if not values:
+            return 0
+        columns = columns_of(values)
+        form = Form.of([columns]) if form is None else form.widened([columns])
+        values.clear()
+        return stored_bytes(form, columns, compression)
+
+    with Iterator(node, workers=workers, base_seed=base_seed) as made:
+        while time.monotonic() - start < 2 * SECONDS and nbytes + held < MOST_BYTES:
+            try:
+                value = next(made)
+            except StopIteration:
+                whole = True
+                break
+            except Exception:  # noqa: BLE001 - an element's error; `write` tells it
+                errors += 1
+            else:
+                values.append(value)
+                held += 1 << 10
+                if len(values) >= 64:
+                    nbytes += measure()
+                    held = 0
+            counted += 1
+        seconds = time.monotonic() - start
+    nbytes += measure()
+    return Sample(inputs if whole else None, counted, errors, nbytes, seconds)
+
+
+def stored_bytes(form: Form, columns: Columns, compression: str | None) -> int:
+    """How many bytes elements take in a file, beside what a batch takes for itself."""
+    batch = encode(form, [columns])
+    if compression is None:
+        return int(batch.nbytes)
+    sink = pa.MockOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, form.schema, options=options) as writer:
+        before = sink.size()
+        writer.write_batch(batch)
+        return int(sink.size() - before)

@@ -1,0 +1,143 @@
+"""Which of how many shards a process makes: as it is told, or as its launcher says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tundish.cli.snapshot.exits import USAGE, Refusal
+
+__all__ = ["shard_of"]
+
+Shard = tuple[int, int]
+
+_KNOWN = "SLURM_ARRAY_TASK_ID, JOB_COMPLETION_INDEX, RANK with WORLD_SIZE"
+
+
+def shard_of(text: str, environ: Mapping[str, str], of: int | None = None) -> Shard:
+    """The shard that ``--shard`` and ``--of`` name.
+
+    Parameters
+    ----------
+    text : str
+        ``i/n`` with i from 0, or ``auto``.
+    environ : mapping
+        What `auto` is read from.
+    of : int, optional
+        How many shards, for `auto`.
+
+    Returns
+    -------
+    (int, int)
+        Which one, and of how many.
+
+    Raises
+    ------
+    Refusal
+        There is no such shard, or the environment does not say.
+
+    Examples
+    --------
+    >>> shard_of("3/8", {})
+    (3, 8)
+    >>> shard_of("auto", {"RANK": "1", "WORLD_SIZE": "4"})
+    (1, 4)
+    """
+    if text != "auto":
+        return _given(text, of)
+    found = [
+        (name, shard)
+        for name, read in (
+            ("SLURM_ARRAY_TASK_ID", _slurm_array),
+            ("JOB_COMPLETION_INDEX", _indexed_job),
+            ("RANK", _rank),
+        )
+        if name in environ and (shard := read(environ, of)) is not None
+    ]
+    if not found:
+        raise Refusal(
+            USAGE,
+            f"--shard auto found none of {_KNOWN} in the environment: say --shard I/N yourself",
+        )
+    if len(found) > 1:
+        said = ", ".join(f"{name} is shard {i}/{n}" for name, (i, n) in found)
+        raise Refusal(
+            USAGE,
+            f"--shard auto found more than one answer ({said}): two processes could make the same "
+            "shard; say --shard I/N yourself",
+        )
+    return found[0][1]
+
+
+def _given(text: str, of: int | None) -> Shard:
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if match is None:
+        raise Refusal(USAGE, f"--shard must be I/N, such as 0/8, or 'auto', not {text!r}")
+    index, count = int(match[1]), int(match[2])
+    if of is not None and of != count:
+        raise Refusal(USAGE, f"--shard {text} and --of {of} contradict each other")
+    return _within(f"--shard {text}", index, count)
+
+
+def _within(what: str, index: int, count: int) -> Shard:
+    if not 0 <= index < count:
+        allowed = f"from 0/{count} to {count - 1}/{count}" if count > 0 else "of at least one"
+        raise Refusal(USAGE, f"{what} is no shard: they are numbered {allowed}")
+    return index, count
+
+
+def _slurm_array(environ: Mapping[str, str], of: int | None) -> Shard:
+    task = _number(environ, "SLURM_ARRAY_TASK_ID")
+    if of is not None:
+        # The array may be any of the shards again (--array=3,7), so its own count says nothing.
+        return _within(f"SLURM_ARRAY_TASK_ID={task} with --of {of}", task, of)
+    count = _number(environ, "SLURM_ARRAY_TASK_COUNT")
+    first = _number(environ, "SLURM_ARRAY_TASK_MIN", 0)
+    last = _number(environ, "SLURM_ARRAY_TASK_MAX", first + count - 1)
+    step = max(1, _number(environ, "SLURM_ARRAY_TASK_STEP", 1))
+    if last - first != (count - 1) * step or (task - first) % step:
+        raise Refusal(
+            USAGE,
+            f"the tasks of this array are not evenly spaced ({count} from {first} to {last}), so "
+            "its numbers do not say which shard a task is: add --of N, which takes the task's "
+            "number as the shard's, from 0",
+        )
+    return _within(f"SLURM_ARRAY_TASK_ID={task}", (task - first) // step, count)
+
+
+def _indexed_job(environ: Mapping[str, str], of: int | None) -> Shard:
+    index = _number(environ, "JOB_COMPLETION_INDEX")
+    if of is None and "JOB_COMPLETIONS" not in environ:
+        raise Refusal(
+            USAGE,
+            "JOB_COMPLETION_INDEX says which shard this is, and nothing says of how many: add "
+            "--of N, with the job's .spec.completions",
+        )
+    count = _number(environ, "JOB_COMPLETIONS", of or 0)
+    return _within(f"JOB_COMPLETION_INDEX={index}", index, _agreed("JOB_COMPLETIONS", count, of))
+
+
+def _rank(environ: Mapping[str, str], of: int | None) -> Shard | None:
+    index, count = _number(environ, "RANK"), _number(environ, "WORLD_SIZE", of)
+    if (index, count) == (0, 1) and (
+        {"SLURM_ARRAY_TASK_ID", "JOB_COMPLETION_INDEX"} & set(environ)
+    ):
+        return None  # one process a task: the array is what divides
+    return _within(f"RANK={index}", index, _agreed("WORLD_SIZE", count, of))
+
+
+def _agreed(name: str, count: int, of: int | None) -> int:
+    if of is not None and of != count:
+        raise Refusal(USAGE, f"{name}={count} and --of {of} contradict each other")
+    return count
+
+
+def _number(environ: Mapping[str, str], name: str, default: int | None = None) -> int:
+    text = environ.get(name)
+    if text is None and default is not None:
+        return default
+    try:
+        return int(text or "")
+    except ValueError:
+        what = "is not set" if text is None else f"is {text!r}, not a number"
+        raise Refusal(USAGE, f"--shard auto: {name} {what}; say --shard I/N yourself") from None

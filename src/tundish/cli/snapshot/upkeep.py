@@ -1,0 +1,173 @@
+"""``tundish snapshot info|verify|gc|compact|export``: what `tundish.snapshot.upkeep` does, shown."""
+
+from __future__ import annotations
+
+import dataclasses
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tundish.cli.snapshot.exits import DONE, INCOMPLETE, USAGE, Refusal
+from tundish.cli.snapshot.log import amount
+from tundish.cli.snapshot.showing import key_of, open_catalog, show
+from tundish.cli.terminal import bold, dim, good, say, table, warn
+from tundish.snapshot import upkeep
+
+if TYPE_CHECKING:
+    from tundish.snapshot.information import KeyInfo
+
+__all__ = ["compact", "export", "gc", "info", "verify"]
+
+
+def info(path: str, key: str | None = None, *, as_json: bool = False) -> int:
+    """Show what stands under a path; the exit status is that of something damaged, or 0."""
+    catalog = open_catalog(path)
+    found = upkeep.info(path)
+    chosen = None if key is None else key_of(catalog, key)
+    keys = [each for each in found.keys if chosen in (None, each.key)]
+    if as_json:
+        for each in keys:
+            show(True, "", **_fields(each))
+    else:
+        say(f"{path}: {len(keys)} pipeline(s), {amount(sum(k.disk_bytes for k in keys))} on disk")
+        say()
+        head = ["key", "state", "elements", "bytes", "files", "compression", "since"]
+        table([head, *map(_row, keys)], right=(2, 3, 4))
+        for each in keys:
+            _show_details(each, alone=len(keys) == 1)
+    return INCOMPLETE if any(each.problem for each in keys) else DONE
+
+
+def _row(key: KeyInfo) -> list[str]:
+    files = sum(run.shards for run in key.runs if run.complete) or sum(r.shards for r in key.runs)
+    return [
+        key.key + (" *" if key.newest else ""),
+        key.outcome.name.lower().replace("_", " "),
+        f"{key.rows:,}",
+        amount(key.bytes),
+        f"{files:,}",
+        key.compression or "none",
+        key.created[:19].replace("T", " "),
+    ]
+
+
+def _show_details(key: KeyInfo, *, alone: bool) -> None:
+    """What the table does not say of a key, if there is anything."""
+    lines = [str(run) for run in key.runs if alone or not run.complete]
+    marks = [name if mark is True else f"{mark} {name}" for name, mark in key.marks.items() if mark]
+    if marks:
+        lines.append(f"marks: {', '.join(marks)}")
+    if not key.newest and key.differences:
+        lines += [
+            "what its pipeline has otherwise than the newest:",
+            *(f"  {d}" for d in key.differences),
+        ]
+    if key.problem or lines:
+        say()
+        say(bold(key.key))
+    if key.problem:
+        say(f"  {warn(key.problem)}")
+    for line in lines:
+        say(f"  {line}")
+
+
+def verify(path: str, key: str | None = None, *, as_json: bool = False) -> int:
+    """Read every byte; the exit status is 3 when something is not as it was written."""
+    catalog = open_catalog(path)
+    chosen = None if key is None else key_of(catalog, key)
+    problems = upkeep.verify(path, key=chosen)
+    for problem in problems:
+        show(as_json, warn(str(problem)), event="problem", **_fields(problem))
+    which = chosen or "everything here"
+    text = (
+        f"{path}: {len(problems)} problem(s)"
+        if problems
+        else good(f"{path}: {which} is as it was written")
+    )
+    show(as_json, text, event="finished", status=INCOMPLETE if problems else DONE)
+    return INCOMPLETE if problems else DONE
+
+
+def gc(
+    path: str,
+    *,
+    older_than: float,
+    keep: int | None = None,
+    dry_run: bool = False,
+    as_json: bool = False,
+) -> int:
+    """Remove what is of no more use, or say what it is."""
+    open_catalog(path)
+    found = upkeep.gc(path, older_than=older_than, keep=keep, dry_run=dry_run)
+    if as_json:
+        for one in found.removed:
+            show(True, "", event="would remove" if dry_run else "removed", **_fields(one))
+        show(True, "", event="finished", status=DONE, folders=len(found.removed), bytes=found.bytes)
+        return DONE
+    if found.removed:
+        head = ["folder", "bytes", "why"]
+        table(
+            [head, *([one.name, amount(one.bytes), one.why] for one in found.removed)], right=(1,)
+        )
+        say()
+    what = "would be removed" if dry_run else "removed"
+    say(f"{path}: {amount(found.bytes)} in {len(found.removed)} folder(s) {what}")
+    if older_than and not found.removed:
+        say(dim("what changed lately is left alone: --older-than says how lately"))
+    return DONE
+
+
+def compact(path: str, *, shard_bytes: int, key: str | None = None, as_json: bool = False) -> int:
+    """Write snapshots anew with larger files."""
+    catalog = open_catalog(path)
+    chosen = None if key is None else key_of(catalog, key)
+    written = upkeep.compact(path, key=chosen, shard_bytes=shard_bytes)
+    for one in written:
+        text = f"{one.key}: {one.before:,} file(s) are {one.after:,} now, {amount(one.bytes)}"
+        show(as_json, text, event="compacted", **_fields(one))
+    if not as_json:
+        say(
+            f"the old files stay until `tundish snapshot gc {path}`"
+            if written
+            else f"{path}: nothing has more files than it needs"
+        )
+    return DONE
+
+
+def export(
+    path: str,
+    to: str,
+    *,
+    format: str = "parquet",  # noqa: A002 - as the option
+    key: str | None = None,
+    as_json: bool = False,
+) -> int:
+    """Copy a snapshot into a file that other tools know."""
+    catalog = open_catalog(path)
+    chosen = key_of(catalog, key)
+    if catalog.manifest(chosen) is None:
+        raise Refusal(INCOMPLETE, f"{path}: {chosen} is not complete, there is nothing to export")
+    if not Path(to).absolute().parent.is_dir():
+        raise Refusal(USAGE, f"{to}: there is no folder {Path(to).absolute().parent}")
+    try:
+        found = upkeep.export(path, to, format=format, key=chosen)
+    except FileExistsError as error:
+        raise Refusal(USAGE, str(error)) from error
+    failed = f"; {found.failed:,} that had failed are not in it" if found.failed else ""
+    text = f"{found.target}: {found.rows:,} elements, {amount(found.bytes)}{failed}"
+    show(as_json, text, event="exported", **_fields(found))
+    return DONE
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    """A dataclass as an object of a JSON line."""
+    found: Any = _plain(dataclasses.asdict(value))
+    return dict(found)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    return value.name if isinstance(value, Enum) else value

@@ -1,0 +1,327 @@
+"""``tundish snapshot write``: make the elements of a pipeline and keep them in files."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tundish.cli.snapshot.alone import run_alone
+from tundish.cli.snapshot.badrecords import BadRecords
+from tundish.cli.snapshot.estimate import Estimate, take_sample
+from tundish.cli.snapshot.exits import (
+    BAD_RECORDS,
+    DONE,
+    HELD,
+    USAGE,
+    Refusal,
+)
+from tundish.cli.snapshot.leaving import Leaving
+from tundish.cli.snapshot.log import JsonLog, Log, amount, duration, make_log
+from tundish.cli.snapshot.pipeline import Pipeline, pipeline_of
+from tundish.cli.snapshot.pulling import Pull
+from tundish.cli.snapshot.room import Room, check_space
+from tundish.cli.snapshot.shards import shard_of
+from tundish.cli.terminal import table
+from tundish.loader.plan.node import AUTOTUNE, global_seed, walk
+from tundish.loader.plan.options import options_of
+from tundish.loader.run.iterator import Iterator, how_many_workers
+from tundish.snapshot.catalog import Catalog
+from tundish.snapshot.lease import holder_of, lease_name
+from tundish.snapshot.parts import part_manifest
+
+if TYPE_CHECKING:
+    from tundish.loader.run.stats import SnapshotStats
+    from tundish.snapshot.run import Prefix
+
+__all__ = ["run"]
+
+
+def run(
+    target: str,
+    path: str,
+    *,
+    workers: int | None = None,
+    shard: str | None = None,
+    of: int | None = None,
+    estimate: bool = False,
+    no_space_check: bool = False,
+    max_errors: int = 0,
+    bad_records: str | None = None,
+    only_element: str | None = None,
+    pdb: bool = False,
+    as_json: bool = False,
+    **keeping: Any,
+) -> int:
+    """Make and keep the elements of a pipeline.
+
+    Parameters
+    ----------
+    target, path : str
+        ``MODULE:FUNCTION``, and where to.
+    workers : int, optional
+        How many processes.
+    shard : str, optional
+        ``i/n`` or ``auto``: only that range.
+    of : int, optional
+        For ``auto``.
+    estimate : bool
+        Only say how large it will be and how long it will take.
+    no_space_check : bool
+        Begin, though it may not fit.
+    max_errors : int
+        How many elements may fail.
+    bad_records : str, optional
+        A file for those.
+    only_element : str, optional
+        Run one element again, and write nothing.
+    pdb : bool
+        Stop where it fails.
+    as_json : bool
+        Log in JSON lines.
+    **keeping
+        Arguments of `Dataset.snapshot`.
+
+    Returns
+    -------
+    int
+        The exit status.
+    """
+    if of is not None and shard is None:
+        raise Refusal(USAGE, "--of belongs to --shard auto")
+    part = None if shard is None else shard_of(shard, os.environ, of)
+    _check_path(path)
+    more = ("--max-errors", str(max_errors)) if max_errors else ()
+    pipeline = pipeline_of(target, path, part, more=more, **keeping)
+    if only_element is not None:
+        return run_alone(pipeline, only_element, debug=pdb)
+    log = make_log(as_json=as_json)
+    job = Job(pipeline, log, workers, max_errors, bad_records, checks_space=not no_space_check)
+    if estimate:
+        return job.estimate()
+    return job.write()
+
+
+def _check_path(path: str) -> None:
+    """Refuse a local path that cannot be written to, before anything is computed."""
+    if "://" in path or "::" in path:
+        return
+    here = Path(path).expanduser().absolute()
+    while not here.exists():
+        here = here.parent
+    if not here.is_dir():
+        raise Refusal(USAGE, f"{path}: {here} is a file, not a folder")
+    if not os.access(here, os.W_OK | os.X_OK):
+        raise Refusal(USAGE, f"{path}: {here} may not be written to")
+
+
+class Job:
+    """One call of the command.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+        What is to be kept.
+    log : Log
+        Who is told.
+    workers : int or None
+        How many processes were asked for.
+    max_errors : int
+        How many elements may fail.
+    bad_records : str or None
+        A file for those.
+    checks_space : bool
+        Whether to refuse what will not fit.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        log: Log,
+        workers: int | None,
+        max_errors: int,
+        bad_records: str | None,
+        *,
+        checks_space: bool,
+    ) -> None:
+        self._pipeline, self._log, self._checks_space = pipeline, log, checks_space
+        self._max_errors, self._bad_records = max_errors, bad_records
+        self._catalog = Catalog(pipeline.path)
+        self._workers = _how_many(pipeline, workers)
+        keeping = pipeline.node.keeping
+        self._compression = keeping.compression
+        if self._compression == "auto":
+            self._compression = None if self._catalog.store.local else "lz4"
+
+    # -- before -----------------------------------------------------------------------------------
+
+    def estimate(self) -> int:
+        """Say how large it will be, how long it will take, and whether it fits."""
+        found = self._sampled()
+        free = self._catalog.store.free_bytes()
+        durable = self._durable()
+        if isinstance(self._log, JsonLog):
+            self._log.estimate(**found.to_json(), free=free)
+        else:
+            rows = [*found.rows(), ["free", "unknown" if free is None else amount(free)]]
+            if durable is not None and durable.next:
+                rows.insert(1, ["there", f"{durable.next:,} elements, {amount(durable.bytes)}"])
+            table([["", f"{self._pipeline.target} in {self._pipeline.path}"], *rows])
+        if found.bytes is not None:
+            there = 0 if durable is None else durable.bytes
+            left = max(0, found.bytes - there)
+            check_space(self._pipeline.path, left, free, f"by a sample of {found.sample.elements}")
+        return DONE
+
+    def _sampled(self) -> Estimate:
+        pipeline = self._pipeline
+        sample, total, exact = take_sample(
+            pipeline.upstream,
+            workers=self._workers,
+            base_seed=pipeline.base_seed,
+            compression=self._compression,
+        )
+        return Estimate(sample, total, exact, pipeline.node.keeping.shard_bytes, self._workers)
+
+    def _room(self, durable: Prefix | None) -> Room:
+        """Refuse what cannot fit, as far as it is known how many elements there are."""
+        path, total = self._pipeline.path, _known(self._pipeline.upstream.cardinality)
+        free = self._catalog.store.free_bytes
+        done = 0 if durable is None else durable.next
+        left = None if total is None or not self._checks_space else max(0, total - done)
+        if left and done and durable is not None:
+            need = left * durable.bytes // done
+            check_space(path, need, free(), f"{done:,} take {amount(durable.bytes)}")
+        return Room(path, free, left or None, self._compression)
+
+    def _durable(self) -> Prefix | None:
+        """The run that will be continued: one with the same random numbers, if there are any."""
+        pipeline = self._pipeline
+        fixed = pipeline.random and (pipeline.part is not None or global_seed() is not None)
+        seeds = pipeline.seeds if fixed else None
+        found = self._catalog.best_run(pipeline.key, seeds, pipeline.part)
+        drawn = None if found is None else found.header.seeds.get("graph_seed")
+        return None if pipeline.random and drawn != global_seed() else found
+
+    # -- the work ---------------------------------------------------------------------------------
+
+    def write(self) -> int:
+        """Make and keep all elements, or what is left of them."""
+        pipeline, log = self._pipeline, self._log
+        began = time.monotonic()
+        durable = self._durable()
+        if self._is_complete(durable):
+            rows = 0 if durable is None else durable.next
+            return self._finished(DONE, f"{self._what()} is complete already", began, elements=rows)
+        room = self._room(durable)
+        stored = {} if durable is None else durable.errors
+        if len(stored) > self._max_errors:
+            raise Refusal(BAD_RECORDS, self._too_many(len(stored), durable.next if durable else 0))
+        with Leaving() as leaving, self._iterator(durable) as elements:
+            seen = self._seen(elements)
+            if durable is not None and seen.durable < durable.next:
+                raise Refusal(HELD, f"{self._what()} was changed by another process just now")
+            at = 0 if durable is None else durable.next
+            bad = BadRecords(pipeline, self._bad_records, stored, pipeline.moved)
+            total = _known(pipeline.upstream.cardinality)
+            log.started(
+                target=pipeline.target,
+                path=pipeline.path,
+                key=pipeline.key,
+                run=seen.run,
+                shard=pipeline.part,
+                elements=total,
+                durable=at,
+                workers=self._workers,
+            )
+            pull = Pull(elements, log, bad, self._max_errors, room, at, total)
+            try:
+                status = pull.run(leaving)
+            finally:
+                bad.close()
+            return self._told(status, pull.seen, bad, began)
+
+    # -- around -----------------------------------------------------------------------------------
+
+    def _iterator(self, durable: Prefix | None) -> Iterator:
+        """An iterator behind what is durable: that need not be read again."""
+        pipeline, position = self._pipeline, None
+        seed = pipeline.base_seed
+        if durable is not None and durable.next:
+            seed, position = durable.header.seeds.get("seed", seed), {"n": durable.next}
+        return Iterator(pipeline.node, workers=self._workers, base_seed=seed, position=position)
+
+    def _seen(self, elements: Iterator) -> SnapshotStats:
+        """How far the snapshot is; refuse if nothing is written, since another process writes."""
+        seen = elements.stats.snapshots[-1]
+        if seen.doing != "pass":
+            return seen
+        pipeline = self._pipeline
+        holder = holder_of(self._catalog.store, lease_name(pipeline.key, pipeline.part))
+        who = "another process" if holder is None else str(holder)
+        raise Refusal(
+            HELD, f"{who} is writing {self._what()} (key {pipeline.key}): nothing was written here"
+        )
+
+    def _is_complete(self, durable: Prefix | None) -> bool:
+        key = self._pipeline.key
+        if self._catalog.manifest(key) is not None:
+            return True
+        if self._pipeline.part is None or durable is None:
+            return False
+        return part_manifest(self._catalog, key, durable.run) is not None
+
+    def _what(self) -> str:
+        part = self._pipeline.part
+        return (
+            self._pipeline.path
+            if part is None
+            else f"shard {part[0]}/{part[1]} of {self._pipeline.path}"
+        )
+
+    def _told(self, status: int, seen: SnapshotStats, bad: BadRecords, began: float) -> int:
+        """Say how it ended."""
+        failed = f", {bad.count:,} of them failed" if bad.count else ""
+        if status == BAD_RECORDS:
+            text = self._too_many(bad.count, seen.durable)
+        elif status != DONE:
+            text = f"{seen.durable:,} elements are durable{failed}; the same command continues"
+        else:
+            text = f"{self._what()} is complete: {seen.durable:,} elements{failed}"
+        return self._finished(
+            status, text, began, elements=seen.durable, errors=bad.count, bytes=seen.nbytes
+        )
+
+    def _too_many(self, failed: int, durable: int) -> str:
+        return (
+            f"more elements failed ({failed:,}) than --max-errors {self._max_errors} allows; the "
+            f"first {durable:,} elements are durable, and the same command continues behind them"
+        )
+
+    def _finished(self, status: int, text: str, began: float, **fields: Any) -> int:
+        seconds, part = time.monotonic() - began, self._pipeline.part
+        if status == DONE:
+            wrote = f"{amount(fields['bytes'])} in " if fields.get("bytes") else ""
+            text += f" (key {self._pipeline.key}, {wrote}{duration(seconds)})"
+            if part is not None:
+                path = shlex.quote(self._pipeline.path)
+                text += f"\nwhen all are: tundish snapshot finalize {path} --of {part[1]}"
+        fields["seconds"] = round(seconds, 3)
+        self._log.finished(status, text, key=self._pipeline.key, shard=part, **fields)
+        return status
+
+
+def _how_many(pipeline: Pipeline, asked: int | None) -> int:
+    """How many workers: as asked, as the pipeline asks, else one a core."""
+    node = pipeline.node
+    options = options_of(node)
+    quiet = options.asked_workers is None and not any(
+        getattr(each, "parallel", None) is not None for each in walk(node)
+    )
+    return how_many_workers(node, options, AUTOTUNE if asked is None and quiet else asked)
+
+
+def _known(cardinality: int) -> int | None:
+    return cardinality if cardinality >= 0 else None

@@ -1,0 +1,63 @@
+"""Temporary folders for pipelines that keep files: each goes when nobody names it any more."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tundish.testing.compare import collect
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.dataset import Dataset
+
+__all__ = ["Folder", "folder", "standing"]
+
+_MEMORY = Path("/dev/shm")  # noqa: S108 - no disk is waited for: nothing here outlives the process
+
+
+class Folder(str):  # noqa: SLOT000 - weak references need a place
+    """The path of a temporary folder, removed with the last plan that names it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return str, (str(self),)  # another process names it, and does not own it
+
+
+def folder() -> Folder:
+    """Make an empty folder.
+
+    Returns
+    -------
+    Folder
+        Its path, a str; hold it as long as the folder is wanted.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> path = folder()
+    >>> Path(path).is_dir()
+    True
+    """
+    path = Folder(tempfile.mkdtemp(prefix="kept-", dir=_MEMORY if _MEMORY.is_dir() else None))
+    weakref.finalize(path, shutil.rmtree, str(path), ignore_errors=True)
+    return path
+
+
+def standing(dataset: Dataset, count: int | None) -> Dataset:
+    """The dataset, whose files an iterator has written that was closed early.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        One with a `Dataset.snapshot`.
+    count : int or None
+        How many elements were taken; None for all.
+    """
+    with dataset.iterator(workers=0) as iterator:
+        if count is None:
+            collect(iterator)
+        else:
+            collect(iterator, limit=count)
+    return dataset

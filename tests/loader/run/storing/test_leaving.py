@@ -1,0 +1,106 @@
+"""What is durable when a run that writes is left early, whichever way; and what a full disk does."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tundish as td
+from tundish.loader.run import coordinator
+from tundish.snapshot.catalog import Catalog
+
+SCRIPT = """
+import sys, numpy as np, tundish as td
+def make(x): return np.full(500, x)
+folder, workers, how = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+it = td.Dataset.range(400).map(make).snapshot(folder, batch_bytes=20_000).iterator(workers=workers)
+for at, _ in enumerate(it):
+    if at == 149: break
+if how == "raise": raise ValueError("left")
+if how == "exit": sys.exit(3)
+if how == "del": del it
+"""
+
+
+def durable(folder: Path) -> int:
+    catalog = Catalog(folder)
+    (key,) = catalog.keys()
+    assert catalog.store.size(f"{key}/lease.json") is None
+    return max(prefix.next for prefix in catalog.prefixes(key))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("how", ["end", "del", "exit", "raise"])
+def test_what_has_passed_is_durable(tmp_path: Path, workers: int, how: str) -> None:
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path), str(workers), how]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == {"exit": 3, "raise": 1}.get(how, 0), done.stderr
+    assert how == "raise" or not done.stderr
+    assert durable(tmp_path) >= 150
+
+
+def pipeline(folder: Path, count: int = 300) -> td.Dataset:
+    return (
+        td.Dataset.range(count).map(lambda x: np.full(500, x)).snapshot(folder, batch_bytes=20_000)
+    )
+
+
+def test_the_next_run_waits_for_a_writer_that_lingers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coordinator, "_LEAVING_S", 0.0)
+    for stop in (50, 120, 300):
+        with pipeline(tmp_path).iterator(workers=2) as it:
+            found = [int(next(it)[0]) for _ in range(stop)]
+        assert found == list(range(stop))
+    with pipeline(tmp_path).iterator(workers=0) as it:
+        assert it.stats.snapshots[0].durable == 300
+        assert [int(x[0]) for x in it] == list(range(300))
+    assert len(Catalog(tmp_path).runs(Catalog(tmp_path).keys()[0])) == 1
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_dropping_the_iterator_commits(tmp_path: Path, workers: int) -> None:
+    it = pipeline(tmp_path).iterator(workers=workers)
+    for _ in range(70):
+        next(it)
+    del it
+    gc.collect()
+    with pipeline(tmp_path).iterator(workers=0) as other:
+        assert other.stats.snapshots[0].durable >= 70
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("step", ["shard.batch:3", "journal.begin", "index.begin"])
+def test_a_disk_that_fails_is_told_once(tmp_path: Path, workers: int, step: str) -> None:
+    script = """
+import sys, numpy as np, tundish as td
+def make(x): return np.full(500, x)
+it = td.Dataset.range(300).map(make).snapshot(sys.argv[1], batch_bytes=20_000).iterator(workers=int(sys.argv[2]))
+seen, told = [], []
+while True:
+    try:
+        seen.append(int(next(it)[0]))
+        if len(seen) == 100: it.save(sys.argv[1] + ".json")
+    except td.errors.SnapshotError as error:
+        told.append(str(error))
+    except StopIteration:
+        break
+print(seen == list(range(300)), len(told), told)
+"""
+    command = [sys.executable, "-c", script, str(tmp_path / "s"), str(workers)]
+    environ = {"TUNDISH_FAILPOINT": f"{step}:raise", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, env=environ
+    )
+    assert done.stdout.startswith("True 1 "), done.stdout + done.stderr
+    assert "element(s) are on disk to stay" in done.stdout
+    with pipeline(tmp_path / "s").iterator(workers=0) as it:
+        assert [int(x[0]) for x in it] == list(range(300))
