@@ -165,8 +165,10 @@ class Catalog:
         self.clean(key)
         run = uuid.uuid4().hex
         self.store.create(f"{key}/runs/{run}/run.json", header.to_bytes(), "header")
-        text = json.dumps(pipeline, indent=1, ensure_ascii=False).encode() + b"\n"
-        self.store.create(f"{key}/pipeline.json", text, "pipeline")
+        text = json.dumps(pipeline, indent=1, ensure_ascii=False) + "\n"
+        # A name of a file may have lone surrogates: JSON writes them as Python would.
+        data = text.encode(errors="backslashreplace")
+        self.store.create(f"{key}/pipeline.json", data, "pipeline")
         return run
 
     def publish(self, key: str, manifest: Manifest) -> bool:

@@ -80,9 +80,9 @@ class Log:
 
     def close(self) -> None:
         """Let go of the file; it stays."""
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
 
     def remove(self) -> None:
         """Forget everything."""

@@ -8,7 +8,6 @@ them, in the order of the ranges, is published.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -41,12 +40,15 @@ class Part:
         The run that has most of it; None: there is none.
     manifest : Manifest or None
         Its manifest; None: it is not complete.
+    problem : SnapshotError or None
+        What is wrong with its manifest.
     """
 
     index: int
     count: int
     prefix: Prefix | None = None
     manifest: Manifest | None = None
+    problem: SnapshotError | None = None
 
     @property
     def rows(self) -> int:
@@ -81,10 +83,12 @@ def parts_of(catalog: Catalog, key: str, count: int) -> list[Part]:
         part = prefix.header.part
         if part is None or part[1] != count:
             continue
-        manifest = None
-        with suppress(SnapshotError):  # a damaged one is made again
+        manifest, problem = None, prefix.problem
+        try:
             manifest = part_manifest(catalog, key, prefix.run)
-        found = Part(part[0], count, prefix, manifest)
+        except SnapshotError as error:
+            problem = error
+        found = Part(part[0], count, prefix, manifest, problem)
         if _rank(found) > _rank(best.get(part[0])):
             best[part[0]] = found
     return [best.get(index, Part(index, count)) for index in range(count)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SnapshotError, SnapshotWriteError, SpecError
@@ -182,7 +183,7 @@ class RunWriter:
             pending.forget(next, shards)
             reach("writer.committed")
 
-    def finish(self, manifest_fields: Mapping[str, Any]) -> bool:
+    def finish(self, manifest_fields: Mapping[str, Any], replaces: Sequence[str] = ()) -> bool:
         """Complete the run: its index and order, then the snapshot's manifest.
 
         Parameters
@@ -190,6 +191,8 @@ class RunWriter:
         manifest_fields : mapping
             Of `Manifest`: ``content`` (by default the run), ``element_spec``, ``marks``, ``inputs``,
             ``created``, ``library``. The rest follows from the journal.
+        replaces : sequence of str
+            The runs of a complete snapshot that this one takes the place of, if it still stands.
 
         Returns
         -------
@@ -215,7 +218,7 @@ class RunWriter:
                 raise prefix.problem or self._taken(self._records)
             won = self._is_published(prefix)
             if not won:  # one that lost has an index too: so `gc` knows that it came to its end
-                won = self._publish(prefix, manifest_fields)
+                won = self._publish(prefix, manifest_fields, list(replaces))
             self._pending.close()
             self._catalog.clean(self.key)
             reach("writer.finished")
@@ -304,7 +307,7 @@ class RunWriter:
         there = self._catalog.manifest(self.key)
         return None if there is None else [run.run for run in there.runs] == [self.run]
 
-    def _publish(self, prefix: Prefix, fields: Mapping[str, Any]) -> bool:
+    def _publish(self, prefix: Prefix, fields: Mapping[str, Any], replaces: list[str]) -> bool:
         stored = finish_run(self._keys, prefix)
         derived = {
             "key": self.key,
@@ -318,4 +321,8 @@ class RunWriter:
         manifest = Manifest(**{**derived, **fields})
         if prefix.header.part is not None:
             return self._store.create("manifest.json", manifest.to_bytes(), "manifest")
+        there = self._catalog.manifest(self.key) if replaces else None
+        if there is not None and [run.run for run in there.runs] == replaces:
+            self._catalog.replace(self.key, replace(manifest, generation=there.generation + 1))
+            return True
         return self._catalog.publish(self.key, manifest) or bool(self._is_published(prefix))

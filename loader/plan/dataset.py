@@ -449,7 +449,7 @@ def _rebuild(cls: type[Dataset], node: Node, counted: bool) -> Dataset:
 def main_line(node: Node) -> list[Node]:
     """The nodes from the source to here; of several inputs only where they join."""
     line = [node]
-    while isinstance(line[-1], Unary):
+    while isinstance(line[-1], Unary) and line[-1].inputs:
         line.append(line[-1].up)
     return line[::-1]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tundish.errors import SpecError
 from tundish.loader.plan.checks import check_callable, check_flag
-from tundish.loader.plan.node import Node, Unary
+from tundish.loader.plan.node import INFINITE_CARDINALITY, Node, Unary
 from tundish.loader.plan.sources import Range
 from tundish.loader.plan.storing import (
     DatasetClass,
@@ -34,6 +34,7 @@ class Load(Stored):
     spec: Any = None
 
     op = "load"
+    awaited = False
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -113,6 +114,10 @@ class SavingMethods:
     def _keep_all(self, *, again: bool) -> None:
         raise NotImplementedError
 
+    def cardinality(self) -> int:
+        """How many elements there are, as far as the plan tells."""
+        raise NotImplementedError
+
     @property
     def element_spec(self) -> Any:
         """The nest of `ArraySpec` of an element."""
@@ -142,6 +147,8 @@ class SavingMethods:
 
         Raises
         ------
+        ValueError
+            The dataset is endless.
         SnapshotError
             The files cannot be written; or another process saves the same there, to be continued.
         Exception
@@ -167,6 +174,8 @@ class SavingMethods:
                 "checkpoint_args must be a mapping or None, not "
                 f"{type(checkpoint_args).__name__} ({checkpoint_args!r})"
             )
+        if self.cardinality() == INFINITE_CARDINALITY:
+            raise ValueError("save needs a dataset that ends, and this one does not: take(n) of it")
         checked, again = check_path("path", path), checkpoint_args is not None
         version = self._version_to_save(checked, again=again)
         if shard_func is not None:

@@ -308,8 +308,9 @@ class StoringMethods:
         mode : {"auto", "read", "write", "off"}
             "auto": read what is complete, else continue what was begun, else begin. While another
             process writes, this one reads what it has made durable, computes the rest and writes
-            nothing. "read": it must be complete. "write": compute and write, whoever else does; what
-            is complete first stays. "off": touch no file.
+            nothing. "read": it must be complete. "write": compute and write, whoever else does, in
+            the place of what stood complete when it began; of two that do, what is complete first
+            stays. "off": touch no file.
         on_mismatch : {"new", "error"}
             Where only snapshots of other pipelines stand: begin a new one, and log what has changed;
             or raise.

@@ -141,7 +141,7 @@ class Coordinator(Engine):
         if self._ring is not None and self._ring.used_bytes > self.budget:
             self._ring.trim(self.budget)
         crew = crew_of(self.context, self.options, self._executor)
-        recorders = self.context.recorders
+        recorders = self._recorders
         writers = min(1, len(recorders))
         self._pool = Pool(self.workers, self._arena, crew, owner=self, writers=writers)
         if recorders:
@@ -166,7 +166,7 @@ class Coordinator(Engine):
             raise RuntimeError(
                 f"this iterator was made in process {self._owner}; make one here ({os.getpid()})"
             )
-        if self.context.recorders:
+        if self._recorders:
             self.told()
         self._before = self._mark
         item = self._awaited(self._network.next)
@@ -323,7 +323,9 @@ class Coordinator(Engine):
         """Wait until all orders have been answered; whether they have."""
         pool, deadline = self._pool, time.monotonic() + (timeout_s or 0.0)
         assert pool is not None
-        while any(recorder.pending for recorder in self.context.recorders):
+        while any(recorder.pending for recorder in self._recorders):
+            if pool.cut:
+                return False
             self._submit()
             left = None if timeout_s is None else deadline - time.monotonic()
             if left is not None and left <= 0:
@@ -338,7 +340,7 @@ class Coordinator(Engine):
 
     def _end(self, pool: Pool) -> None:
         linger = False
-        if self.context.recorders:
+        if self._recorders:
             self._pool = pool
             self.leave()
             linger = not self._settle(_LEAVING_S)
@@ -347,7 +349,7 @@ class Coordinator(Engine):
         writers = pool.writing if linger else []
         there = pool.close(linger=linger)
         if writers:
-            for recorder in self.context.recorders:
+            for recorder in self._recorders:
                 linger_on(recorder.target.path, recorder.target.key, writers)
         slots = [
             slot
@@ -457,11 +459,27 @@ class Coordinator(Engine):
         room = self._reserve.take(block, quota)
         rows = self._rows_per_task(stage, block.total)
         for first in range(0, block.total, rows):
-            job = self._job(block, first, min(rows, block.total - first), quota)
-            if room:
-                self._queue.append(job)
-            else:
-                self._deferred.append((job, quota))
+            for job in self._jobs(block, first, min(rows, block.total - first), quota):
+                if room:
+                    self._queue.append(job)
+                else:
+                    self._deferred.append((job, quota))
+
+    def _jobs(self, block: Block, first: int, rows: int, quota: int) -> list[Job]:
+        """The task of some rows; one each, if what an item is made of cannot be had: it is its error."""
+        try:
+            return [self._job(block, first, rows, quota)]
+        except Exception as error:  # noqa: BLE001 - of a file, or of functions that are run again
+            if isinstance(block.stage, StreamStage):  # it cannot be opened: one error, and its end
+                block.gone = True
+                block.drops.update(range(first + 1, first + rows))
+                block.left -= rows - 1
+                rows = 1
+            if rows == 1:
+                self._fail_rows(block, first, 1, error)
+                return []
+        each = [self._jobs(block, row, 1, quota) for row in range(first, first + rows)]
+        return [job for jobs in each for job in jobs]
 
     def _seat(self) -> Seat:
         """The stage of a writer's orders."""
@@ -742,14 +760,17 @@ class Coordinator(Engine):
 
     def _fail(self, job: Job, error: BaseException) -> None:
         """A task cannot be done: its rows are errors."""
-        block, task = job.block, job.task
         self._let_go(job)
-        block.flying -= 1
-        for row in range(task.first, task.first + task.rows):
+        job.block.flying -= 1
+        self._fail_rows(job.block, job.task.first, job.task.rows, error)
+
+    def _fail_rows(self, block: Block, first: int, count: int, error: BaseException) -> None:
+        """Rows that cannot be made are errors."""
+        for row in range(first, first + count):
             block.errors[row] = error
-        block.left -= task.rows
+        block.left -= count
         if isinstance(block.stage, StreamStage):
-            block.stage.chunk_done(block, task.rows, ended=block.gone)
+            block.stage.chunk_done(block, count, ended=block.gone)
         if block.left == 0:
             self._complete(block)
 

@@ -35,6 +35,7 @@ class Engine:
 
     def __init__(self, context: Context, options: Options) -> None:
         self.context, self.options = context, options
+        self._recorders = context.recorders
 
     def open(self, position: Any) -> None:
         """Make the network and go to a position (None: the start)."""
@@ -63,18 +64,18 @@ class Engine:
 
     def save(self) -> None:
         """Have all that has passed a snapshot made durable, as far as it is written here."""
-        for recorder in self.context.recorders:
+        for recorder in self._recorders:
             if recorder.owner is not None:
                 recorder.owner.save()
 
     def told(self) -> None:
         """Raise, once, that a snapshot cannot be written any further; no element is lost."""
-        for recorder in self.context.recorders:
+        for recorder in self._recorders:
             recorder.told()
 
     def leave(self) -> None:
         """Have what passed made durable, and let others write."""
-        for recorder in self.context.recorders:
+        for recorder in self._recorders:
             recorder.leave()
 
     def pump(self) -> None:
@@ -114,7 +115,7 @@ class InlineEngine(Engine):
         self._cut = False
 
     def next(self) -> Any:
-        if self.context.recorders:
+        if self._recorders:
             self.told()
         if self._since >= _NOTE_EVERY:
             self._note()

@@ -38,6 +38,7 @@ from tundish.loader.run.optional import Optional
 from tundish.loader.run.planner import effective, open_inline
 from tundish.loader.run.serving import in_worker, overruled
 from tundish.loader.run.state import check_state, make_state
+from tundish.loader.run.storing.live import Setup
 from tundish.loader.run.storing.saving import find, keep_all, version_to_save
 from tundish.loader.run.storing.setup import resolve
 from tundish.loader.run.storing.stored import computes_something, rows_of_found, snapshot_stats
@@ -136,6 +137,13 @@ class Iterator:
             fresh=position is None,
             write=not in_worker(),
         )
+        try:
+            self._begin(setup, position)
+        except BaseException:
+            setup.leave()  # else nobody of this process, and of others, could write its snapshots
+            raise
+
+    def _begin(self, setup: Setup, position: Any) -> None:
         self._base_seed, self._graph_seed = setup.seed, setup.graph_seed
         context = Context(setup.root, self._iteration, self._base_seed, self._graph_seed)
         context.live = setup.live

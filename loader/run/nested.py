@@ -79,7 +79,9 @@ def contract(node: Node, state: Any) -> int:
         return contract(node.first, state["up"])
     if "n" in state:
         return int(state["n"])
-    return contract(node.inputs[0], state.get("up", state))
+    # A stage's own, around the state of its input; else that of the input stands in its place.
+    own = "counts" in state or "ahead" in state
+    return contract(node.inputs[0], state["up"] if own else state)
 
 
 def stored_position(at: int, content: str | None) -> dict[str, Any]:

@@ -72,6 +72,8 @@ class Pool:
         self.tasks = 0
         self.in_flight = 0
         self._closed = False
+        self.cut = False
+        """Whether an interrupt fell into the taking in of answers: some of them may be lost."""
         path = os.environ.get("TUNDISH_TRACE")
         self._trace = Trace(path) if path else None
         self._launcher: Any = None
@@ -277,12 +279,18 @@ class Pool:
 
     def _receive(self, peer: Peer) -> None:
         dead = False
+        self.cut = True
         try:
             messages = peer.channel.recv_all()
         except ChannelClosed:
             messages, dead = [], True
-        for message in messages:
-            self._take_in(peer, memoryview(message))
+        try:
+            for message in messages:
+                self._take_in(peer, memoryview(message))
+        except Exception:
+            self.cut = False
+            raise
+        self.cut = False
         if not dead and peer.process is not None and not messages and peer.sentinel is not None:
             # Readable without a message: the sentinel, unless the kernel was early.
             dead = bool(self._ended(peer))

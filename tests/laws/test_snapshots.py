@@ -37,6 +37,17 @@ def test_the_first_run_writes_and_the_others_read(case: Case) -> None:
     assert_resumes_anywhere(case.build(), (2, 0), steps=3, limit=case.limit)
 
 
+@pytest.mark.parametrize(
+    ("name", "stands"), [("snapshot-window", 7), ("snapshot-concatenate", None)]
+)
+def test_forms_that_once_did_not_resume(name: str, stands: int | None) -> None:
+    """A replay that read a commit on its way; a map over a concatenate, all of it in files."""
+    [case] = [case for case in KEPT if case.name == name]
+    form = dataclasses.replace(case, stands=stands)
+    assert_resumes_anywhere(form.build, (2, 0, 3), steps=6, limit=60)
+    assert_resumes_anywhere(form.build, (0,), limit=60)
+
+
 @pytest.mark.slow
 def test_a_fresh_process_goes_on() -> None:
     [case] = [case for case in KEPT if case.name == "snapshot-augment"]

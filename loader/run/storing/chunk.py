@@ -10,7 +10,7 @@ import numpy as np
 from tundish.loader.run.items import Failure, Made
 from tundish.loader.run.shared import Row, Rows
 from tundish.snapshot.records import StoredError
-from tundish.spec import flatten, map_leaves
+from tundish.spec import flatten, unflatten
 
 if TYPE_CHECKING:
     from tundish.loader.run.shared import Block
@@ -40,29 +40,24 @@ class Chunk:
         self._block: Block | None = None
         self._stop = -1
 
-    def add(self, item: Any) -> None:
-        """Add an item; its rows stay where they are, a value is copied."""
+    def add(self, item: Any, part: Any) -> None:
+        """Add an item: its rows where they lie, or what `part_of` made of it."""
         kind = type(item)
-        if kind is Row and item.row not in item.block.elements:
+        if part is None:
             self.add_rows(item.block, item.row, item.row + 1)
             return
-        self.rows += 1
         self._block = None
         if kind is Failure:
             # As text: an error that is kept keeps whoever it was raised to.
-            self._parts.append(StoredError.of(self.start + self.rows - 1, item.error))
+            part = StoredError.of(self.start + self.rows, item.error)
             self.nbytes += 1024
-        elif kind is Rows and item.is_one:
-            block, first, stop, _ = item.runs[0]
-            self._parts.append((block, first, stop, True))
+        elif type(part) is tuple:
+            block, first, stop, _ = part
             self.nbytes += block.nbytes * (stop - first) // block.total
         else:
-            self._add_value(item.value)
-
-    def _add_value(self, value: Any) -> None:
-        value = map_leaves(_own, value)
-        self._parts.append(Made(0, value))
-        self.nbytes += sum(map(_nbytes, flatten(value)[0]))
+            self.nbytes += sum(map(_nbytes, flatten(part.value)[0]))
+        self.rows += 1
+        self._parts.append(part)
 
     def add_rows(self, block: Block, first: int, stop: int) -> None:
         """Add rows of the common layout of a block."""
@@ -82,9 +77,20 @@ class Chunk:
         return tuple(self._parts)
 
 
-def _own(leaf: Any) -> Any:
+def part_of(item: Any) -> Any:
+    """What a chunk keeps of an item; None of a row, which stays where it is."""
+    kind = type(item)
+    if kind is Row and item.row not in item.block.elements:
+        return None
+    if kind is Failure:
+        return item
+    if kind is Rows and item.is_one:
+        block, first, stop, _ = item.runs[0]
+        return block, first, stop, True
+    leaves, tree = flatten(item.value)
     # Whoever made it may use its memory again, and what is above may be given it.
-    return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
+    own = [leaf.copy() if type(leaf) is np.ndarray else leaf for leaf in leaves]
+    return Made(0, own[0] if tree is None else unflatten(tree, own))
 
 
 def _nbytes(leaf: Any) -> int:

@@ -61,3 +61,9 @@ class Setup:
     seed: int
     graph_seed: int | None
     live: dict[int, Live] = field(default_factory=dict)
+
+    def leave(self) -> None:
+        """No iterator came of it: let others write."""
+        for live in self.live.values():
+            if live.recorder is not None:
+                live.recorder.leave()

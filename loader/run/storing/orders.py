@@ -104,6 +104,8 @@ class Order(Ordered):
         What to make durable then.
     finish : dict or None
         Fields of the manifest, when the run is complete.
+    replaces : tuple of str
+        The runs of the complete snapshot whose place it takes.
     leave : bool
         Whether nothing comes after this: the lease is given back.
     """
@@ -114,6 +116,7 @@ class Order(Ordered):
     shards: tuple[int, ...] | None = None
     commit: Commit | None = None
     finish: dict[str, Any] | None = None
+    replaces: tuple[str, ...] = ()
     leave: bool = False
 
     @property
@@ -266,7 +269,7 @@ class Desk:
                 commit = order.commit
                 writer.commit(commit.n, writer.seal(), commit.next, commit.state, commit.counts)
             if order.finish is not None:
-                answer["won"] = writer.finish(order.finish)
+                answer["won"] = writer.finish(order.finish, order.replaces)
         except Exception:
             self.writers.pop(target).abandon()
             raise

@@ -57,7 +57,6 @@ class Recorded:
         self._given = 0  # elements delivered, here or before a state was taken
         self._at = 0  # where the input stands
         self._up: Machine | None = None
-        self._mark: Mark = None
         self._group = 1
         self._begun = self._ended = self._whole = False
         self._source: tuple[Any, int, Any] = (None, 0, None)
@@ -148,10 +147,9 @@ class Recorded:
 
     def release(self) -> None:
         """Another stream is recorded from now on: make durable what this one gave."""
-        recorder, self._recorder = self._recorder, None
-        if recorder is not None and self._up is not None:
-            recorder.commit(self._state())
-        self._ended = True
+        if self._recorder is not None and self._up is not None:
+            self._recorder.commit(self._state())
+        self._recorder, self._ended = None, True
 
     def _live(self) -> Any:
         """The next item of the input, recorded."""
@@ -198,12 +196,12 @@ class Recorded:
         if self._at <= recorder.at and recorder.error is None:
             return
         assert self._up is not None
-        self._mark = self._up.mark()  # not later: an item that is not ready may move a part of it
+        mark = self._up.mark()  # not later: an item that is not ready may move a part of it
         if type(got) is tuple:
             block, first, stop, _ = got
-            recorder.take_rows(block, first + max(0, recorder.at - at), stop)
+            recorder.take_rows(block, first + max(0, recorder.at - at), stop, mark)
         else:
-            recorder.take(got)
+            recorder.take(got, mark)
         if recorder.due():
             recorder.commit(self._state())
 
@@ -217,13 +215,16 @@ class Recorded:
             up.load(state)
         elif durable:  # it is run again from the start, and not recorded twice
             self._at = 0
-        self._mark = up.mark()
+        if self._recorder is not None:
+            self._recorder.mark = up.mark()
         self._up = up
         return up
 
     def _state(self) -> Any:
+        """Where the input stands behind what was recorded."""
         assert self._up is not None
-        return self._up.dump(self._mark)
+        assert self._recorder is not None
+        return self._up.dump(self._recorder.mark)
 
     def save(self) -> None:
         """Have all that passed made durable."""
@@ -256,9 +257,19 @@ def as_stored(item: Any) -> Any:
     elif kind is Rows:
         for run in item.runs:
             relaid(run[0])
-    if kind is Made and (type(item.value) is dict or isinstance(item.value, tuple)):
+    elif kind is Made and _holds_class(item.value):
         item.value = _rebuilt(item.value)
     return item
+
+
+def _holds_class(value: Any) -> bool:
+    """Whether a nest has a namedtuple in it."""
+    kind = type(value)
+    if kind is not dict and not isinstance(value, tuple):
+        return False
+    if kind is not dict and kind is not tuple:
+        return True
+    return any(map(_holds_class, value.values() if kind is dict else value))
 
 
 def relaid(block: Block) -> None:

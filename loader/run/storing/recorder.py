@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tundish.errors import SnapshotError
 from tundish.loader.run.items import Failure, NotReady
 from tundish.loader.run.stats import SnapshotStats
-from tundish.loader.run.storing.chunk import MOST_ROWS, Chunk
+from tundish.loader.run.storing.chunk import MOST_ROWS, Chunk, part_of
 from tundish.loader.run.storing.orders import Commit, Desk, Order, Target
 from tundish.snapshot.outcome import Outcome
 
@@ -56,31 +56,34 @@ class Carrier(Protocol):
         ...
 
 
-class Done:
-    """An order that was carried out at once."""
+class Doing:
+    """An order that is carried out when its answer is asked for; again, if that was interrupted."""
 
-    __slots__ = ("_answer",)
+    __slots__ = ("_answer", "_desk", "_order")
 
-    def __init__(self, answer: dict[str, Any] | BaseException) -> None:
-        self._answer = answer
+    def __init__(self, desk: Desk, order: Order) -> None:
+        self._desk, self._order = desk, order
+        self._answer: dict[str, Any] | Exception | None = None
 
     def result(self) -> dict[str, Any]:
-        if isinstance(self._answer, BaseException):
+        if self._answer is None:
+            try:
+                self._answer = json.loads(self._desk.do(self._order))
+            except Exception as error:  # noqa: BLE001 - told as a writer's would be
+                self._answer = error
+        if isinstance(self._answer, Exception):
             raise self._answer
         return self._answer
 
 
 class InProcess:
-    """Orders are carried out in this process, at once."""
+    """Orders are carried out in this process."""
 
     def __init__(self) -> None:
         self._desk = Desk()
 
-    def put(self, order: Order) -> Done:
-        try:
-            return Done(json.loads(self._desk.do(order)))
-        except Exception as error:  # noqa: BLE001 - told as a writer's would be
-            return Done(error)
+    def put(self, order: Order) -> Doing:
+        return Doing(self._desk, order)
 
 
 @dataclass
@@ -97,10 +100,19 @@ class Recorder:
         When a chunk is large enough.
     manifest : callable
         ``manifest(counts)``: the fields of the manifest.
+    replaces : tuple of str
+        The runs of the complete snapshot whose place it takes.
     wait : callable or None
         Waits for an answer; None: who asks is to come again.
     sorts : bool
         Whether each item has the number of its user shard as a note.
+    owner : machine or None
+        The stream that is recorded.
+    mark : object
+        Where the owner's input stands behind the last element that was taken.
+    torn : bool
+        Whether elements are just being taken. Where an interrupt left it so, elements and mark may
+        not be of one place, and nothing more is committed.
     """
 
     target: Target
@@ -108,9 +120,12 @@ class Recorder:
     batch_bytes: int
     manifest: Callable[[dict[str, int]], dict[str, Any]]
     sorts: bool = False
+    replaces: tuple[str, ...] = ()
     carrier: Carrier = field(default_factory=InProcess)
     wait: Callable[[], None] | None = None
     owner: Any = None
+    mark: Any = None
+    torn: bool = False
     complete: bool = False
     lost: bool = False
     error: BaseException | None = None
@@ -120,7 +135,7 @@ class Recorder:
     def __post_init__(self) -> None:
         WRITING.add(self.target.token)
         self.durable = self.at = self.prefix.next
-        self.records = self.prefix.records
+        self.records = self._ordered = self.prefix.records  # on disk, and asked for
         self._state = self.prefix.state
         self._counts = dict(self.prefix.counts)
         self._chunk = Chunk(self.at)
@@ -162,12 +177,13 @@ class Recorder:
         while self._pending:
             self._come_again()
 
-    def take_rows(self, block: Block, first: int, stop: int) -> None:
-        """Record the next elements: rows of the common layout of a block."""
+    def take_rows(self, block: Block, first: int, stop: int, mark: Any) -> None:
+        """Record the next elements, rows of the common layout of a block; `mark` is behind them."""
         if self.error is not None:
             return
         assert block.layout is not None
         each = max(1, block.layout.row_nbytes)
+        self.torn = True
         while first < stop:
             chunk = self._chunk
             room = max(1, (self.batch_bytes - chunk.nbytes) // each)
@@ -176,17 +192,23 @@ class Recorder:
             self.at += end - first
             first = end
             self._write_full()
+        self.mark, self.torn = mark, False
+        self.settle()
 
-    def take(self, item: Any) -> None:
+    def take(self, item: Any, mark: Any) -> None:
         """Record the next item; its note, if there is one, is the number of its user shard."""
         if self.error is not None:
             return
+        part = part_of(item)  # before anything is changed: copying may take long
         chunk = self._chunk
+        self.torn = True
         if self.sorts and type(item) is not Failure:
             chunk.shards.append(int(item.note))
-        chunk.add(item)
+        chunk.add(item, part)
         self.at += 1
         self._write_full()
+        self.mark, self.torn = mark, False
+        self.settle()
 
     def due(self) -> bool:
         """Whether it is time to make durable what was written."""
@@ -201,47 +223,58 @@ class Recorder:
         if self.error is not None or self._finishing:
             return
         if self.at > self.durable:
+            self.torn = True
             order = self._order(commit=self._commit(state), leave=leave)
-            self.records += 1
-            self._state_next = state
+            self._ordered += 1
             self._committing = True
             self._put(order)
+            self.torn = False
         elif leave:
             self._put(self._order(leave=True))
+        self.settle()
 
     def end(self, state: Any) -> bool:
         """All has passed: whether the manifest stands. Raises NotReady until that is decided."""
         if not self._finishing and self.error is None:
-            self._finishing = True
+            self.torn = self._finishing = True
             commit = None
-            if self.at > self.durable or not self.records:
+            if self.at > self.durable or not self._ordered:
                 commit = self._commit(state)
-                self.records += 1
-            self._put(self._order(commit=commit, finish=self.manifest(self._counts)))
+                self._ordered += 1
+            self._put(
+                self._order(
+                    commit=commit, finish=self.manifest(self._counts), replaces=self.replaces
+                )
+            )
+            self.torn = False
         self.settled()
         self.told()
         return self.complete
 
     def leave(self) -> None:
         """Nothing more will pass: commit, and give the lease back."""
-        if self._left:
-            return
-        self._left = True
-        WRITING.discard(self.target.token)
-        owner, self.owner = self.owner, None  # it holds this: what it has open goes with it
+        if not self._left:
+            WRITING.discard(self.target.token)
+            self._depart()
+            self._left = True
+            self.owner = None  # it holds this: what it has open goes with it
+        self.settle()  # also when it is called again: an interrupt may have cut the first time
+
+    def _depart(self) -> None:
         if not self.pending and (self.at == self.durable or self.error is not None):
             with contextlib.suppress(OSError, SnapshotError):  # it is a hint, and becomes stale
                 self.target.lease.release()
-            return
-        state = None if owner is None else owner.state()
-        if self.complete or self.error is not None or self._finishing:
+        elif self.torn:
+            self._chunk = Chunk(self.at)
+            self._put(self._order(leave=True))
+        elif self.complete or self.error is not None or self._finishing:
             self._put(self._order(leave=True))
         else:
-            self.commit(state, leave=True)
+            self.commit(None if self.owner is None else self.owner.state(), leave=True)
 
     def _commit(self, state: Any) -> Commit:
         self._counts = counts_in(state)
-        return Commit(self.records, self.at, state, self._counts)
+        return Commit(self._ordered, self.at, state, self._counts)
 
     def _write_full(self) -> None:
         chunk = self._chunk
@@ -257,7 +290,6 @@ class Recorder:
     def _put(self, order: Order, nbytes: int = 0) -> None:
         self._since += nbytes
         self._pending.append((order, nbytes, self.carrier.put(order)))
-        self.settle()
 
     # -- what was answered ---------------------------------------------------------------------
 
@@ -278,16 +310,17 @@ class Recorder:
                 return
             if found is None:
                 return
-            self._pending.popleft()
             self.written += found.get("bytes", 0)
             if order.commit is not None:
                 self.durable, self._state = order.commit.next, order.commit.state
+                self.records = order.commit.n + 1
                 self._since, self._when = 0, time.monotonic()
                 self._committing = False
                 self.commits += 1
             if order.finish is not None:
                 self.complete = True
                 self.lost = not found["won"]
+            self._pending.popleft()  # last: an interrupt before it does all this again
 
     def _failed(self, error: BaseException) -> None:
         if self.error is None:

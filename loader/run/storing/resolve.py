@@ -119,10 +119,27 @@ class Resolving:
         wait_for(node.path, key)
         catalog = Catalog(node.path)
         _check_mismatch(catalog, node, key, pipeline)
-        random = any(below.seedless or below.seeded for below in walk(node.up))
-        setup = self.setup
-        fixed = random and (not self._fresh or setup.graph_seed is not None)
         lease, refused = self._lease(catalog, node, key)
+        try:
+            return self._leased(catalog, node, key, pipeline, lease, refused)
+        except BaseException:
+            if lease is not None:
+                lease.release()  # else nobody else could write as long as this process lives
+            raise
+
+    def _leased(
+        self,
+        catalog: Catalog,
+        node: Snapshot,
+        key: str,
+        pipeline: Any,
+        lease: Lease | None,
+        refused: OSError | None,
+    ) -> Live:
+        """What is done with a snapshot that is not complete, with the right to write it or without."""
+        keeping, setup = node.keeping, self.setup
+        random = any(below.seedless or below.seeded for below in walk(node.up))
+        fixed = random and (not self._fresh or setup.graph_seed is not None)
         prefix: Prefix | None = None
         if keeping.mode != "write":
             seeds = {"seed": setup.seed, "graph_seed": setup.graph_seed}
@@ -145,6 +162,9 @@ class Resolving:
         prefix = _continued(catalog, key, prefix) or self._begun(catalog, node, key, pipeline)
         named = content(node, setup, prefix)
         recorder = _recorder(node, key, prefix, lease, named)
+        if keeping.mode == "write":
+            standing = catalog.manifest(key)
+            recorder.replaces = () if standing is None else tuple([r.run for r in standing.runs])
         return Live(recorder, partial(_recorded_served, node, key, recorder), named)
 
     def _lease(

@@ -38,8 +38,12 @@ def resolve(root: Node, seed: int, graph_seed: int | None, *, fresh: bool, write
         # pyarrow takes a while to load, and is needed by nobody else.
         from tundish.loader.run.storing.resolve import Resolving, check_permutations  # noqa: PLC0415 - see above
 
-        setup.root = Resolving(setup, fresh=fresh, write=write).rebuilt(root)
-        check_permutations(setup.root)
+        try:
+            setup.root = Resolving(setup, fresh=fresh, write=write).rebuilt(root)
+            check_permutations(setup.root)
+        except BaseException:
+            setup.leave()  # those that were to be written
+            raise
     return setup
 
 

@@ -23,7 +23,6 @@ from tundish.loader.plan.storing import (
 from tundish.loader.run.stats import SnapshotStats
 from tundish.loader.run.storing.opening import reader_of
 from tundish.loader.run.values import Maker, raise_from
-from tundish.spec import flatten
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
@@ -80,9 +79,11 @@ def is_kept(node: Node) -> bool:
 
 def frozen(element: Any) -> Any:
     """An element with its arrays read-only."""
-    for leaf in flatten(element)[0]:
-        if isinstance(leaf, np.ndarray):
-            leaf.flags.writeable = False
+    if isinstance(element, np.ndarray):
+        element.flags.writeable = False
+    elif type(element) is dict or isinstance(element, tuple):
+        for part in element.values() if type(element) is dict else element:
+            frozen(part)
     return element
 
 

@@ -90,7 +90,7 @@ def _outcomes(drawn: Pipeline) -> int:
 def _outcomes_inside(drawn: Pipeline) -> int:
     if drawn.steps[-1].text.startswith(".shuffle(None"):
         raise SpecError("some inner datasets have random access, others have none")
-    if "folder()" in str(drawn):
+    if "folder()" in str(drawn) or "saved(" in str(drawn):
         raise SpecError("whoever reads an inner dataset would make a folder of his own")
     for n in range(5):
         drawn.build(X=Dataset.range(n))
@@ -111,6 +111,7 @@ def _source(rng: random.Random) -> str:
             f"D.from_generator(Emit({n}, {n}{rng.choice(('', '', ', 3'))}))",
             f"D.counter({n}, {rng.choice((-3, 0, 2))}).take({n})",
             f"D.random(seed={n}).take({n})",
+            f"D.load(saved(D, {n}))",
             f"D.from_list({[[k] * (k % 3 + 1) for k in range(n + 1)]})",
             f"D.list_files(FILES, {rng.choice(('shuffle=False', f'seed={n}'))})",
         )

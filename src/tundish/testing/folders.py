@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import tempfile
 import weakref
@@ -13,7 +14,7 @@ from tundish.testing.compare import collect
 if TYPE_CHECKING:
     from tundish.loader.plan.dataset import Dataset
 
-__all__ = ["Folder", "folder", "standing"]
+__all__ = ["Folder", "folder", "saved", "standing"]
 
 _MEMORY = Path("/dev/shm")  # noqa: S108 - no disk is waited for: nothing here outlives the process
 
@@ -42,6 +43,24 @@ def folder() -> Folder:
     """
     path = Folder(tempfile.mkdtemp(prefix="kept-", dir=_MEMORY if _MEMORY.is_dir() else None))
     weakref.finalize(path, shutil.rmtree, str(path), ignore_errors=True)
+    return path
+
+
+@functools.cache
+def saved(dataset: Any, count: int, **how: Any) -> Folder:
+    """The folder in which numbers were saved, once for all who ask.
+
+    Parameters
+    ----------
+    dataset : type
+        `Dataset`, or the reference.
+    count : int
+        How many numbers.
+    **how
+        As for `Dataset.save`.
+    """
+    path = folder()
+    dataset.range(count).save(path, **how)
     return path
 
 

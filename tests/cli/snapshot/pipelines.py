@@ -82,6 +82,10 @@ def windowed():
     return td.Dataset.range(COUNT).shuffle(9, seed=1).map(fails)
 
 
+def unseeded():
+    return td.Dataset.range(12).flat_map(lambda i: td.Dataset.range(i).shuffle(5))
+
+
 def large():
     return td.Dataset.range(COUNT).map(lambda i: np.full(1000, i))
 
@@ -131,6 +135,12 @@ def fails_in_batch(batch):
 def by_shard():
     below = td.Dataset.range(COUNT).map(abs)
     return below.snapshot(os.path.join(HERE, "kept"), shard_func=lambda i: i % 3)
+
+
+def skipping():
+    """Options above the snapshot: they count for what is below, in training as here."""
+    below = td.Dataset.range(COUNT).map(fails).snapshot(os.path.join(HERE, "kept"))
+    return below.batch(4).with_options(td.Options(on_error="skip", workers=1))
 
 
 def raises():

@@ -123,15 +123,31 @@ def test_shards_that_do_not_belong_together(file: Path, capsys: pytest.CaptureFi
     assert not list(file.parent.glob("kept/*/manifest.json"))
 
 
-def test_a_damaged_shard_is_incomplete(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_shard_is_told_of(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for index in range(2):
         assert write(file, "data", "--shard", f"{index}/2") == DONE
-    for manifest in file.parent.glob("kept/*/runs/*/manifest.json"):
-        manifest.write_bytes(manifest.read_bytes()[:-9])
+    manifest = min(file.parent.glob("kept/*/runs/*/manifest.json"))
+    manifest.write_bytes(manifest.read_bytes()[:-9])
     capsys.readouterr()
 
     assert finalize(2) == INCOMPLETE
-    assert "2 of 2 shards" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "1 of 2 shards" in told
+    assert "damaged, 30 elements are durable" in told
+    assert str(manifest) in told
+
+
+def test_one_that_was_killed_before_its_last_file(file: Path) -> None:
+    for index in range(2):
+        assert write(file, "data", "--shard", f"{index}/2") == DONE
+    file.with_name("computed").unlink()
+    min(file.parent.glob("kept/*/runs/*/manifest.json")).unlink()
+
+    assert finalize(2) == INCOMPLETE
+    for index in range(2):
+        assert write(file, "data", "--shard", f"{index}/2") == DONE
+    assert not file.with_name("computed").exists()
+    assert finalize(2) == DONE
 
 
 def test_a_complete_snapshot_below_is_a_source_to_be_divided(
@@ -148,6 +164,16 @@ def test_a_complete_snapshot_below_is_a_source_to_be_divided(
     found = kept(dataset.snapshot("kept"))
     assert [outcome.error for outcome in found].count("builtins.LookupError") == 1
     assert found == collect(dataset.iterator(workers=0))
+
+
+def test_what_is_not_seeded_is_drawn_once_for_all(file: Path) -> None:
+    for index in range(3):
+        assert write(file, "unseeded", "--shard", f"{index}/3") == DONE
+    assert finalize(3) == DONE
+    assert write(file, "unseeded", path="one") == DONE
+
+    dataset = find(f"{file.name}:unseeded")
+    assert kept(dataset.snapshot("kept")) == kept(dataset.snapshot("one"))
 
 
 def test_user_shards(file: Path) -> None:

@@ -69,6 +69,15 @@ def test_a_snapshot_that_the_pipeline_has_is_the_one_that_is_written(file: Path)
         assert [seen.doing for seen in elements.stats.snapshots] == ["read"]
 
 
+def test_options_above_it_count_below(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["snapshot", "write", f"{file.name}:skipping", "kept"]) == DONE
+    told = capsys.readouterr()
+    assert "1 worker)" in told.err
+    assert "57 elements (key" in told.out
+    with find(f"{file.name}:skipping").iterator(workers=0) as elements:
+        assert [seen.doing for seen in elements.stats.snapshots] == ["read"]
+
+
 def test_options_reach_the_files(file: Path) -> None:
     assert write(file, "data", "--compression", "lz4", "--shard-bytes", "1KiB") == DONE
     assert write(file, "data", "--version", "v7", path="named") == DONE

@@ -56,6 +56,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         TypeError,
         "shard_func",
     ),
+    "an endless dataset": (lambda: TEN.repeat().save("p"), ValueError, r"take\(n\)"),
     "no flag": (lambda: Dataset.load("p", wait=2), TypeError, "wait"),  # type: ignore[arg-type]
 }
 

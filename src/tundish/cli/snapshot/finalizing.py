@@ -90,8 +90,9 @@ def _tell_missing(
     described: list[dict[str, Any]] = [
         {
             "shard": [part.index, part.count],
-            "state": "missing" if part.prefix is None else "incomplete",
+            "state": _state(part),
             "durable": part.rows,
+            "problem": None if part.problem is None else str(part.problem),
             "command": f"{start} --shard {part.index}/{part.count}",
         }
         for part in missing
@@ -99,7 +100,15 @@ def _tell_missing(
     lines = [f"{path} is incomplete: {len(missing)} of {len(parts)} shards (key {key})"]
     for one in described:
         state = one["state"]
-        if state == "incomplete":
-            state = f"incomplete, {one['durable']:,} elements are durable"
+        if state != "missing":
+            state += f", {one['durable']:,} elements are durable"
+        if one["problem"]:
+            state += f"; {one['problem']}"
         lines += [f"  shard {one['shard'][0]}/{one['shard'][1]}: {state}", f"    {one['command']}"]
     show(as_json, "\n".join(lines), event="incomplete", key=key, missing=described)
+
+
+def _state(part: Part) -> str:
+    if part.prefix is None:
+        return "missing"
+    return "incomplete" if part.problem is None else "damaged"

@@ -12,6 +12,7 @@ from tundish.cli.snapshot.exits import USAGE, Refusal
 from tundish.cli.snapshot.telling import raised_by_the_user
 from tundish.errors import FingerprintError, RangeError, SnapshotError
 from tundish.loader.plan.node import INFINITE_CARDINALITY, Node, global_seed, walk
+from tundish.loader.plan.options import WithOptions
 from tundish.loader.plan.ranges import base_of, bounds, range_of
 from tundish.loader.plan.storing import Snapshot
 from tundish.loader.run.context import first_seed
@@ -185,14 +186,16 @@ def _with_snapshot(dataset: Dataset, path: str, given: dict[str, Any]) -> Snapsh
     """The snapshot of this path: the plan's own, or a new one on top."""
     ends = [
         node
-        for node in walk(dataset._node)  # noqa: SLF001 - a face of the same library
+        for node in walk(effective(dataset._node))  # noqa: SLF001 - a face of the same library
         if isinstance(node, Snapshot) and _same(node.path, path)
     ]
     if not ends:
         made = dataset.snapshot(path, **given)._node  # noqa: SLF001 - as above
         assert isinstance(made, Snapshot)
         return made
-    own = ends[-1]
+    own, options = ends[-1], dataset.options()
+    if options.given():  # those that stand above it count for what is below, too
+        own = replace(own, up=WithOptions(own.up, options))
     checked = dataset._of(own.up).snapshot(path, **given)._node  # noqa: SLF001 - as above
     assert isinstance(checked, Snapshot)
     changes = {name: getattr(checked.keeping, name) for name in given}

@@ -134,4 +134,4 @@ class Pull:
     def _give_up(self) -> None:
         """Make nothing durable any more: an element that failed is to be tried again."""
         for recorder in self.elements._engine.context.recorders:  # noqa: SLF001 - a face of the same library
-            recorder.error = recorder.error or InterruptedError("too many elements failed")
+            recorder.give_up(InterruptedError("too many elements failed"))

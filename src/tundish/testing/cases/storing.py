@@ -13,7 +13,7 @@ import numpy as np
 
 from tundish.ragged import Ragged
 from tundish.testing.cases.case import Case
-from tundish.testing.folders import folder
+from tundish.testing.folders import folder, saved
 from tundish.testing.functions import Become, Draw, Emit, Fail, Inner, Keep, Key, Refuse, Tag
 
 if TYPE_CHECKING:
@@ -76,13 +76,6 @@ def twice(d: Any) -> Any:
     path = folder()
     below = d.range(30).map(Tag(1)).snapshot(path, **SMALL)
     return below.filter(Keep(1)).snapshot(path, "zstd").repeat(2)
-
-
-def loaded(d: Any, ds: Any, **how: Any) -> Any:
-    """What was saved."""
-    path = folder()
-    ds.save(path, **how)
-    return d.load(path)
 
 
 PIPELINES: dict[str, Callable[[Any], Any]] = {
@@ -195,15 +188,13 @@ def _cases(operator: str, pipelines: dict[str, Callable[[Any], Any]]) -> tuple[C
 CASES: dict[str, tuple[Case, ...]] = {
     "snapshot": _cases("snapshot", PIPELINES),
     "load": (
-        Case("load", lambda d: loaded(d, d.range(9).map(Tag(1))).batch(2).repeat(2)),
+        Case("load", lambda d: d.load(saved(d, 9)).batch(2).repeat(2)),
         Case(
-            "load-augment",
-            lambda d: loaded(d, d.range(9).map(Draw(1), seed=1), compression="zstd").map(
-                Draw(1), seed=1
-            ),
+            "load-augment", lambda d: d.load(saved(d, 9, compression="zstd")).map(Draw(1), seed=1)
         ),
         Case(
-            "load-sorted", lambda d: loaded(d, d.range(19), shard_func=Key(1, 3)).shuffle(4, seed=1)
+            "load-sorted",
+            lambda d: d.load(saved(d, 19, shard_func=Key(1, 3))).map(Tag(1)).shuffle(4, seed=1),
         ),
     ),
 }

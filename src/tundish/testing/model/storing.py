@@ -43,7 +43,7 @@ class Storing(Basic):
 
     @classmethod
     def load(cls, path: str, **_: Any) -> Self:
-        saved = _SAVED.pop(str(path))
+        saved = _SAVED[str(path)]
         return cls(
             lambda this: (
                 this.at(index, item.value, item.error)
@@ -53,4 +53,4 @@ class Storing(Basic):
 
 
 _SAVED: dict[str, Any] = {}
-"""What `save` was given, by path, until it is loaded."""
+"""What `save` was given, by path."""

@@ -104,3 +104,25 @@ print(seen == list(range(300)), len(told), told)
     assert "element(s) are on disk to stay" in done.stdout
     with pipeline(tmp_path / "s").iterator(workers=0) as it:
         assert [int(x[0]) for x in it] == list(range(300))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_state_is_loaded_while_it_writes(tmp_path: Path, workers: int) -> None:
+    with pipeline(tmp_path).iterator(workers=workers) as it:
+        for stop in (0, 40, 90):
+            it.load_state_dict({**it.state_dict(), "position": {"n": stop}})
+            assert it.stats.snapshots[0].doing == "write"
+            assert [int(next(it)[0]) for _ in range(50)] == list(range(stop, stop + 50))
+        assert [int(x[0]) for x in it] == list(range(140, 300))
+    assert len(Catalog(tmp_path).runs(Catalog(tmp_path).keys()[0])) == 1
+
+
+def test_a_lease_that_nobody_gave_back_is_taken_again(tmp_path: Path) -> None:
+    with pipeline(tmp_path).iterator(workers=0) as it:
+        next(it)
+        catalog = Catalog(tmp_path)
+        (key,) = catalog.keys()
+        lease = (tmp_path / key / "lease.json").read_bytes()
+    (tmp_path / key / "lease.json").write_bytes(lease)  # as if its writer had died just before
+    with pipeline(tmp_path).iterator(workers=0) as it:
+        assert it.stats.snapshots[0].doing == "write"

@@ -157,3 +157,18 @@ def test_a_snapshot_may_be_only_read(tmp_path: Path) -> None:
     files = sorted(tmp_path.rglob("*"))
     assert sum(1 for _ in made("off")) == COUNT
     assert sorted(tmp_path.rglob("*")) == files
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_one_is_made_anew_in_the_place_of_another(tmp_path: Path, workers: int) -> None:
+    def made(scale: int, mode: Any) -> td.Dataset:
+        ds = td.Dataset.range(9).map(lambda x: x * scale)
+        return ds.snapshot(tmp_path, mode=mode, version="one")
+
+    assert [int(x) for x in made(1, "auto")] == list(range(9))
+    old = made(1, "auto").iterator()
+    assert int(next(old)) == 0
+    with made(2, "write").iterator(workers=workers) as it:
+        assert [int(x) for x in it] == list(range(0, 18, 2))
+    assert [int(x) for x in made(3, "read")] == list(range(0, 18, 2))
+    assert [int(x) for x in old] == list(range(1, 9))  # as long as the files are there

@@ -256,3 +256,15 @@ def test_the_older_spellings(tmp_path: Path) -> None:
     assert ints(ds) == ints(td.experimental.load(tmp_path / "kept")) == [*range(5)]
     td.experimental.save(Dataset.range(3), tmp_path / "saved", compression="lz4")
     assert ints(td.experimental.load(tmp_path / "saved")) == [0, 1, 2]
+
+
+def test_a_cache_in_files_is_of_its_pipeline(tmp_path: Path) -> None:
+    folder, calls = tmp_path / "kept", Counted(str(tmp_path / "calls"))
+    for _ in range(2):
+        assert ints(Dataset.range(5).map(calls).cache(folder)) == [0, 10, 20, 30, 40]
+    assert calls.calls == 5
+    assert ints(Dataset.range(6).map(calls).cache(folder)) == [0, 10, 20, 30, 40, 50]
+    assert calls.calls == 6
+    assert [json.loads(p.read_bytes())["compression"] for p in folder.rglob("run.json")] == [
+        None
+    ] * 2

@@ -228,7 +228,7 @@ def test_a_disk_slower_than_the_pipeline(folder: Path) -> None:
         with contextlib.suppress(NotReady):
             while passed < COUNT:
                 recorder.room()
-                recorder.take(Made(passed, passed))
+                recorder.take(Made(passed, passed), None)
                 passed += 1
 
     assert passed < COUNT
