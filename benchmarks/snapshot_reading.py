@@ -94,7 +94,7 @@ def through_tundish(_: int, folder: str) -> Callable[[], int]:
 def fresh_mapping(_: int, folder: str) -> Callable[[], int]:
     """What a first pass is like: every file is mapped anew."""
     from tundish.snapshot.catalog import Catalog
-    from tundish.snapshot.reader import open_reader
+    from tundish.snapshot.reading.reader import open_reader
 
     path = f"{folder}/tundish"
     stored_batches(folder)

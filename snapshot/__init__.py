@@ -1,4 +1,6 @@
-"""What outlives a run: preprocessed elements on disk, as sharded Arrow IPC files.
+"""What outlives a run: elements on disk, as sharded Arrow IPC files that any process goes on with.
 
-Uses `tundish.formats` and `tundish.spec`. Empty for now.
+Here is what stands in the files that decide (`records`, `manifest`, `journal`, `run`, `lease`) and what is
+found under a path (`catalog`, `outcome`, `takeover`, `parts`). Beside it, in folders: `files` of a store,
+`encoding` of elements, the `fingerprint` of a pipeline, `writing`, `reading`, and `upkeep`.
 """

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SnapshotCorruptError, SnapshotError
+from tundish.snapshot.files.store import open_store
 from tundish.snapshot.finished import check_order, read_indexed
 from tundish.snapshot.frame import JSON, parse
 from tundish.snapshot.lease import Holder, is_stale
@@ -17,14 +18,13 @@ from tundish.snapshot.manifest import Manifest
 from tundish.snapshot.outcome import Outcome
 from tundish.snapshot.run import Prefix, check_sizes, damage, read_header, read_run
 from tundish.snapshot.stale import STALE_S, age, replace_stale
-from tundish.snapshot.store import open_store
 from tundish.snapshot.takeover import clean_run, temporary
 
 if TYPE_CHECKING:
     import os
 
+    from tundish.snapshot.files.store import Store
     from tundish.snapshot.records import RunHeader
-    from tundish.snapshot.store import Store
 
 __all__ = ["Catalog"]
 

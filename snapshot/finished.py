@@ -20,8 +20,8 @@ from tundish.snapshot.run import Prefix, check_sizes, read_header
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tundish.snapshot.files.store import Store
     from tundish.snapshot.manifest import ManifestRun
-    from tundish.snapshot.store import Store
 
 __all__ = ["check_order", "read_finished", "read_indexed"]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tundish.errors import SnapshotCorruptError, SnapshotVersionError
-from tundish.snapshot.checksum import crc32
+from tundish.snapshot.files.checksum import crc32
 
 __all__ = [
     "FEATURES",

@@ -11,7 +11,7 @@ from tundish.snapshot.frame import LostFileError, TornFileError
 from tundish.snapshot.records import JournalRecord
 
 if TYPE_CHECKING:
-    from tundish.snapshot.store import Store
+    from tundish.snapshot.files.store import Store
 
 __all__ = ["append_record", "read_records", "record_name", "state_name"]
 

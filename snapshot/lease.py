@@ -27,7 +27,7 @@ from tundish.snapshot.stale import STALE_S, age, replace_stale
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tundish.snapshot.store import Store
+    from tundish.snapshot.files.store import Store
 
 __all__ = ["Holder", "Lease", "holder_of", "is_stale", "lease_name", "own_token", "take"]
 

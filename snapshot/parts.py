@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from tundish.errors import SnapshotError, SpecError
-from tundish.snapshot.encoding import Form
+from tundish.snapshot.encoding.forms import Form
 from tundish.snapshot.manifest import Manifest
 from tundish.spec import paths, same_structure, show_tree
 

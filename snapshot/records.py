@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from tundish.errors import SnapshotCorruptError, TransformError
-from tundish.snapshot.checksum import crc32
+from tundish.snapshot.files.checksum import crc32
 from tundish.snapshot.frame import (
     JSON,
     EditedFileError,

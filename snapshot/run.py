@@ -18,7 +18,7 @@ from tundish.snapshot.outcome import Outcome
 from tundish.snapshot.records import Checked, JournalRecord, RunHeader, Shard, StoredError
 
 if TYPE_CHECKING:
-    from tundish.snapshot.store import Store
+    from tundish.snapshot.files.store import Store
 
 __all__ = [
     "INDEX_FILE",

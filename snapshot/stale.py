@@ -7,10 +7,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from tundish.errors import SnapshotError
-from tundish.snapshot.checksum import crc32
+from tundish.snapshot.files.checksum import crc32
 
 if TYPE_CHECKING:
-    from tundish.snapshot.store import Store
+    from tundish.snapshot.files.store import Store
 
 __all__ = ["STALE_S", "age", "replace_stale"]
 

@@ -13,8 +13,8 @@ from tundish.snapshot.run import INDEX_FILE, Prefix, read_run
 from tundish.snapshot.stale import replace_stale
 
 if TYPE_CHECKING:
+    from tundish.snapshot.files.store import Store
     from tundish.snapshot.frame import JSON
-    from tundish.snapshot.store import Store
 
 __all__ = ["adopt_run", "clean_run", "temporary"]
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.loader.plan.node import Node, walk
 from tundish.loader.plan.options import options_of
-from tundish.snapshot.fingerprint import Describer, key_of
-from tundish.snapshot.inputs import InputFiles
+from tundish.snapshot.fingerprint.describer import Describer, key_of
+from tundish.snapshot.fingerprint.inputs import InputFiles
 
 if TYPE_CHECKING:
     from tundish.loader.plan.storing import Snapshot

@@ -256,8 +256,8 @@ def check_spec(path: str, asked: Any, found: Any) -> None:
     (wanted, tree), (have, stored) = flatten(asked), flatten(found)
     if not same_structure(tree, stored):
         raise SpecError(
-            f"{path}: element_spec is {show_tree(tree)}, and what stands there is "
-            f"{show_tree(stored)}"
+            f"{path}: element_spec has the structure {show_tree(tree)} (* is an array), and what "
+            f"stands there {show_tree(stored)}"
         )
     there = dict(zip(paths(stored), have, strict=True))
     for name, one in zip(paths(tree), wanted, strict=True):

@@ -304,7 +304,7 @@ class StoringMethods:
             For tf.data's sake; ignored.
         version : str, optional
             Stands for the code of all functions below: only another version, or another plan, makes
-            another snapshot.
+            another snapshot. What was kept without a version is not found with one.
         mode : {"auto", "read", "write", "off"}
             "auto": read what is complete, else continue what was begun, else begin. While another
             process writes, this one reads what it has made durable, computes the rest and writes
@@ -395,7 +395,8 @@ def check_path(name: str, path: Any) -> str:
         checked = os.fsdecode(checked)
     if not checked:
         raise ValueError(f"{name} must be the path of a folder, not ''")
-    return checked
+    # Where it is now: a program may go to another folder before it reads it.
+    return checked if "://" in checked else os.path.abspath(checked)  # noqa: PTH100 - links stay
 
 
 def check_version(version: Any) -> str | None:

@@ -308,12 +308,13 @@ class Coordinator(Engine):
         self.close()
 
     def close(self) -> None:
-        pool, self._pool = self._pool, None
-        if pool is None or os.getpid() != self._owner:
+        if os.getpid() != self._owner:
             return
-        self._final = pool
-        with uninterrupted():
-            self._end(pool)
+        with uninterrupted():  # all of it: an interrupt before leaves it open, to be closed again
+            pool, self._pool = self._pool, None
+            if pool is not None:
+                self._final = pool
+                self._end(pool)
 
     def save(self) -> None:
         super().save()
@@ -324,9 +325,9 @@ class Coordinator(Engine):
         pool, deadline = self._pool, time.monotonic() + (timeout_s or 0.0)
         assert pool is not None
         while any(recorder.pending for recorder in self._recorders):
+            self._submit()
             if pool.cut:
                 return False
-            self._submit()
             left = None if timeout_s is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return False

@@ -38,7 +38,6 @@ from tundish.loader.run.optional import Optional
 from tundish.loader.run.planner import effective, open_inline
 from tundish.loader.run.serving import in_worker, overruled
 from tundish.loader.run.state import check_state, make_state
-from tundish.loader.run.storing.live import Setup
 from tundish.loader.run.storing.saving import find, keep_all, version_to_save
 from tundish.loader.run.storing.setup import resolve
 from tundish.loader.run.storing.stored import computes_something, rows_of_found, snapshot_stats
@@ -48,6 +47,7 @@ from tundish.spec import copy_element, spec_of
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
     from tundish.loader.run.stats import Stats
+    from tundish.loader.run.storing.live import Setup
 
 
 __all__ = [
@@ -122,8 +122,12 @@ class Iterator:
         self._left = 0  # of them, when it was closed
         # In a box, so that dropping the iterator closes its engine, cycles or not.
         self._box: list[Engine] = []
-        weakref.finalize(self, _close_all, self._box)
-        self._make_engine(position)
+        try:
+            self._make_engine(position)
+        finally:
+            # Not before: an interpreter that exits closes last what was made first, and what is
+            # not written yet goes through memory that an engine may have made.
+            self._finalizer = weakref.finalize(self, _close_all, self._box)
 
     @property
     def _engine(self) -> Engine:
@@ -287,6 +291,8 @@ class Iterator:
             self._graph_seed = state["graph_seed"]
             self._make_engine(state["position"])
             self._ended = state["ended"]
+            if not self._finalizer.alive:  # it had been closed
+                self._finalizer = weakref.finalize(self, _close_all, self._box)
 
     def save(self, path: str | os.PathLike[str], *, keep: int | None = None) -> None:
         """Write the state to a file, which is the old one or the new one at any instant.
@@ -385,6 +391,9 @@ class Iterator:
         left = self._left + operator.length_hint(self._ready)
         self._left, self._ready = left, iter(())
         self._engine.close()
+        # An error in a buffer leads to the frames that it has passed, and so here: nothing that lives for
+        # ever may hold what is closed.
+        self._finalizer.detach()
 
     def __enter__(self) -> Self:
         return self

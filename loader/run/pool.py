@@ -73,7 +73,7 @@ class Pool:
         self.in_flight = 0
         self._closed = False
         self.cut = False
-        """Whether an interrupt fell into the taking in of answers: some of them may be lost."""
+        """Whether an interrupt fell into handing out or taking in: messages may be lost."""
         path = os.environ.get("TUNDISH_TRACE")
         self._trace = Trace(path) if path else None
         self._launcher: Any = None
@@ -185,6 +185,7 @@ class Pool:
 
     def submit(self, jobs: list[Job]) -> None:
         """Hand out tasks, each to the least loaded worker, one message a worker."""
+        before, self.cut = self.cut, True
         parts: dict[Peer, list[bytes]] = {}
         sizes: dict[Peer, int] = {}
         everybody = self._peers
@@ -231,6 +232,7 @@ class Pool:
         for peer, out in parts.items():
             if out:
                 self._send(peer, b"".join(out))
+        self.cut = before
 
     def _send(self, peer: Peer, message: bytes) -> None:
         try:
@@ -279,7 +281,7 @@ class Pool:
 
     def _receive(self, peer: Peer) -> None:
         dead = False
-        self.cut = True
+        before, self.cut = self.cut, True
         try:
             messages = peer.channel.recv_all()
         except ChannelClosed:
@@ -288,9 +290,9 @@ class Pool:
             for message in messages:
                 self._take_in(peer, memoryview(message))
         except Exception:
-            self.cut = False
+            self.cut = before
             raise
-        self.cut = False
+        self.cut = before
         if not dead and peer.process is not None and not messages and peer.sentinel is not None:
             # Readable without a message: the sentinel, unless the kernel was early.
             dead = bool(self._ended(peer))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tundish.snapshot.catalog import Catalog
-from tundish.snapshot.checksum import crc32
+from tundish.snapshot.files.checksum import crc32
 from tundish.snapshot.frame import pack
 from tundish.snapshot.index import index_bytes
 from tundish.snapshot.lease import Holder

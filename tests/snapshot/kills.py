@@ -42,10 +42,10 @@ from tests.snapshot.runs import (
 )
 
 from tundish.snapshot import failpoints
+from tundish.snapshot.files.store import open_store
 from tundish.snapshot.run import read_run
-from tundish.snapshot.store import open_store
 from tundish.snapshot.takeover import adopt_run
-from tundish.snapshot.writer import RunWriter
+from tundish.snapshot.writing.writer import RunWriter
 
 COMMITS_EVERY = 3  # chunks
 FAILED = 97  # every so many elements, one fails

@@ -12,12 +12,12 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 
-from tundish.snapshot.encoding import INDEX, Columns, Form, columns_of, encode
+from tundish.snapshot.encoding.forms import INDEX, Columns, Form, columns_of, encode
+from tundish.snapshot.files.store import open_store
 from tundish.snapshot.index import index_bytes
 from tundish.snapshot.manifest import Manifest, ManifestRun
 from tundish.snapshot.records import Batch, Checked, JournalRecord, RunHeader, Shard, StoredError
 from tundish.snapshot.run import read_run, run_table
-from tundish.snapshot.store import open_store
 
 KEY = "0123456789abcdef"
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.snapshot.disk import DEAD, HEADER, KEY, RUN, UNNAMED, WHOLE, Disk
 
-from tundish.snapshot import local
 from tundish.snapshot.catalog import Catalog
+from tundish.snapshot.files import local
 from tundish.snapshot.lease import Holder
 from tundish.snapshot.manifest import Manifest
 from tundish.snapshot.outcome import Outcome

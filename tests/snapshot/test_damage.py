@@ -12,7 +12,7 @@ import pytest
 from tests.snapshot.disk import DEAD, FIRST, KEY, RECORDS, RUN, SECOND, WHOLE, Disk
 
 from tundish.errors import SnapshotCorruptError, SnapshotError, SnapshotVersionError
-from tundish.snapshot.checksum import crc32
+from tundish.snapshot.files.checksum import crc32
 from tundish.snapshot.finished import read_finished
 from tundish.snapshot.frame import FORMAT
 from tundish.snapshot.index import read_index

@@ -18,14 +18,14 @@ from tests.snapshot.kills import end_of, start
 from tundish.snapshot import failpoints
 from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.failpoints import STEPS, Failpoint
+from tundish.snapshot.files.local import LocalStore
 from tundish.snapshot.lease import take
-from tundish.snapshot.local import LocalStore
 from tundish.snapshot.outcome import Outcome
 from tundish.snapshot.takeover import adopt_run
 
 SCRIPT = """
 import sys
-from tundish.snapshot.local import LocalStore
+from tundish.snapshot.files.local import LocalStore
 store = LocalStore(sys.argv[1])
 for n in range(3):
     try:

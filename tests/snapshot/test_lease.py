@@ -12,12 +12,12 @@ import pytest
 from tests.snapshot.disk import DEAD, KEY
 
 from tundish.snapshot import lease as leases
-from tundish.snapshot.checksum import crc32
+from tundish.snapshot.files.checksum import crc32
+from tundish.snapshot.files.local import LocalStore
+from tundish.snapshot.files.store import open_store
 from tundish.snapshot.frame import pack
 from tundish.snapshot.lease import Holder, holder_of, is_stale, lease_name, take
-from tundish.snapshot.local import LocalStore
 from tundish.snapshot.stale import STALE_S, age, replace_stale
-from tundish.snapshot.store import open_store
 
 NAME = lease_name(KEY)
 HERE = Holder.here()
@@ -93,7 +93,7 @@ def test_stale_is_what_nobody_holds(
 
 def test_a_process_that_ended_is_gone(store: LocalStore) -> None:
     """A real one: alive while it runs, gone when it is killed, before anybody has waited for it."""
-    code = "import sys; from tundish.snapshot.lease import *; from tundish.snapshot.local import *;"
+    code = "import sys; from tundish.snapshot.lease import *; from tundish.snapshot.files.local import *;"
     code += f"take(LocalStore({store.root!r}), {KEY!r}, 'a'); print(flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -10,11 +10,11 @@ import pytest
 
 from tundish.errors import SnapshotError
 from tundish.snapshot.catalog import Catalog
-from tundish.snapshot.encoding import columns_of
+from tundish.snapshot.encoding.forms import columns_of
 from tundish.snapshot.parts import joined, numbers_of_parts, part_manifest, parts_of
-from tundish.snapshot.reader import open_reader
+from tundish.snapshot.reading.reader import open_reader
 from tundish.snapshot.records import RunHeader, StoredError
-from tundish.snapshot.writer import RunWriter
+from tundish.snapshot.writing.writer import RunWriter
 
 KEY = "0123456789abcdef"
 

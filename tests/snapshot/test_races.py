@@ -23,7 +23,7 @@ SCRIPT = """
 import json, os, sys
 from pathlib import Path
 from tests.snapshot.disk import KEY, RUN
-from tundish.snapshot import durable
+from tundish.snapshot.files import durable
 from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.lease import Holder, take
 from tundish.snapshot.manifest import Manifest
@@ -44,7 +44,7 @@ def run(catalog):
     return adopt_run(catalog.at(KEY), RUN, Holder.here().to_json()) is not None
 
 if what == "manifest without links":
-    from tundish.snapshot import local
+    from tundish.snapshot.files import local
     local.publish = without_links
 race = {"manifest": manifest, "manifest without links": manifest, "lease": lease, "run": run}[what]
 won = []

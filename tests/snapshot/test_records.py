@@ -13,7 +13,7 @@ import pytest
 from tests.snapshot.disk import HEADER, KEY, RECORDS, RUN, WHOLE, Disk
 
 from tundish.errors import TransformError
-from tundish.snapshot import checksum
+from tundish.snapshot.files import checksum
 from tundish.snapshot.finished import read_finished
 from tundish.snapshot.frame import FORMAT, pack
 from tundish.snapshot.manifest import Manifest, ManifestRun

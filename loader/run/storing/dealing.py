@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tundish.loader.plan.saving import Load
     from tundish.loader.plan.storing import DatasetClass, Found
-    from tundish.snapshot.reader import Reader
+    from tundish.snapshot.reading.reader import Reader
 
 _INDICES: WeakKeyDictionary[Reader, tuple[np.ndarray, ...]] = WeakKeyDictionary()
 

@@ -6,6 +6,7 @@ Nobody waits for them but who wants the same run next, and the interpreter when 
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -49,4 +50,13 @@ def _at_exit() -> None:
             peer.is_gone(deadline - time.monotonic())
 
 
+def _after_fork() -> None:
+    """They are the other process's."""
+    global _lock  # noqa: PLW0603 - somebody may have held it
+    _lock = threading.Lock()
+    _lingering.clear()
+
+
 atexit.register(_at_exit)
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_after_fork)

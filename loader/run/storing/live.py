@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
     from tundish.loader.run.storing.recorder import Recorder
-    from tundish.snapshot.reader import Reader
+    from tundish.snapshot.reading.reader import Reader
 
 Served = tuple["Reader | None", int, Any]
 """A reader of what stands in files, how many elements that are, and the input's state behind them."""

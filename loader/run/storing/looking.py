@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tundish.loader.plan.storing import Found
 from tundish.snapshot.catalog import Catalog
-from tundish.snapshot.reader import open_reader
+from tundish.snapshot.reading.reader import open_reader
 
 
 def look(path: str, key: str, verify: str) -> Found | None:

@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from tundish.loader.plan.storing import Found
-    from tundish.snapshot.reader import Reader
+    from tundish.snapshot.reading.reader import Reader
 
 _READERS: WeakKeyDictionary[Found, Reader] = WeakKeyDictionary()
 
@@ -20,7 +20,7 @@ def reader_of(found: Found) -> Reader:
     reader = _READERS.get(found)
     if reader is None:
         # pyarrow takes a while to load, and is needed by nobody else.
-        from tundish.snapshot.reader import open_reader  # noqa: PLC0415 - see above
+        from tundish.snapshot.reading.reader import open_reader  # noqa: PLC0415 - see above
 
         reader = _READERS[found] = open_reader(
             found.path, found.key, runs=found.runs, upto=found.upto, verify=found.verify

@@ -16,11 +16,11 @@ import numpy as np
 from tundish.loader.run.items import Made
 from tundish.loader.run.shared import Ordered, Told
 from tundish.shm.layout import Layout
-from tundish.snapshot.encoding import Columns, columns_of
+from tundish.snapshot.encoding.forms import Columns, columns_of
+from tundish.snapshot.files.store import open_store
 from tundish.snapshot.lease import Lease, lease_name
 from tundish.snapshot.records import StoredError
-from tundish.snapshot.store import open_store
-from tundish.snapshot.writer import RunWriter
+from tundish.snapshot.writing.writer import RunWriter
 
 if TYPE_CHECKING:
     from tundish.loader.run.shared import Block

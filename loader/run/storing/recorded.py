@@ -6,11 +6,12 @@ import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tundish.errors import SharedMemoryError, SnapshotError, StalledError, WorkerDiedError
 from tundish.loader.run.items import End, Failure, Made, NotReady
 from tundish.loader.run.nested import read_position, stored_position
 from tundish.loader.run.shared import Row, Rows
 from tundish.loader.run.stages import ParallelStage
-from tundish.snapshot.structure import stored_tree
+from tundish.snapshot.encoding.structure import stored_tree
 from tundish.spec import flatten, unflatten
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from tundish.loader.run.shared import Block
     from tundish.loader.run.storing.recorder import Recorder
     from tundish.spec import Tree
+
+PASSING = (MemoryError, SharedMemoryError, SnapshotError, StalledError, WorkerDiedError)
+"""Errors that another run may not meet: an element that fails so is not kept as failed."""
 
 
 class Recorded:
@@ -196,6 +200,11 @@ class Recorded:
         if self._at <= recorder.at and recorder.error is None:
             return
         assert self._up is not None
+        if type(got) is Failure and isinstance(got.error, PASSING):
+            if recorder.error is None:  # of this run, not of the element: it is not to be kept
+                recorder.commit(self._state())
+                recorder.give_up(got.error)
+            return
         mark = self._up.mark()  # not later: an item that is not ready may move a part of it
         if type(got) is tuple:
             block, first, stop, _ = got

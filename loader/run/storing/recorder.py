@@ -13,7 +13,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -38,6 +41,15 @@ _PENDING_BYTES = 64 << 20
 
 WRITING: set[str] = set()
 """The tokens of the leases of this process's recorders."""
+
+_leasing = threading.Lock()
+
+_RECORDERS: weakref.WeakSet[Recorder] = weakref.WeakSet()
+
+
+def leasing() -> threading.Lock:
+    """Held while a lease is taken and noted: another thread would believe that nobody writes."""
+    return _leasing
 
 
 class Answer(Protocol):
@@ -86,7 +98,7 @@ class InProcess:
         return Doing(self._desk, order)
 
 
-@dataclass
+@dataclass(eq=False)
 class Recorder:
     """What one iterator records of one snapshot.
 
@@ -133,7 +145,7 @@ class Recorder:
     commits: int = 0
 
     def __post_init__(self) -> None:
-        WRITING.add(self.target.token)
+        _RECORDERS.add(self)
         self.durable = self.at = self.prefix.next
         self.records = self._ordered = self.prefix.records  # on disk, and asked for
         self._state = self.prefix.state
@@ -344,7 +356,14 @@ class Recorder:
 
     def give_up(self, why: BaseException) -> None:
         """Record nothing more, and commit nothing more: what is durable stays."""
-        self._failed(why)
+        self._failed(RuntimeError(f"{type(why).__name__}: {why}"))  # as text: it keeps nobody alive
+
+    def disown(self) -> None:
+        """Leave it to the process that this one was forked from."""
+        self.error = _Told("the process that this one was forked from writes it")
+        self._pending.clear()
+        self.carrier = InProcess()
+        self._left = True
 
     def told(self) -> None:
         """Raise what went wrong in writing, once."""
@@ -385,3 +404,15 @@ def counts_in(state: Any) -> dict[str, int]:
                 else:
                     waiting.append(value)
     return found
+
+
+def _after_fork() -> None:
+    global _leasing  # noqa: PLW0603 - a thread that is not here may have held it
+    _leasing = threading.Lock()
+    WRITING.clear()
+    for recorder in list(_RECORDERS):
+        recorder.disown()
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_after_fork)

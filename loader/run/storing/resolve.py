@@ -35,14 +35,14 @@ from tundish.loader.run.storing.lingering import wait_for
 from tundish.loader.run.storing.live import Live, Served, Setup, nothing_served
 from tundish.loader.run.storing.looking import look
 from tundish.loader.run.storing.orders import Target
-from tundish.loader.run.storing.recorder import WRITING, Recorder
+from tundish.loader.run.storing.recorder import WRITING, Recorder, leasing
 from tundish.snapshot.catalog import Catalog
-from tundish.snapshot.differences import differences, touched
+from tundish.snapshot.files.store import open_store
+from tundish.snapshot.fingerprint.differences import differences, touched
 from tundish.snapshot.lease import Holder, Lease, holder_of, lease_name, own_token, take
-from tundish.snapshot.reader import Reader, open_reader
+from tundish.snapshot.reading.reader import Reader, open_reader
 from tundish.snapshot.records import RunHeader
 from tundish.snapshot.run import Prefix, read_run
-from tundish.snapshot.store import open_store
 from tundish.snapshot.takeover import adopt_run
 
 log = logging.getLogger("tundish.snapshot")
@@ -108,7 +108,7 @@ class Resolving:
         if found is not None:
             _say_touched(node, key, pipeline)
         if found is None and mode == "read":
-            raise IncompleteSnapshotError(_incomplete(node.path, key))
+            raise IncompleteSnapshotError(_incomplete(node.path, key, pipeline))
         return found
 
     def _live(self, node: Snapshot) -> Live:
@@ -121,9 +121,10 @@ class Resolving:
         _check_mismatch(catalog, node, key, pipeline)
         lease, refused = self._lease(catalog, node, key)
         try:
-            return self._leased(catalog, node, key, pipeline, lease, refused)
+            return self._leased(catalog, node, described(node), lease, refused)
         except BaseException:
             if lease is not None:
+                WRITING.discard(lease.token)
                 lease.release()  # else nobody else could write as long as this process lives
             raise
 
@@ -131,12 +132,12 @@ class Resolving:
         self,
         catalog: Catalog,
         node: Snapshot,
-        key: str,
-        pipeline: Any,
+        what: tuple[str, Any],
         lease: Lease | None,
         refused: OSError | None,
     ) -> Live:
         """What is done with a snapshot that is not complete, with the right to write it or without."""
+        key, pipeline = what
         keeping, setup = node.keeping, self.setup
         random = any(below.seedless or below.seeded for below in walk(node.up))
         fixed = random and (not self._fresh or setup.graph_seed is not None)
@@ -149,7 +150,7 @@ class Resolving:
             if refused is not None and prefix is None:
                 raise SnapshotError(
                     f"{node.path}: nothing can be written there ({refused}), and nothing stands there; "
-                    "mode='off' runs the pipeline without the snapshot"
+                    "name another folder, or leave the snapshot out (mode='off')"
                 ) from refused
             if self._write:
                 _say_who_writes(node, key, refused)
@@ -176,13 +177,16 @@ class Resolving:
         store, part = catalog.store, node.keeping.part
         name = lease_name(key, part)
         try:
-            lease = take(store, key, "", part=part)
-            if lease is None:
-                token = own_token(store, name)
-                if token is not None and token not in WRITING:
-                    # Of an iterator of this process whose writer died before it gave it back.
-                    Lease(store, name, "", token).release()
-                    lease = take(store, key, "", part=part)
+            with leasing():
+                lease = take(store, key, "", part=part)
+                if lease is None:
+                    token = own_token(store, name)
+                    if token is not None and token not in WRITING:
+                        # Of an iterator of this process whose writer died before it gave it back.
+                        Lease(store, name, "", token).release()
+                        lease = take(store, key, "", part=part)
+                if lease is not None:
+                    WRITING.add(lease.token)
         except OSError as refused:
             return None, refused
         return lease, None
@@ -327,11 +331,11 @@ def _check_mismatch(catalog: Catalog, node: Snapshot, key: str, pipeline: Any) -
         return
     other = catalog.newest() or keys[-1]
     changed = differences(catalog.pipeline(other) or [], pipeline)
-    told = "; ".join(changed[:8]) or "what cannot be compared"
+    told = "; ".join(changed[:8]) or "the version= that stands for the functions"
     if node.keeping.on_mismatch == "error":
         raise IncompatibleSnapshotError(
             f"{node.path}: only snapshots of other pipelines stand here; what changed: {told}. "
-            "on_mismatch='new' writes a new one beside them, version= tells that nothing did"
+            "on_mismatch='new' writes a new one beside them, Dataset.load reads the newest as it is"
         )
     log.warning(
         "snapshot %s: the pipeline is not the one that was kept; a new one is written. What changed: %s",
@@ -352,7 +356,11 @@ def _say_touched(node: Snapshot, key: str, pipeline: Any) -> None:
     if node in _TOLD:
         return
     _TOLD.add(node)
-    for line in touched(Catalog(node.path).pipeline(key) or [], pipeline):
+    catalog = Catalog(node.path)
+    manifest = catalog.manifest(key)
+    if manifest is None or manifest.generation:
+        return  # it was made anew, and the description is that of the first one
+    for line in touched(catalog.pipeline(key) or [], pipeline):
         log.warning("snapshot %s: %s; what was kept is read", node.path, line)
 
 
@@ -369,11 +377,15 @@ def _say_who_writes(node: Snapshot, key: str, refused: OSError | None) -> None:
     log.info("snapshot %s: %s writes it; it is passed through here", node.path, holder)
 
 
-def _incomplete(path: str, key: str) -> str:
-    prefix = Catalog(path).best_run(key, living=True)
-    have = (
-        "nothing of it stands there" if prefix is None else f"{prefix.next:,} elements are durable"
-    )
+def _incomplete(path: str, key: str, pipeline: Any) -> str:
+    catalog = Catalog(path)
+    prefix, keys = catalog.best_run(key, living=True), catalog.keys()
+    have = "nothing of it stands there"
+    if prefix is not None:
+        have = f"{prefix.next:,} elements are durable"
+    elif keys and key not in keys:
+        changed = differences(catalog.pipeline(catalog.newest() or keys[-1]) or [], pipeline)
+        have = f"another one stands there; what changed: {'; '.join(changed[:8])}"
     return (
         f"{path}: mode='read' needs a complete snapshot of this pipeline ({key}), and {have}; "
         "run it once with mode='auto', or `tundish snapshot write`"

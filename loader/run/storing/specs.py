@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.run.storing.opening import reader_of
-from tundish.snapshot.kinds import Fixed, Objects, Text, Varying
+from tundish.snapshot.encoding.kinds import Fixed, Objects, Text, Varying
 from tundish.spec import ArraySpec, unflatten
 
 if TYPE_CHECKING:

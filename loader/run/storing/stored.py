@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
     from tundish.loader.run.context import Context
     from tundish.loader.run.values import Make, MakeNoted, Value
-    from tundish.snapshot.reader import Reader
+    from tundish.snapshot.reading.reader import Reader
 
 _CHOOSING = (Dealt, Prefetch, Shard, Shuffle, Skip, Take, WithOptions)
 

@@ -98,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
     trace.add_argument("--summary", action="store_true", help="leave the messages out")
     trace.add_argument("--worker", type=int, metavar="N", help="only the messages of this worker")
 
-    snapshot = command("snapshot", "Preprocess once and keep it in files: write, info, verify, ...")
+    snapshot = command("snapshot", "Preprocess once and keep it in files")
     add_arguments(snapshot)
 
     bench = command("bench", "Run the benchmarks of a checkout")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
+import os
 import shutil
 import tempfile
 import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import psutil
 
 from tundish.testing.compare import collect
 
@@ -41,7 +44,9 @@ def folder() -> Folder:
     >>> Path(path).is_dir()
     True
     """
-    path = Folder(tempfile.mkdtemp(prefix="kept-", dir=_MEMORY if _MEMORY.is_dir() else None))
+    parent = _MEMORY if _MEMORY.is_dir() else Path(tempfile.gettempdir())
+    _remove_left(parent)
+    path = Folder(tempfile.mkdtemp(prefix=f"kept-{os.getpid()}-", dir=parent))
     weakref.finalize(path, shutil.rmtree, str(path), ignore_errors=True)
     return path
 
@@ -62,6 +67,15 @@ def saved(dataset: Any, count: int, **how: Any) -> Folder:
     path = folder()
     dataset.range(count).save(path, **how)
     return path
+
+
+@functools.cache
+def _remove_left(parent: Path) -> None:
+    """Remove what processes left that were killed; once in a process."""
+    for left in parent.glob("kept-*-*"):
+        pid = left.name.split("-")[1]
+        if pid.isdecimal() and not psutil.pid_exists(int(pid)):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def standing(dataset: Dataset, count: int | None) -> Dataset:

@@ -41,7 +41,7 @@ def key_of(file: Path, name: str) -> str:
 def test_info(two: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert snapshot("info", "kept") == DONE
     told = capsys.readouterr().out
-    assert "kept: 2 pipeline(s)" in told
+    assert "kept: 2 pipelines" in told
     head, *rows = [line.split() for line in told.splitlines()[2:5]]
     assert head == ["key", "state", "elements", "bytes", "files", "compression", "since"]
     assert {row[0] for row in rows} == {key_of(two, "data"), key_of(two, "filtered")}
@@ -54,6 +54,22 @@ def test_info(two: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
     assert snapshot("info", "kept", "--key", key_of(two, "data")[:6], "--json") == DONE
     assert [line["key"] for line in lines(capsys)] == [key_of(two, "data")]
+
+
+def test_info_of_shards_that_are_no_snapshot_yet(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for shard in ("2/3", "0/3"):
+        assert write(file, "data", "--shard", shard) == DONE
+    capsys.readouterr()
+
+    assert snapshot("info", "kept") == DONE
+    told = capsys.readouterr().out
+    assert "2 of 3 shards         40 " in told
+    first, second = [line.strip() for line in told.splitlines() if line.startswith("  run")]
+    assert "  shard 0/3: 20 elements, " in first
+    assert "  shard 2/3: 20 elements, " in second
+    assert first.endswith(" in 1 file; complete; `finalize` makes one snapshot of all shards")
 
 
 def test_verify(two: Path, capsys: pytest.CaptureFixture[str]) -> None:

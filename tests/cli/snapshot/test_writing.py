@@ -141,12 +141,25 @@ def test_a_folder_that_may_not_be_written_to(
     assert "may not be written to" in capsys.readouterr().err
 
 
+def test_a_file_for_bad_records_that_cannot_be_written(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("folder").mkdir()
+
+    assert write(file, "data", "--bad-records", "folder") == FAILED
+    told = capsys.readouterr().err
+    assert "Is a directory: 'folder'" in told
+    assert "Traceback" not in told
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         (("--shard", "4/4"), "from 0/4 to 3/4"),
         (("--shard", "nonsense"), "I/N"),
         (("--of", "3"), "--shard auto"),
+        (("--pdb",), "--only-element"),
+        (("--only-element", "map#1:60"), "there is no element 60"),
         (("--only-element", "what"), "--bad-records"),
         (("--only-element", "filter#1:3"), "no operator filter#1"),
     ],

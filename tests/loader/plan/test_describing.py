@@ -22,8 +22,9 @@ import tundish as td
 from tundish.errors import FingerprintError
 from tundish.loader.plan.describing import describe_pipeline, describe_sorting, key_of
 from tundish.loader.plan.storing import Snapshot
-from tundish.snapshot import description, inputs
-from tundish.snapshot.differences import differences, touched
+from tundish.snapshot.fingerprint import inputs
+from tundish.snapshot.fingerprint import keys as description
+from tundish.snapshot.fingerprint.differences import differences, touched
 
 
 def described(ds: Any, version: str | None = None) -> Any:

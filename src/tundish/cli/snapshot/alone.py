@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["run_alone"]
 
 _WHICH = re.compile(r"(?:(\w+)#(\d+):)?(\d+(?:\.\d+)*)(?:@(\d+))?\Z")
+_AT = re.compile(r"tundish: in \w+#\d+, ")
 _CHOOSING = (Shuffle, Shard, Skip, Take, Repeat, AssertCardinality)
 _SOURCES = (*SOURCES, Stored)
 _PASSING = (Map, Cache, Prefetch, WithOptions)
@@ -75,7 +76,8 @@ def run_alone(pipeline: Pipeline, which: str, *, debug: bool) -> int:
                 told = origin_of(error)
                 if told is None or told.rpartition(":")[2] == which.rpartition(":")[2]:
                     return _failed(error, debug=debug)
-    say(f"element {which} did not fail this time; the last that was made of it: {_shown(value)}")
+    made = "nothing was made of it" if value is None else f"the last made of it: {_shown(value)}"
+    say(f"element {which} did not fail this time; {made}")
     return DONE
 
 
@@ -133,6 +135,8 @@ def _plan_of(node: Node, origin: int) -> tuple[Node, bool]:
     while isinstance(source, (*_CHOOSING, *_PASSING)):
         source = source.up
     if isinstance(source, _SOURCES):
+        if 0 <= source.cardinality <= origin:
+            raise Refusal(USAGE, f"there is no element {origin}: there are {source.cardinality:,}")
         # What chooses and orders is left out: refs, and so random numbers, are the source's.
         return over(node, base, _unchosen(base, only(source, source, origin, origin + 1))), True
     if base.origin == "ordinal":
@@ -172,6 +176,9 @@ def _by_index(pipeline: Pipeline, text: str, *, debug: bool) -> int:
 
 
 def _failed(error: BaseException, *, debug: bool) -> int:
+    # What is run is a shorter plan: the number of its operator is none of the pipeline's.
+    notes = getattr(error, "__notes__", [])
+    notes[:] = [_AT.sub("tundish: ", note) for note in notes]
     print(traceback_of(error), file=sys.stderr)  # noqa: T201 - as Python would
     if debug:
         pdb.post_mortem(error.__traceback__)

@@ -39,8 +39,10 @@ def add_arguments(snapshot: argparse.ArgumentParser) -> None:
     finalize = command(
         "finalize", "Make one snapshot of the shards that `write --shard` made", more=_FINALIZE
     )
-    finalize.add_argument("--of", type=at_least(1), required=True, metavar="N", help="how many")
-    _one(finalize)
+    finalize.add_argument(
+        "--of", type=at_least(1), required=True, metavar="N", help="how many shards there are"
+    )
+    _one(finalize, "the one whose shards were begun last")
 
     info = command("info", "What stands under a path")
     _one(info, "all")
@@ -48,7 +50,9 @@ def add_arguments(snapshot: argparse.ArgumentParser) -> None:
     verify = command("verify", "Read every byte of what is kept and compare checksums")
     _one(verify, "all")
 
-    gc = command("gc", "Remove what nobody needs: runs that lost or died, superseded pipelines")
+    gc = command(
+        "gc", "Remove what nobody needs: runs that lost or died; with --keep, old pipelines too"
+    )
     gc.add_argument(
         "--older-than",
         type=seconds,
@@ -83,10 +87,10 @@ def add_arguments(snapshot: argparse.ArgumentParser) -> None:
 
 _WRITE = """
 
-The function returns a Dataset. If that ends in a snapshot of PATH, this one is written, else what
-it returns is. What stands in PATH already is continued, not made again. Told to end by SIGTERM or
-SIGINT it commits and leaves within 10 seconds; killed at any instant it loses at most the last
-minute of work."""
+If there is a snapshot of PATH in the Dataset, that one is written, and what is above it is not
+run; else all of the Dataset is. What stands in PATH already is continued, not made again. Told to
+end by SIGTERM or SIGINT (Ctrl-C) it commits and leaves within 10 seconds; killed at any instant
+it loses at most the last minute of work. The same command continues."""
 
 _FINALIZE = """
 
@@ -99,14 +103,22 @@ def _write(write: argparse.ArgumentParser) -> None:
     write.add_argument(
         "target",
         metavar="MODULE:FUNCTION",
-        help="a function that returns a Dataset, of a module or of a file (train.py:data)",
+        help="a function without arguments that returns a Dataset, or a Dataset, of a module or of a "
+        "file (train.py:data)",
     )
     write.add_argument("path", metavar="PATH", help="the folder, or an address (s3://...)")
 
     how = write.add_argument_group("how it is kept")
-    how.add_argument("--compression", choices=("none", "auto", "lz4", "zstd"))
     how.add_argument(
-        "--version", metavar="TEXT", help="stands for the functions' code in the fingerprint"
+        "--compression",
+        choices=("none", "auto", "lz4", "zstd"),
+        help="of the files; auto: none on a local disk, else lz4 (default: what the pipeline "
+        "says, else auto)",
+    )
+    how.add_argument(
+        "--version",
+        metavar="TEXT",
+        help="stands for the functions' code: as long as it is the same, so is the snapshot",
     )
     how.add_argument("--shard-bytes", type=size, metavar="SIZE", help="of a file (default: 256MiB)")
     how.add_argument("--batch-bytes", type=size, metavar="SIZE", help="of a batch (default: 4MiB)")
@@ -134,12 +146,12 @@ def _write(write: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--estimate",
         action="store_true",
-        help="make a sample, say bytes, hours and files, compare with the free space, and end",
+        help="make a sample, say how much room and time all will take, and end",
     )
     run.add_argument(
         "--no-space-check",
         action="store_true",
-        help="begin though the first elements say that there will not be room for all",
+        help="begin and go on, though there will not be room for all",
     )
 
     errors = write.add_argument_group("bad records")

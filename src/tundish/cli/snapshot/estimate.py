@@ -13,7 +13,7 @@ from tundish.errors import RangeError
 from tundish.loader.plan.order import Shuffle, Take
 from tundish.loader.plan.ranges import base_of, over
 from tundish.loader.run.iterator import Iterator
-from tundish.snapshot.encoding import Columns, Form, columns_of, encode
+from tundish.snapshot.encoding.forms import Columns, Form, columns_of, encode
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
@@ -123,7 +123,7 @@ class Estimate:
             assert self.seconds is not None
             count, size = f"{about}{self.elements:,}", amount(self.bytes)
             files = f"{self.files:,} of {amount(self.shard_bytes)}"
-            hours = f"{duration(self.seconds)} ({self.seconds / 3600:,.2f} hours) with {who}"
+            hours = f"{duration(self.seconds)} with {who}"
         each = f"{amount(self.bytes_each)} an element"
         return [
             ["sample", f"{sample.elements:,} elements in {sample.seconds:.1f} s, {each}{failed}"],

@@ -18,7 +18,7 @@ from typing import Any, TextIO
 
 __all__ = ["HumanLog", "JsonLog", "Log", "Pace", "amount", "duration", "make_log"]
 
-_BAR = 24
+_BAR, _SHORT = 24, 8
 _REDRAW_S = 0.1
 _LINE_S = 10.0
 _JSON_S = 2.0
@@ -226,10 +226,12 @@ class HumanLog(Log):
         if not self._live:
             self._say(text)
             return
-        if reached.of:
-            full = round(_BAR * min(1.0, reached.elements / reached.of))
-            text = f"{'━' * full}{'─' * (_BAR - full)}  {text}"
-        self._err.write(f"\r\x1b[K{text[: _width(self._err) - 1]}")
+        width = _width(self._err) - 1
+        room = min(_BAR, width - len(text) - 2)
+        if reached.of and room >= _SHORT:  # the numbers tell more than the bar
+            full = round(room * min(1.0, reached.elements / reached.of))
+            text = f"{'━' * full}{'─' * (room - full)}  {text}"
+        self._err.write(f"\r\x1b[K{text[:width]}")
         self._err.flush()
         self._drawn = True
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tundish.cli.snapshot.estimate import FIRST, stored_bytes
 from tundish.cli.snapshot.exits import NO_SPACE, Refusal
 from tundish.cli.snapshot.log import amount
-from tundish.snapshot.encoding import Form, columns_of
+from tundish.snapshot.encoding.forms import Form, columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +70,7 @@ class Room:
         if self._seen >= min(FIRST, self._left):
             self.asking = False
             need = self._bytes * self._left // self._seen
-            check_space(self._path, need, self._free(), f"by the first {self._seen}")
+            check_space(self._path, need, self._free(), f"as the first {self._seen} say")
 
     def written(self, elements: int, nbytes: int) -> None:
         """Ask again when so many of them take so many bytes; Refusal when the rest will not fit."""

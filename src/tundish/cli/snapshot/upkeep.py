@@ -12,9 +12,10 @@ from tundish.cli.snapshot.log import amount
 from tundish.cli.snapshot.showing import key_of, open_catalog, show
 from tundish.cli.terminal import bold, dim, good, say, table, warn
 from tundish.snapshot import upkeep
+from tundish.snapshot.outcome import Outcome
 
 if TYPE_CHECKING:
-    from tundish.snapshot.information import KeyInfo
+    from tundish.snapshot.upkeep.information import KeyInfo, RunInfo
 
 __all__ = ["compact", "export", "gc", "info", "verify"]
 
@@ -29,7 +30,9 @@ def info(path: str, key: str | None = None, *, as_json: bool = False) -> int:
         for each in keys:
             show(True, "", **_fields(each))
     else:
-        say(f"{path}: {len(keys)} pipeline(s), {amount(sum(k.disk_bytes for k in keys))} on disk")
+        say(
+            f"{path}: {len(keys)} pipeline{'s' * (len(keys) != 1)}, {amount(sum(k.disk_bytes for k in keys))} on disk"
+        )
         say()
         head = ["key", "state", "elements", "bytes", "files", "compression", "since"]
         table([head, *map(_row, keys)], right=(2, 3, 4))
@@ -40,20 +43,53 @@ def info(path: str, key: str | None = None, *, as_json: bool = False) -> int:
 
 def _row(key: KeyInfo) -> list[str]:
     files = sum(run.shards for run in key.runs if run.complete) or sum(r.shards for r in key.runs)
+    state, rows, nbytes = key.outcome.name.lower().replace("_", " "), key.rows, key.bytes
+    parts = _parts(key)
+    if parts:
+        done = sum(run.outcome is Outcome.FINISHED for run in parts)
+        state = f"{done} of {max(run.part[1] for run in parts if run.part)} shards"
+        rows, nbytes = sum(run.rows for run in parts), sum(run.bytes for run in parts)
     return [
         key.key + (" *" if key.newest else ""),
-        key.outcome.name.lower().replace("_", " "),
-        f"{key.rows:,}",
-        amount(key.bytes),
+        state,
+        f"{rows:,}",
+        amount(nbytes),
         f"{files:,}",
         key.compression or "none",
         key.created[:19].replace("T", " "),
     ]
 
 
+def _parts(key: KeyInfo) -> list[RunInfo]:
+    """The longest run of each shard, where they are not one snapshot yet."""
+    longest: dict[tuple[int, int], RunInfo] = {}
+    divided = [(run.created, run.part) for run in key.runs if run.part is not None]
+    if divided and not any(run.complete for run in key.runs):
+        _, (_, count) = max(divided)
+        for run in sorted(key.runs, key=lambda run: run.rows):
+            if run.part is not None and run.part[1] == count:
+                longest[run.part] = run
+    return list(longest.values())
+
+
+def _told(run: RunInfo, told: str) -> str:
+    """A run in a line, without the problem that is told already."""
+    part = "" if run.part is None else f"shard {run.part[0]}/{run.part[1]}: "
+    files = f"{run.shards:,} file{'s' * (run.shards != 1)}"
+    what = "complete" if run.complete and not run.problem else run.outcome.value
+    if run.beaten:
+        what = "of no more use: another run is the snapshot"
+    elif run.part is not None and run.outcome is Outcome.FINISHED and what != "complete":
+        what = "complete; `finalize` makes one snapshot of all shards"
+    text = f"run {run.run[:8]}  {part}{run.rows:,} elements, {amount(run.bytes)} in {files}; {what}"
+    text += f"; {run.writer} writes it" if run.writer else ""
+    return text + (f"; {run.problem}" if run.problem and run.problem != told else "")
+
+
 def _show_details(key: KeyInfo, *, alone: bool) -> None:
     """What the table does not say of a key, if there is anything."""
-    lines = [str(run) for run in key.runs if alone or not run.complete]
+    runs = sorted(key.runs, key=lambda run: run.part or (0, 0))
+    lines = [_told(run, key.problem) for run in runs if alone or not run.complete]
     marks = [name if mark is True else f"{mark} {name}" for name, mark in key.marks.items() if mark]
     if marks:
         lines.append(f"marks: {', '.join(marks)}")

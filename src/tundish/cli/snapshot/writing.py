@@ -91,6 +91,8 @@ def run(
     """
     if of is not None and shard is None:
         raise Refusal(USAGE, "--of belongs to --shard auto")
+    if pdb and only_element is None:
+        raise Refusal(USAGE, "--pdb belongs to --only-element")
     part = None if shard is None else shard_of(shard, os.environ, of)
     _check_path(path)
     more = ("--max-errors", str(max_errors)) if max_errors else ()
@@ -172,7 +174,9 @@ class Job:
         if found.bytes is not None:
             there = 0 if durable is None else durable.bytes
             left = max(0, found.bytes - there)
-            check_space(self._pipeline.path, left, free, f"by a sample of {found.sample.elements}")
+            check_space(
+                self._pipeline.path, left, free, f"as a sample of {found.sample.elements:,} says"
+            )
         return DONE
 
     def _sampled(self) -> Estimate:
@@ -213,8 +217,7 @@ class Job:
         began = time.monotonic()
         durable = self._durable()
         if self._is_complete(durable):
-            rows = 0 if durable is None else durable.next
-            return self._finished(DONE, f"{self._what()} is complete already", began, elements=rows)
+            return self._complete_already(durable, began)
         room = self._room(durable)
         stored = {} if durable is None else durable.errors
         if len(stored) > self._max_errors:
@@ -272,6 +275,13 @@ class Job:
         if self._pipeline.part is None or durable is None:
             return False
         return part_manifest(self._catalog, key, durable.run) is not None
+
+    def _complete_already(self, durable: Prefix | None, began: float) -> int:
+        """Say what stands there; nothing is made."""
+        manifest = self._catalog.manifest(self._pipeline.key)
+        rows = manifest.rows if manifest is not None else durable.next if durable else 0
+        text = f"{self._what()} is complete already: {rows:,} elements"
+        return self._finished(DONE, text, began, elements=rows)
 
     def _what(self) -> str:
         part = self._pipeline.part

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -42,6 +43,23 @@ def test_what_has_passed_is_durable(tmp_path: Path, workers: int, how: str) -> N
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == {"exit": 3, "raise": 1}.get(how, 0), done.stderr
     assert how == "raise" or not done.stderr
+    assert durable(tmp_path) >= 150
+
+
+BESIDE = """
+import sys
+import numpy as np, tundish as td
+ds = td.Dataset.range(300).map(lambda x: np.full(500, x)).snapshot(sys.argv[1]).prefetch(1)
+it = ds.iterator(workers=0)
+for _ in range(150):
+    next(it)
+"""
+
+
+def test_what_a_writer_beside_is_given_by_an_interpreter_that_exits(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", BESIDE, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert not done.stderr
     assert durable(tmp_path) >= 150
 
 
@@ -126,3 +144,30 @@ def test_a_lease_that_nobody_gave_back_is_taken_again(tmp_path: Path) -> None:
     (tmp_path / key / "lease.json").write_bytes(lease)  # as if its writer had died just before
     with pipeline(tmp_path).iterator(workers=0) as it:
         assert it.stats.snapshots[0].doing == "write"
+
+
+def dying(folder: Path) -> td.Dataset:
+    def make(x: np.int64) -> np.int64:
+        if x == 30 and not (folder / "mended").exists():
+            os._exit(9)
+        return x
+
+    return td.Dataset.range(60).map(make).snapshot(folder / "s", batch_bytes=64, version="1")
+
+
+def test_an_element_that_killed_its_worker_is_not_kept_as_failed(tmp_path: Path) -> None:
+    given, told = [], []
+    with dying(tmp_path).iterator(workers=1) as it:
+        while True:
+            try:
+                given.append(int(next(it)))
+            except StopIteration:
+                break
+            except (td.errors.WorkerDiedError, td.errors.SnapshotError) as error:
+                told.append(type(error).__name__)
+    assert given == [x for x in range(60) if x != 30]
+    assert told == ["WorkerDiedError", "SnapshotError"]
+    (tmp_path / "mended").touch()
+    with dying(tmp_path).iterator(workers=1) as it:
+        assert it.stats.snapshots[0].durable == 30
+        assert [int(x) for x in it] == list(range(60))

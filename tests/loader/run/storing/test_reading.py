@@ -10,7 +10,7 @@ import pytest
 
 import tundish as td
 from tundish.errors import SnapshotCorruptError
-from tundish.snapshot.columns import is_mapped
+from tundish.snapshot.encoding.columns import is_mapped
 from tundish.testing.compare import collect
 
 COUNT = 60

@@ -1,0 +1,148 @@
+"""Arrow arrays made of numpy's and of Python's values, without a copy where they lie in one piece."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tundish.snapshot.encoding.dtypes import carrier
+
+__all__ = [
+    "Piece",
+    "bits",
+    "inner",
+    "item_type",
+    "join_items",
+    "join_rows",
+    "list_array",
+    "list_type",
+    "stack",
+    "text_array",
+    "text_type",
+    "values_array",
+]
+
+Piece = np.ndarray | list[Any]
+"""A leaf of consecutive elements: an array of rows, or a list of leaf values."""
+
+
+# -- numbers -------------------------------------------------------------------------------------
+
+
+def values_array(array: np.ndarray) -> Any:
+    """The Arrow array that carries the items of a contiguous array of one dimension, without a copy."""
+    item = item_type(array.dtype)
+    if pa.types.is_null(item):
+        return pa.nulls(array.size)
+    buffer = pa.py_buffer(array.view(np.uint8)) if array.size else pa.py_buffer(b"")
+    if not pa.types.is_fixed_size_list(item):
+        return pa.Array.from_buffers(item, array.size, [None, buffer])
+    carried, width = carrier(array.dtype)
+    values = pa.Array.from_buffers(carried, array.size * width, [None, buffer])
+    return pa.Array.from_buffers(item, array.size, [None], children=[values])
+
+
+def item_type(dtype: np.dtype) -> Any:
+    """The Arrow type of one item: its carrier, or as many of them as it takes."""
+    carried, width = carrier(dtype)
+    if width == 1:
+        return carried
+    return pa.list_(pa.field("item", carried, nullable=False), width)
+
+
+def inner(values: Any) -> Any:
+    """The carriers of items that take several."""
+    return values.values if isinstance(values, pa.FixedSizeListArray) else values
+
+
+def join_rows(pieces: Sequence[Piece], dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    """Pieces as one contiguous array, of which a single one stays as it is."""
+    if len(pieces) == 1 and isinstance(pieces[0], np.ndarray) and pieces[0].flags.c_contiguous:
+        return pieces[0]
+    array = _new((sum(map(len, pieces)), *shape), dtype)
+    target, k = bits(array), 0
+    for piece in pieces:
+        rows = piece if isinstance(piece, np.ndarray) else stack(piece, dtype, shape)
+        target[k : k + len(piece)] = bits(rows)
+        k += len(piece)
+    return array
+
+
+def stack(values: Sequence[Any], dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    """Values of one dtype and shape in one array, every byte of them."""
+    array = _new((len(values), *shape), dtype)
+    target = bits(array)
+    for k, value in enumerate(values):
+        target[k] = value if target is array else bits(np.asarray(value))
+    return array
+
+
+def _new(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    # np.empty would make an "S0" an "S1".
+    return np.empty(shape, dtype) if dtype.itemsize else np.ndarray(shape, dtype, bytearray())
+
+
+def join_items(
+    pieces: Sequence[Piece], dtype: np.dtype, ndim: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The shapes of all rows, and their items one behind the other."""
+    rows = [np.asarray(value) for piece in pieces for value in piece]
+    shapes = np.array([row.shape for row in rows], np.int64).reshape(len(rows), ndim)
+    flat = _new((int(shapes.prod(axis=1).sum()),), dtype)
+    parts = [bits(row).reshape(-1) for row in rows]
+    if parts:
+        np.concatenate(parts, out=bits(flat), casting="no")
+    return shapes, flat
+
+
+def bits(array: np.ndarray) -> np.ndarray:
+    """The same bytes as items that are copied whole: of a structure, numpy copies only the fields."""
+    return array.view(f"V{array.dtype.itemsize}") if array.dtype.names is not None else array
+
+
+# -- lists ---------------------------------------------------------------------------------------
+
+
+def list_type(item: Any, ndim: int) -> Any:
+    """The Arrow type of rows that differ in shape."""
+    data = pa.large_list(pa.field("item", item, nullable=pa.types.is_null(item)))
+    if ndim == 1:
+        return data
+    shape = pa.list_(pa.field("item", pa.int64(), nullable=False), ndim)
+    return pa.struct(
+        [pa.field("data", data, nullable=False), pa.field("shape", shape, nullable=False)]
+    )
+
+
+def list_array(arrow: Any, shapes: np.ndarray, values: Any) -> Any:
+    """The Arrow array of rows of given shapes (rows, ndim) over their items."""
+    rows, ndim = shapes.shape
+    offsets = np.zeros(rows + 1, np.int64)
+    np.cumsum(shapes.prod(axis=1), out=offsets[1:])
+    data_type = arrow if ndim == 1 else arrow.field(0).type
+    buffers = [None, pa.py_buffer(offsets)]
+    data = pa.Array.from_buffers(data_type, rows, buffers, children=[values])
+    if ndim == 1:
+        return data
+    sizes = pa.Array.from_buffers(
+        arrow.field(1).type, rows, [None], children=[values_array(shapes.reshape(-1))]
+    )
+    return pa.StructArray.from_arrays([data, sizes], fields=list(arrow))
+
+
+# -- text ----------------------------------------------------------------------------------------
+
+
+def text_type(name: str | None, *, surrogates: bool) -> Any:
+    """The Arrow type of ``str`` or ``bytes``; what is no Unicode text has no UTF-8 and is binary."""
+    return pa.large_binary() if name == "bytes" or surrogates else pa.large_string()
+
+
+def text_array(values: list[Any], name: str | None, *, surrogates: bool) -> Any:
+    """The Arrow array of strings."""
+    if surrogates:
+        values = [value.encode("utf-8", "surrogatepass") for value in values]
+    return pa.array(values, text_type(name, surrogates=surrogates))

@@ -1,0 +1,312 @@
+"""Leaves as they are read: views of what Arrow has mapped or decompressed.
+
+One class for each kind of leaf (`tundish.snapshot.encoding.kinds`), each with `one` row, `many` rows as a list and
+rows `stacked` in one array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from tundish.snapshot.files.mapping import Mapping
+
+__all__ = [
+    "Column",
+    "Constant",
+    "FixedColumn",
+    "Memory",
+    "ObjectsColumn",
+    "TextColumn",
+    "VaryingColumn",
+    "as_objects",
+    "is_mapped",
+]
+
+_SHORT = 4096
+_INT64 = np.dtype(np.int64)
+
+
+class Column(Protocol):
+    """One leaf of the rows of a batch.
+
+    Attributes
+    ----------
+    array : numpy.ndarray or None
+        All rows in one read-only array, where that is a view.
+    cost : int
+        Bytes of memory that it takes beside the buffers it looks at.
+    """
+
+    array: np.ndarray | None
+    cost: int
+
+    def one(self, k: int, /) -> Any:
+        """The leaf of row k."""
+
+    def many(self, first: int, stop: int) -> list[Any]:
+        """The leaf of some rows."""
+
+    def stacked(self, first: int, stop: int) -> np.ndarray | None:
+        """Some rows in one array; None where their shapes differ."""
+
+
+def as_objects(values: Sequence[Any]) -> np.ndarray:
+    """A one-dimensional object array of ``str``, ``bytes`` and None, which numpy takes for scalars."""
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+def is_mapped(array: np.ndarray) -> bool:
+    """Whether an array is a view of a mapped file of a snapshot, which nobody changes."""
+    base = array.base
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return isinstance(base, Mapping)
+
+
+class Memory:
+    """Where the buffers of a batch lie: makes arrays over them.
+
+    Parameters
+    ----------
+    mapping : object, optional
+        The mapped file, with the buffer protocol. Arrays that lie in it have it as their ``base``.
+    """
+
+    def __init__(self, mapping: Any = None) -> None:
+        self._mapping = mapping
+        self._first = self._end = 0
+        if mapping is not None and len(mapping):
+            self._first = np.frombuffer(mapping, np.uint8).__array_interface__["data"][0]
+            self._end = self._first + len(mapping)
+
+    def array(self, buffer: Any, start: int, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+        """A read-only array over a part of a buffer.
+
+        Raises
+        ------
+        ValueError
+            The buffer does not reach so far.
+        """
+        needed = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        if needed == 0:
+            return _nothing(dtype, shape)
+        have = 0 if buffer is None else buffer.size
+        if start < 0 or start + needed > have:
+            raise ValueError(f"a buffer has {have} bytes, {start + needed} are needed")
+        at = buffer.address + start
+        if self._first <= at < self._end:
+            array = np.ndarray(shape, dtype, self._mapping, at - self._first)
+        else:
+            array = np.ndarray(shape, dtype, buffer, start)
+        if not array.flags.aligned:  # only of types that want more than the 8 bytes of Arrow
+            array = array.copy()
+        array.flags.writeable = False
+        return array
+
+    def values(self, array: Any, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+        """The numbers of an Arrow array, whatever lists and extensions they are wrapped in."""
+        start = 0
+        while True:
+            if isinstance(array, pa.ExtensionArray):
+                array = array.storage
+            elif isinstance(array, pa.FixedSizeListArray):
+                start = (start + array.offset) * array.type.list_size
+                array = array.values
+            else:
+                break
+        if pa.types.is_null(array.type):
+            return self.array(None, 0, dtype, shape)
+        width = array.type.bit_width // 8
+        return self.array(array.buffers()[1], (start + array.offset) * width, dtype, shape)
+
+    def offsets(self, array: Any, limit: int | None = None) -> list[int]:
+        """Where the rows of a list, string or binary array begin and end.
+
+        Raises
+        ------
+        ValueError
+            They do not ascend, or go beyond `limit`.
+        """
+        rows = len(array)
+        if rows == 0:
+            return [0]
+        found = self.array(array.buffers()[1], array.offset * 8, _INT64, (rows + 1,))
+        if found[0] < 0 or (np.diff(found) < 0).any() or (limit is not None and found[-1] > limit):
+            raise ValueError("the offsets of the rows do not ascend within their values")
+        told: list[int] = found.tolist()
+        return told
+
+    def lists(self, array: Any, ndim: int) -> tuple[Any, list[int], list[tuple[int, ...]] | None]:
+        """Rows that differ in shape: the Arrow array of all items, where rows begin and end, shapes.
+
+        Raises
+        ------
+        ValueError
+            Shapes and sizes contradict each other.
+        """
+        data = array if ndim == 1 else array.field(0)
+        offsets = self.offsets(data, len(data.values))
+        if ndim == 1:
+            return data.values, offsets, None
+        shapes = self.values(array.field(1), _INT64, (len(array), ndim))
+        if (shapes < 0).any() or (shapes.prod(axis=1) != np.diff(offsets)).any():
+            raise ValueError("the shapes of the rows are not those of their items")
+        return data.values, offsets, [tuple(shape) for shape in shapes.tolist()]
+
+
+def _nothing(dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+    # np.empty would make an "S0" an "S1".
+    array = np.empty(shape, dtype) if dtype.itemsize else np.ndarray(shape, dtype, b"")
+    array.flags.writeable = False
+    return array
+
+
+class FixedColumn:
+    """Rows of one dtype and shape."""
+
+    __slots__ = ("array", "cost", "one")
+    array: np.ndarray | None
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+        self.cost = 256
+        self.one: Any = array.__getitem__
+
+    def many(self, first: int, stop: int) -> list[Any]:
+        assert self.array is not None
+        return list(self.array[first:stop])
+
+    def stacked(self, first: int, stop: int) -> np.ndarray | None:
+        assert self.array is not None
+        return self.array[first:stop]
+
+
+class VaryingColumn:
+    """Rows of one dtype and rank whose shapes differ."""
+
+    __slots__ = ("_offsets", "_shapes", "_values", "array", "cost")
+    array: np.ndarray | None
+
+    def __init__(
+        self, values: np.ndarray, offsets: list[int], shapes: list[tuple[int, ...]] | None
+    ) -> None:
+        self._values, self._offsets, self._shapes = values, offsets, shapes
+        self.array = None
+        self.cost = 256 + 40 * len(offsets) * (1 if shapes is None else 4)
+
+    def one(self, k: int, /) -> Any:
+        offsets = self._offsets
+        row = self._values[offsets[k] : offsets[k + 1]]
+        return row if self._shapes is None else row.reshape(self._shapes[k])
+
+    def many(self, first: int, stop: int) -> list[Any]:
+        values, offsets = self._values, self._offsets[first : stop + 1]
+        rows = [values[a:b] for a, b in pairwise(offsets)]
+        if self._shapes is None:
+            return rows
+        return [r.reshape(s) for r, s in zip(rows, self._shapes[first:stop], strict=True)]
+
+    def stacked(self, first: int, stop: int) -> np.ndarray | None:
+        offsets = self._offsets
+        if self._shapes is None:
+            size = offsets[first + 1] - offsets[first]
+            if any(offsets[k + 1] - offsets[k] != size for k in range(first + 1, stop)):
+                return None
+            shape: tuple[int, ...] = (size,)
+        else:
+            shape = self._shapes[first]
+            if any(other != shape for other in self._shapes[first + 1 : stop]):
+                return None
+        return self._values[offsets[first] : offsets[stop]].reshape(stop - first, *shape)
+
+
+class TextColumn:
+    """Rows that are ``str`` or ``bytes``."""
+
+    __slots__ = ("_data", "_errors", "_offsets", "_str", "array", "cost")
+    array: np.ndarray | None
+
+    def __init__(
+        self, data: np.ndarray, offsets: list[int], *, text: bool, surrogates: bool
+    ) -> None:
+        self._data: Any = memoryview(data)  # type: ignore[arg-type]  # it has the buffer protocol
+        self._offsets = offsets
+        self._str, self._errors = text, "surrogatepass" if surrogates else "strict"
+        self.array = None
+        self.cost = 256 + 40 * len(offsets)
+
+    def one(self, k: int, /) -> Any:
+        row = self._data[self._offsets[k] : self._offsets[k + 1]]
+        return str(row, "utf-8", self._errors) if self._str else bytes(row)
+
+    def many(self, first: int, stop: int) -> list[Any]:
+        offsets = self._offsets[first : stop + 1]
+        pairs = pairwise(offsets)
+        total = offsets[-1] - offsets[0]
+        if total > _SHORT * len(offsets):  # large rows: each is copied once
+            return [self.one(k) for k in range(first, stop)]
+        start = offsets[0]
+        whole = bytes(self._data[start : start + total])
+        if self._str and whole.isascii():  # then characters are bytes
+            ascii_text = whole.decode("ascii")
+            return [ascii_text[a - start : b - start] for a, b in pairs]
+        rows = [whole[a - start : b - start] for a, b in pairs]
+        return [row.decode("utf-8", self._errors) for row in rows] if self._str else rows
+
+    def stacked(self, first: int, stop: int) -> np.ndarray | None:
+        return as_objects(self.many(first, stop))
+
+
+class ObjectsColumn:
+    """Rows that are object arrays of ``str`` or ``bytes``."""
+
+    __slots__ = ("_items", "_offsets", "_shapes", "array", "cost")
+    array: np.ndarray | None
+
+    def __init__(
+        self, items: TextColumn, offsets: list[int], shapes: list[tuple[int, ...]]
+    ) -> None:
+        self._items, self._offsets, self._shapes = items, offsets, shapes
+        self.array = None
+        self.cost = items.cost + 160 * len(offsets)
+
+    def one(self, k: int, /) -> Any:
+        items = self._items.many(self._offsets[k], self._offsets[k + 1])
+        return as_objects(items).reshape(self._shapes[k])
+
+    def many(self, first: int, stop: int) -> list[Any]:
+        return [self.one(k) for k in range(first, stop)]
+
+    def stacked(self, first: int, stop: int) -> np.ndarray | None:
+        shape = self._shapes[first]
+        if any(other != shape for other in self._shapes[first + 1 : stop]):
+            return None
+        items = self._items.many(self._offsets[first], self._offsets[stop])
+        return as_objects(items).reshape(stop - first, *shape)
+
+
+class Constant:
+    """Rows that are all None."""
+
+    __slots__ = ("array", "cost")
+    array: np.ndarray | None
+
+    def __init__(self) -> None:
+        self.array = None
+        self.cost = 64
+
+    def one(self, k: int, /) -> Any:
+        return None
+
+    def many(self, first: int, stop: int) -> list[Any]:
+        return [None] * (stop - first)
+
+    def stacked(self, first: int, stop: int) -> np.ndarray | None:
+        return as_objects(self.many(first, stop))

@@ -1,0 +1,332 @@
+"""Files on a local disk: written aside, made durable, then named; never changed.
+
+A new file is ``<name>.<something>.tmp`` until all its bytes are on the disk. Then it gets its name by
+link(2), which fails where the name is taken, and the folder is synced. So a name has all its bytes
+or is not there, and of two writers of one name exactly one wins.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import psutil
+
+from tundish.snapshot.failpoints import reach
+from tundish.snapshot.files.durable import BINARY, make_folder, publish, sync_file, sync_folder
+from tundish.snapshot.files.mapping import Mapping
+from tundish.snapshot.files.sink import Sink
+from tundish.snapshot.frame import TornFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["LIMIT", "REMOVED_FIRST", "LocalSink", "LocalStore"]
+
+LIMIT = 1 << 28
+"""Bytes of a file that is read in one piece, unless more is said."""
+
+REMOVED_FIRST = {"manifest.json", "run.json"}
+"""Without these nothing in their folder is read any more."""
+
+_NETWORKED = ("nfs", "cifs", "smb", "fuse", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs")
+_T = TypeVar("_T")
+_NOT_HERE = (FileNotFoundError, NotADirectoryError)
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY
+_ATTEMPTS = 8
+_MOST_PIECES = 1024  # that one call of writev takes
+
+
+class LocalStore:
+    """A folder on a local or mounted filesystem.
+
+    Parameters
+    ----------
+    root : str or os.PathLike
+        The folder; it need not be there before something is written.
+    """
+
+    local = True
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = str(Path(root).absolute())
+        self._root = Path(self.root)
+
+    def shown(self, name: str = "") -> str:
+        """The full path of a name, for messages and for `open`."""
+        return f"{self.root}/{name}" if name else self.root
+
+    def subfolder(self, name: str) -> LocalStore:
+        """The store of a folder in it."""
+        return LocalStore(self._root / name)
+
+    @property
+    def mappable(self) -> bool:
+        """Whether `map` is without danger: on a network filesystem a lost page ends the process."""
+        return not _filesystem(str(self._standing().resolve())).startswith(_NETWORKED)
+
+    def free_bytes(self) -> int | None:
+        """How much may still be written."""
+        return shutil.disk_usage(self._standing()).free
+
+    def _standing(self) -> Path:
+        """The folder, or the nearest above it that is there."""
+        return next(place for place in (self._root, *self._root.parents) if place.exists())
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def read(self, name: str, limit: int = LIMIT) -> bytes:
+        """All bytes of a file; one that is larger than `limit` is not what it should be."""
+        with (self._root / name).open("rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > limit:
+                raise TornFileError(
+                    self.shown(name), f"has {size:,} bytes, {limit:,} at most were expected"
+                )
+            return file.read() or b""
+
+    def read_range(self, name: str, offset: int, length: int) -> bytes:
+        """Some bytes of a file; fewer where it ends."""
+        with (self._root / name).open("rb") as file:
+            file.seek(offset)
+            return file.read(length)
+
+    def size(self, name: str) -> int | None:
+        """How many bytes a file has; None if it is not there."""
+        try:
+            return (self._root / name).stat().st_size
+        except _NOT_HERE:
+            return None
+
+    def modified(self, name: str) -> float | None:
+        """When a file was last touched, by the filesystem's own clock; None if it is not there."""
+        try:
+            return (self._root / name).stat().st_mtime
+        except _NOT_HERE:
+            return None
+
+    def list(self, folder: str = "") -> list[str]:
+        """What is in a folder, sorted; nothing if it is not there."""
+        try:
+            return sorted(entry.name for entry in (self._root / folder).iterdir())
+        except _NOT_HERE:
+            return []
+
+    def sizes(self, folder: str = "") -> dict[str, int]:
+        """The files in a folder and their sizes; nothing if it is not there."""
+        found = {}
+        with suppress(*_NOT_HERE), os.scandir(self._root / folder) as entries:
+            for entry in entries:
+                with suppress(*_NOT_HERE):  # removed meanwhile
+                    if entry.is_file():
+                        found[entry.name] = entry.stat().st_size
+        return found
+
+    def map(self, name: str) -> Mapping:
+        """Map a file for reading."""
+        return Mapping.of(self.shown(name))
+
+    # -- writing ----------------------------------------------------------------------------------
+
+    def create(self, name: str, data: bytes, step: str = "") -> bool:
+        """Write a file, durable, if its name is free.
+
+        Parameters
+        ----------
+        name : str
+            The file.
+        data : bytes
+            All of it.
+        step : str, optional
+            The failpoints on the way: ``<step>.begin`` ... ``<step>.durable``.
+
+        Returns
+        -------
+        bool
+            False if the name was taken: that file is as it was.
+        """
+        path = self._root / name
+        return not os.path.lexists(path) and _again(lambda: self._create(name, data, step))
+
+    def _create(self, name: str, data: bytes, step: str) -> bool:
+        if step:
+            reach(f"{step}.begin")
+        sink = self._sink(name, f"{name}.{secrets.token_hex(4)}.tmp", step)
+        try:
+            sink.write(data)
+            if step:
+                reach(f"{step}.written")
+            return sink.publish()
+        except OSError:
+            sink.abandon()
+            raise
+
+    def claim(self, name: str, data: bytes) -> bool:
+        """Write a file if its name is free, neither durable nor at once: for hints."""
+        path = self._root / name
+        make_folder(path.parent)
+        try:
+            descriptor = os.open(path, _NEW, 0o666)
+        except FileExistsError:
+            return False
+        with open(descriptor, "wb", buffering=0) as file:  # noqa: PTH123 - a descriptor
+            file.write(data)
+        return True
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Write a file, durable, in the place of the one that is there."""
+        _again(lambda: self._replace(name, data))
+
+    def _replace(self, name: str, data: bytes) -> None:
+        path = self._root / name
+        sink = self._sink(name, f"{name}.{secrets.token_hex(4)}.tmp", "")
+        try:
+            sink.write(data)
+            reach("replace.written")
+            sink.sync()
+            reach("replace.synced")
+            sink.end()
+            sink.path.replace(path)
+        except OSError:
+            sink.end()
+            sink.path.unlink(missing_ok=True)
+            raise
+        reach("replace.renamed")
+        sync_folder(path.parent)
+        reach("replace.durable")
+
+    def sink(self, name: str, step: str = "shard") -> LocalSink:
+        """A new file, written under its name with ``.tmp`` behind it.
+
+        Raises
+        ------
+        FileExistsError
+            There is one already: a dead writer's.
+        """
+        return self._sink(name, f"{name}.tmp", step)
+
+    def _sink(self, name: str, temporary: str, step: str) -> LocalSink:
+        path = self._root / temporary
+        try:
+            return LocalSink(name, self._root / name, path, step)
+        except FileNotFoundError:
+            make_folder(path.parent)
+            return LocalSink(name, self._root / name, path, step)
+
+    def touch(self, name: str) -> None:
+        """Set a file's time to now, by the filesystem's own clock."""
+        os.utime(self._root / name)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        with suppress(*_NOT_HERE):
+            (self._root / name).unlink()
+
+    def prune(self, name: str) -> None:
+        """Remove a folder, if nothing is in it."""
+        with suppress(OSError):
+            (self._root / name).rmdir()
+
+    def remove_tree(self, name: str = "") -> None:
+        """Remove a folder: its own files before the folders in it.
+
+        So what says that something is complete (a manifest, a run's header) goes first, and a
+        removal that is cut short leaves nothing that could be read.
+        """
+        files = sorted(self.sizes(name), key=lambda file: (file not in REMOVED_FIRST, file))
+        for file in files:
+            self.remove(f"{name}/{file}" if name else file)
+        for folder in self.list(name):
+            self.remove_tree(f"{name}/{folder}" if name else folder)
+        with suppress(*_NOT_HERE):
+            (self._root / name).rmdir()
+
+
+def _again(write: Callable[[], _T]) -> _T:
+    """Write, and write again if another process took the temporary file for that of a dead one."""
+    for _ in range(_ATTEMPTS):
+        with suppress(FileNotFoundError):
+            return write()
+    return write()
+
+
+class LocalSink(Sink):
+    """A new file on a local disk."""
+
+    def __init__(self, name: str, target: Path, path: Path, step: str) -> None:
+        super().__init__(name)
+        self.closed = True  # until the file is open
+        self.target = target
+        self.path = path
+        self._step = step
+        self._descriptor = os.open(path, _NEW, 0o666)
+        self.closed = False
+
+    def _append(self, views: list[memoryview]) -> None:
+        try:
+            while views:
+                written = _write(self._descriptor, views)
+                while views and written >= views[0].nbytes:
+                    written -= views.pop(0).nbytes
+                if written:
+                    views[0] = views[0][written:]
+        except OSError as error:
+            raise self._named(error) from None
+
+    def sync(self) -> None:
+        try:
+            sync_file(self._descriptor)
+        except OSError as error:
+            raise self._named(error) from None
+
+    def _named(self, error: OSError) -> OSError:
+        """The error with the file's name: a full or failing disk should be named."""
+        return OSError(error.errno, error.strerror, str(self.path))
+
+    def publish(self) -> bool:
+        self.sync()
+        if self._step:
+            reach(f"{self._step}.synced")
+        won = publish(self.path, self.target)
+        if self._step:
+            reach(f"{self._step}.linked")
+        self.abandon()
+        sync_folder(self.target.parent)
+        if self._step:
+            reach(f"{self._step}.durable")
+        return won
+
+    def abandon(self) -> None:
+        if not self.closed:
+            self.end()
+            with suppress(*_NOT_HERE):
+                self.path.unlink()
+
+    def end(self) -> None:
+        """Close the file, which stays as it is, under its temporary name."""
+        if not self.closed:
+            self.closed = True
+            os.close(self._descriptor)
+
+    def __del__(self) -> None:
+        self.end()
+
+
+def _write(descriptor: int, views: list[memoryview]) -> int:
+    if hasattr(os, "writev"):
+        return os.writev(descriptor, views[:_MOST_PIECES])
+    return os.write(descriptor, views[0])
+
+
+def _filesystem(path: str) -> str:
+    """The kind of filesystem that a path is on; "" where the system does not tell."""
+    mounts = [
+        (len(part.mountpoint), part.fstype)
+        for part in psutil.disk_partitions(all=True)
+        if f"{path}/".startswith(f"{part.mountpoint.rstrip('/')}/")
+    ]
+    return max(mounts, default=(0, ""))[1]

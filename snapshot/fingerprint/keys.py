@@ -1,0 +1,133 @@
+"""Descriptions as JSON: what of one counts, its text, and the key that is made of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from tundish.snapshot.fingerprint.digests import digest_of
+
+__all__ = ["JSON", "Walk", "counted", "inner", "key_of", "text_of"]
+
+JSON = Any
+
+_TOLD = "about"  # what stands there does not count
+# What stands there is by name: of arguments, attributes, variables. Names are no tags.
+_NAMED = frozenset(
+    [
+        *("args", "attributes", "captured", "code", "defaults", "fields", "globals", "keywords"),
+        "members",
+    ]
+)
+_BY_VERSION = frozenset(
+    [
+        *("again", "cached", "class", "code of", "dispatch", "function", "installed", "made by"),
+        *("method", "module", "object", "partial", "property", "undescribed"),
+    ]
+)
+
+
+class Walk(Protocol):
+    """Who describes what a value holds."""
+
+    @property
+    def lenient(self) -> bool:
+        """Whether what has no description is passed over, and the contents of arrays are."""
+        ...
+
+    def value(self, value: Any, step: str = "") -> JSON:
+        """Any value; `step` leads to it from where the walk is."""
+        ...
+
+    def module(self, name: str) -> JSON:
+        """A module, loaded or not."""
+        ...
+
+    def keep(self, value: Any) -> Any:
+        """The value, which stays alive until the walk ends: values are told apart by identity."""
+        ...
+
+    def refuse(self, value: Any, problem: Exception | None = None) -> JSON:
+        """Say that a value has no description."""
+        ...
+
+
+def key_of(description: JSON, version: str | None = None) -> str:
+    """16 hex digits of a description.
+
+    Parameters
+    ----------
+    description : JSON
+        What `describe` or ``describe_pipeline`` gave.
+    version : str, optional
+        Stands for all functions, objects and contents of arrays, and for Python's own version; the
+        rest still counts.
+
+    Examples
+    --------
+    >>> key_of([{"op": "range", "version": 1, "args": {"start": 0, "stop": 3, "step": 1}}])
+    '7a63af1dcdade3a3'
+    """
+    if version is not None:
+        return digest_of(text_of([_beside_version(description), version]))
+    python = _interpreter() if _has_code(description) else None
+    return digest_of(text_of([description, None, python]))
+
+
+def text_of(description: JSON) -> str:
+    """What counts of a description, as one text."""
+    return json.dumps(counted(description), sort_keys=True, separators=(",", ":"))
+
+
+def counted(description: JSON) -> JSON:
+    """A description without what is only told."""
+    return _rebuilt(description, counted)
+
+
+def inner(description: JSON) -> Iterator[JSON]:
+    """The descriptions that one holds, told ones left out."""
+    if isinstance(description, list):
+        yield from description
+    elif isinstance(description, dict):
+        for tag, part in description.items():
+            if tag in _NAMED and isinstance(part, dict):
+                yield from part.values()
+            elif tag != _TOLD:
+                yield part
+
+
+def _rebuilt(description: JSON, change: Callable[[JSON], JSON]) -> JSON:
+    """The description with each that it holds changed."""
+    if isinstance(description, list):
+        return [change(part) for part in description]
+    if not isinstance(description, dict):
+        return description
+    return {
+        tag: {name: change(each) for name, each in part.items()}
+        if tag in _NAMED and isinstance(part, dict)
+        else change(part)
+        for tag, part in description.items()
+        if tag != _TOLD
+    }
+
+
+def _beside_version(description: JSON) -> JSON:
+    if isinstance(description, dict):
+        if not _BY_VERSION.isdisjoint(description):
+            return None
+        gone = {"code", *(("digest",) if "array" in description else ())}
+        description = {tag: part for tag, part in description.items() if tag not in gone}
+    return _rebuilt(description, _beside_version)
+
+
+def _interpreter() -> str:
+    """Within what bytecode compares."""
+    return f"{sys.implementation.name} {sys.version_info.major}.{sys.version_info.minor}"
+
+
+def _has_code(description: JSON) -> bool:
+    if isinstance(description, dict) and "code" in description:
+        return True
+    return any(map(_has_code, inner(description)))

@@ -1,0 +1,497 @@
+"""Reading a snapshot, or what is durable of one: elements by index, as views where that is possible."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet, WeakValueDictionary
+
+import numpy as np
+
+from tundish.errors import IncompleteSnapshotError, SnapshotCorruptError, SnapshotError
+from tundish.snapshot.catalog import Catalog
+from tundish.snapshot.encoding.arrow import bits, join_rows, stack
+from tundish.snapshot.encoding.columns import as_objects
+from tundish.snapshot.encoding.kinds import Fixed, Text
+from tundish.snapshot.finished import read_finished
+from tundish.snapshot.index import order_blocks
+from tundish.snapshot.reading.batches import CACHE_BYTES, VERIFY, Batches
+from tundish.snapshot.reading.places import Chained, Ordered, Places, Spans
+from tundish.snapshot.run import read_run
+from tundish.spec import leaf_key, unflatten
+
+if TYPE_CHECKING:
+    from tundish.snapshot.encoding.forms import Decoded, Form
+    from tundish.snapshot.files.store import Store
+    from tundish.snapshot.manifest import Manifest, ManifestRun
+    from tundish.snapshot.records import Checked, StoredError
+    from tundish.snapshot.run import Prefix
+
+__all__ = ["Reader", "UserShard", "open_reader"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a reader reads, by name: it is pickled as this.
+
+    Parameters
+    ----------
+    path, key : str
+        The snapshot.
+    runs : tuple of str
+        Its runs in order.
+    upto : tuple of int
+        How many journal records of each.
+    verify : {"size", "batch", "full"}
+        When bytes are compared with their checksums.
+    options : mapping, optional
+        Of a remote filesystem.
+    """
+
+    path: str
+    key: str
+    runs: tuple[str, ...]
+    upto: tuple[int, ...]
+    verify: str
+    options: Mapping[str, Any] | None
+
+    def reopened(self) -> Reader:
+        """The reader of it."""
+        return open_reader(
+            self.path,
+            self.key,
+            runs=self.runs,
+            upto=self.upto,
+            verify="size" if self.verify == "full" else self.verify,  # that has been done
+            storage_options=self.options,
+        )
+
+
+@dataclass(frozen=True)
+class UserShard:
+    """The elements of one user shard, or of one file where there was no ``shard_func``.
+
+    Attributes
+    ----------
+    number : int
+        What ``shard_func`` said, or the number of the file.
+    """
+
+    number: int
+    _source: Batches
+    _batches: tuple[int, ...]
+
+    @cached_property
+    def indices(self) -> np.ndarray:
+        """The elements' global indices, in their order (int64)."""
+        found = [self._source.numbers(b) for b in self._batches]
+        return np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
+
+    def __len__(self) -> int:
+        return int(self._source.entries["rows"][list(self._batches)].sum(dtype=np.int64))
+
+
+class _Files:
+    """The store of the key's folder; in a forked child a remote one is opened again."""
+
+    def __init__(self, source: Source, store: Store) -> None:
+        self._source, self._store, self._pid = source, store, os.getpid()
+
+    def __call__(self) -> Store:
+        if self._pid != os.getpid():
+            if not self._store.local:
+                source = self._source
+                self._store = Catalog(source.path, source.options).at(source.key)
+            self._pid = os.getpid()
+        return self._store
+
+
+class Reader:
+    """A complete snapshot, or the durable prefix of one run; made by `open_reader`.
+
+    Safe to use from several threads, and in a forked child. Arrays are read-only; where `mapped`, they
+    are views of the files.
+
+    Attributes
+    ----------
+    mapped : bool
+        Whether the files are on a disk of this machine and not compressed.
+    batches : Batches
+        Its record batches.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        store: Store,
+        prefixes: Sequence[Prefix],
+        orders: Sequence[Checked | None],
+        cache_bytes: int = CACHE_BYTES,
+    ) -> None:
+        self.source = source
+        self._files = _Files(source, store)
+        self._rows = sum(prefix.next for prefix in prefixes)
+        mappable = store.local and store.mappable
+        self.mapped = mappable and all(p.header.compression is None for p in prefixes)
+        self.batches = Batches(
+            self._files, prefixes, source.verify, mapped=mappable, cache_bytes=cache_bytes
+        )
+        self._ready = self.batches.ready
+        self._errors, first = dict[int, "StoredError"](), 0
+        for prefix in prefixes:
+            self._errors.update((first + n, error) for n, error in prefix.errors.items())
+            first += prefix.next
+        self._prefixes, self._orders = list(prefixes), list(orders)
+        self._places = self._make_places()
+        self._width = self._places.width if isinstance(self._places, Spans) else 0
+        _READERS.add(self)
+        if source.verify == "full":
+            self.check()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Source.reopened, (self.source,)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __repr__(self) -> str:
+        return f"<Reader of {self._rows:,} elements in {self._files().root}>"
+
+    # -- elements ------------------------------------------------------------------------------
+
+    def __getitem__(self, n: int) -> Any:
+        if not 0 <= n < self._rows:
+            raise IndexError(f"there are {self._rows} elements, not one with the index {n}")
+        width = self._width
+        b, k = divmod(n, width) if width else self._places.find(n)
+        try:
+            return self._ready[b](k)
+        except KeyError:
+            pass
+        except (UnicodeDecodeError, IndexError) as problem:
+            self.batches.fail(b, problem)
+        if b < 0:
+            raise self._error(n)
+        try:
+            return self.batches[b].element(k)
+        except (UnicodeDecodeError, IndexError) as problem:
+            self.batches.fail(b, problem)
+
+    def _error(self, n: int) -> Exception:
+        stored = self._errors.get(n)
+        if stored is None:
+            return SnapshotCorruptError(self._files().shown(), "has no such element", n)
+        return stored.exception()
+
+    def elements(self, start: int, stop: int) -> list[Any]:
+        """Elements of a range; in place of one that failed its exception.
+
+        Parameters
+        ----------
+        start, stop : int
+            ``0 <= start <= stop <= len(self)``.
+        """
+        found: list[Any] = []
+        for b, first, end in self._places.spans(start, stop):
+            if b < 0:
+                found.append(self._error(first))
+                continue
+            try:
+                found += self.batches[b].elements(first, end)
+            except (UnicodeDecodeError, IndexError) as problem:
+                self.batches.fail(b, problem)
+        return found
+
+    # -- batches -------------------------------------------------------------------------------
+
+    def stacked(self, start: int, stop: int) -> Any | None:
+        """A range of elements as one batch, as the loader would make it of them.
+
+        Returns
+        -------
+        nest of numpy.ndarray or None
+            Views where the rows lie in one stored batch, else new arrays that are filled with one copy.
+            None: an element failed, or shapes differ.
+        """
+        if not isinstance(self._places, Spans):  # few rows lie side by side
+            return self.take(np.arange(start, stop))
+        spans = list(self._places.spans(start, stop))
+        if not spans or any(b < 0 for b, _, _ in spans):
+            return None
+        if len(spans) == 1:
+            ((b, first, end),) = spans
+            return self.batches[b].stacked(first, end)
+        parts = [(self.batches[b], first, end) for b, first, end in spans]
+        tree = parts[0][0].tree
+        if any(decoded.tree != tree for decoded, _, _ in parts):
+            return None
+        arrays = []
+        for leaf in range(parts[0][0].width):
+            pieces = [decoded.leaf(leaf).stacked(first, end) for decoded, first, end in parts]
+            joined = _joined(pieces)
+            if joined is None:
+                return None
+            arrays.append(joined)
+        return unflatten(tree, arrays)
+
+    def take(self, indices: np.ndarray) -> Any | None:
+        """Elements of any indices as one batch, in this order.
+
+        Returns
+        -------
+        nest of numpy.ndarray or None
+            New arrays. None: an element failed, or shapes differ.
+        """
+        indices = np.asarray(indices, np.int64)
+        if not len(indices):
+            return None
+        if indices.min() < 0 or indices.max() >= self._rows:
+            raise IndexError(f"there are {self._rows} elements, not all that were asked for")
+        batches, rows = self._places.find_all(indices)
+        if batches.min() < 0:
+            return None
+        order = np.argsort(batches, kind="stable")
+        cuts = np.flatnonzero(np.diff(batches[order])) + 1
+        groups = [(self.batches[int(batches[at[0]])], at, rows[at]) for at in np.split(order, cuts)]
+        tree = groups[0][0].tree
+        if any(decoded.tree != tree for decoded, _, _ in groups):
+            return None
+        arrays = []
+        for leaf in range(groups[0][0].width):
+            gathered = _gathered(leaf, groups, len(indices))
+            if gathered is None:
+                return None
+            arrays.append(gathered)
+        return unflatten(tree, arrays)
+
+    # -- the rest ------------------------------------------------------------------------------
+
+    @cached_property
+    def shards(self) -> tuple[UserShard, ...]:
+        """User shards in numeric order; the files in order where there was no ``shard_func``."""
+        entries = self.batches.entries
+        groups: dict[tuple[int, int], list[int]] = {}
+        for b in range(len(entries)):
+            user = self.batches.user_shard(b)
+            group = (0, int(entries[b]["shard"])) if user is None else (1, user)
+            groups.setdefault(group, []).append(b)
+        ordered = sorted(groups.items(), key=lambda item: (*item[0], item[1]))
+        files = sorted((members[0], members) for (kind, _), members in ordered if kind == 0)
+        found = [(k, members) for k, (_, members) in enumerate(files)]
+        found += [(number, members) for (kind, number), members in ordered if kind == 1]
+        return tuple(UserShard(number, self.batches, tuple(members)) for number, members in found)
+
+    @property
+    def errors(self) -> Mapping[int, StoredError]:
+        """The elements that failed."""
+        return self._errors
+
+    @cached_property
+    def forms(self) -> tuple[Form, ...]:
+        """How elements are stored: one form, or each that they took."""
+        return tuple(dict.fromkeys(self.batches.forms))
+
+    @cached_property
+    def uniform(self) -> bool:
+        """Whether all elements have one structure, and leaves of one dtype and shape, or texts: they stack."""
+        kinds = self.forms[0].kinds if len(self.forms) == 1 else (None,)
+        return all(isinstance(kind, (Fixed, Text)) for kind in kinds)
+
+    def prefetch(self, start: int, stop: int) -> None:
+        """Ask the system to read the elements of a range ahead."""
+        for b in dict.fromkeys(b for b, _, _ in self._places.spans(start, stop) if b >= 0):
+            self.batches.advise(b)
+
+    def check(self) -> None:
+        """Compare every byte with its checksum.
+
+        Raises
+        ------
+        SnapshotCorruptError
+            With the file, and the batch.
+        """
+        self.batches.check()
+        for prefix, checked in zip(self._prefixes, self._orders, strict=True):
+            if checked is not None:
+                name = f"runs/{prefix.run}/{checked.file}"
+                checked.check(self._files().read(name, checked.bytes), self._files().shown(name))
+
+    def _make_places(self) -> Places:
+        entries = self.batches.entries
+        if not any(prefix.user_shards for prefix in self._prefixes):
+            return Spans(entries["start"], entries["rows"], self._rows)
+        parts: list[Places] = []
+        firsts, bases, first, base = [], [], 0, 0
+        for prefix, checked in zip(self._prefixes, self._orders, strict=True):
+            firsts.append(first)
+            bases.append(base)
+            if prefix.user_shards:
+                parts.append(Ordered(self._order(prefix, checked, first, base)))
+            else:
+                own = prefix.entries
+                parts.append(Spans(own["start"], own["rows"], prefix.next))
+            first, base = first + prefix.next, base + len(prefix.entries)
+        return parts[0] if len(parts) == 1 else Chained(parts, firsts, bases, first)
+
+    def _order(self, prefix: Prefix, checked: Checked | None, first: int, base: int) -> np.ndarray:
+        """Where the rows of a run with user shards stand: as it was written, or made of the batches."""
+        if checked is None:
+            numbers = (self.batches.numbers(base + b) - first for b in range(len(prefix.entries)))
+            blocks = list(order_blocks(prefix.entries, lambda _: next(numbers), prefix.next))
+            return np.concatenate(blocks)
+        name = f"runs/{prefix.run}/{checked.file}"
+        path = self._files().shown(name)
+        data: Any
+        if self._files().local and self._files().mappable:
+            data = self._files().map(name)
+        else:
+            data = self._files().read(name, checked.bytes)
+        size = 16 * prefix.next
+        if len(data) != checked.bytes or len(data) < size:
+            raise SnapshotCorruptError(
+                path, f"has {len(data):,} bytes, {checked.bytes:,} were written"
+            )
+        if self.source.verify != "size":
+            checked.check(data, path)
+        return np.frombuffer(data, "<i8", offset=len(data) - size).reshape(-1, 2)
+
+
+def _joined(pieces: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    """Rows one behind the other in a new array; None where they do not fit."""
+    first = pieces[0]
+    assert first is None or isinstance(first, np.ndarray)
+    if first is None:
+        return None
+    for piece in pieces:
+        if piece is None or piece.dtype != first.dtype or piece.shape[1:] != first.shape[1:]:
+            return None
+    return join_rows([piece for piece in pieces if piece is not None], first.dtype, first.shape[1:])
+
+
+def _gathered(
+    leaf: int, groups: Sequence[tuple[Decoded, np.ndarray, np.ndarray]], size: int
+) -> Any:
+    """A leaf of chosen rows in a new array; None where they do not fit."""
+    columns = [(decoded.leaf(leaf), at, rows) for decoded, at, rows in groups]
+    arrays = [column.array for column, _, _ in columns]
+    first = arrays[0]
+    if first is not None and all(
+        a is not None and (a.dtype, a.shape[1:]) == (first.dtype, first.shape[1:]) for a in arrays
+    ):
+        out = np.empty((size, *first.shape[1:]), first.dtype)
+        target = bits(out)
+        for array, (_, at, rows) in zip(arrays, columns, strict=True):
+            assert array is not None
+            target[at] = bits(array)[rows]
+        return out
+    values: list[Any] = [None] * size
+    for column, at, rows in columns:
+        for place, k in zip(at.tolist(), rows.tolist(), strict=True):
+            values[place] = column.one(k)
+    keys = {leaf_key(value) for value in values}
+    if all(isinstance(key, type) for key in keys):
+        return as_objects(values)
+    return stack(values, *keys.pop()) if len(keys) == 1 else None  # type: ignore[misc]  # a pair
+
+
+_OPEN: WeakValueDictionary[tuple[Any, ...], Reader] = WeakValueDictionary()
+_READERS: WeakSet[Reader] = WeakSet()
+
+
+def _after_fork() -> None:
+    for reader in _READERS:
+        reader.batches.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def open_reader(
+    path: str | os.PathLike[str],
+    key: str,
+    *,
+    runs: tuple[str, ...] | None = None,
+    upto: tuple[int, ...] | None = None,
+    verify: str = "size",
+    storage_options: Mapping[str, Any] | None = None,
+) -> Reader:
+    """Open a snapshot; the same one again while its reader is in use.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        As given to ``snapshot``.
+    key : str
+        The fingerprint's.
+    runs : tuple of str, optional
+        Names of runs, in order. Default: those of the manifest, which must be there.
+    upto : tuple of int, optional
+        How many journal records of each run. Default: all that are durable.
+    verify : {"size", "batch", "full"}
+        What is compared with what was written: the files' sizes when it is opened; also the checksum of
+        each batch when it is touched first; or every byte at once.
+    storage_options : mapping, optional
+        Of a remote filesystem.
+
+    Raises
+    ------
+    IncompleteSnapshotError
+        There is no manifest.
+    SnapshotError
+        What is there is damaged, or was written by a later version.
+    """
+    if verify not in VERIFY:
+        raise ValueError(f"verify must be one of {', '.join(VERIFY)}, not {verify!r}")
+    path = os.fspath(path)
+    catalog = Catalog(path, storage_options)
+    store = catalog.at(key)
+    try:
+        manifest = catalog.manifest(key)
+    except SnapshotError:
+        if runs is None:
+            raise
+        manifest = None  # a run that is pinned has its own journal
+    if runs is None and manifest is None:
+        raise IncompleteSnapshotError(
+            f"{store.shown()} has no manifest: nothing complete was written there; run the pipeline with "
+            "its snapshot to the end first"
+        )
+    finished = None if manifest is None else _finished(manifest, runs, upto)
+    if finished is not None:
+        runs = tuple(run.run for run in finished)
+        upto = tuple(run.journal + 1 for run in finished)
+    assert runs is not None
+    options = None if storage_options is None else dict(storage_options)
+    if upto is not None:
+        found = _OPEN.get((path, key, runs, upto, verify, repr(options)))
+        if found is not None:
+            return found
+    orders: list[Checked | None]
+    if finished is not None:
+        prefixes = [read_finished(store, run) for run in finished]
+        orders = [run.order for run in finished]
+    else:
+        limits: Sequence[int | None] = [None] * len(runs) if upto is None else upto
+        prefixes = [read_run(store, run, n) for run, n in zip(runs, limits, strict=True)]
+        orders = [None] * len(runs)
+        upto = tuple(prefix.records for prefix in prefixes)
+    assert upto is not None
+    source = Source(path, key, runs, upto, verify, options)
+    reader = Reader(source, store, prefixes, orders)
+    return _OPEN.setdefault((path, key, runs, upto, verify, repr(options)), reader)
+
+
+def _finished(
+    manifest: Manifest, runs: tuple[str, ...] | None, upto: tuple[int, ...] | None
+) -> tuple[ManifestRun, ...] | None:
+    """The runs of a manifest, if they are those that are asked for."""
+    found = manifest.runs
+    if runs is not None and runs != tuple(run.run for run in found):
+        return None
+    if upto is not None and upto != tuple(run.journal + 1 for run in found):
+        return None
+    return found

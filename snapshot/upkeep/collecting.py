@@ -1,0 +1,193 @@
+"""What stands under a path and is of no more use, and its removal."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from tundish.errors import SnapshotError
+from tundish.snapshot.catalog import Catalog
+from tundish.snapshot.lease import Holder
+from tundish.snapshot.outcome import Outcome
+from tundish.snapshot.run import read_run
+from tundish.snapshot.upkeep.information import size
+from tundish.snapshot.upkeep.living import files_below, live_runs
+
+if TYPE_CHECKING:
+    from tundish.snapshot.files.store import Store
+    from tundish.snapshot.manifest import Manifest
+
+__all__ = ["GRACE", "Collected", "Removed", "gc"]
+
+GRACE = timedelta(hours=24)
+"""For so long nothing is removed after it was last written to: other hosts may be using it."""
+
+
+@dataclass(frozen=True)
+class Removed:
+    """A folder that was removed, or would be.
+
+    Parameters
+    ----------
+    name : str
+        The folder, from the path on.
+    bytes : int
+        Of its files.
+    why : str
+        Why it is of no more use.
+    """
+
+    name: str
+    bytes: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.name}  {size(self.bytes)}  {self.why}"
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What `gc` found.
+
+    Parameters
+    ----------
+    path : str
+        Where.
+    removed : tuple of Removed
+        What was removed, or would be.
+    dry_run : bool
+        Whether it is still there.
+    """
+
+    path: str
+    removed: tuple[Removed, ...]
+    dry_run: bool
+
+    @property
+    def bytes(self) -> int:
+        """Of all files that were removed, or would be."""
+        return sum(one.bytes for one in self.removed)
+
+    def __str__(self) -> str:
+        if not self.removed:
+            return f"{self.path}: nothing to remove"
+        what = "would be removed" if self.dry_run else "removed"
+        lines = [f"{self.path}: {len(self.removed)} folder(s), {size(self.bytes)} {what}"]
+        return "\n".join([*lines, *(f"  {one}" for one in self.removed)])
+
+
+def gc(
+    path: str | os.PathLike[str],
+    *,
+    older_than: timedelta | float = GRACE,
+    keep: int | None = None,
+    dry_run: bool = True,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Collected:
+    """Remove what is of no more use: files are unlinked, none is changed.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        As given to ``snapshot``.
+    older_than : datetime.timedelta or float, default 24 hours
+        Only what nobody has written to for so long (a number: seconds). A process of another host may
+        read a run that was replaced, or be about to begin one.
+    keep : int, optional
+        Keep so many pipelines, those that were written to last, and remove the others with all that
+        they have. Default: all are kept.
+    dry_run : bool, default True
+        Only say what would be removed.
+    storage_options : mapping, optional
+        For a remote path.
+
+    Returns
+    -------
+    Collected
+        Its ``str`` is for reading.
+
+    Raises
+    ------
+    ValueError
+        `keep` or `older_than` is negative.
+
+    Notes
+    -----
+    Of no use are runs beside a complete snapshot that its manifest does not name (they lost, or were
+    compacted), runs without a single element whose writer is gone, and, with `keep`, pipelines that
+    newer ones took the place of. A pipeline that somebody holds the lease of is left as it is, and so
+    is a run whose writer is alive, or damaged. What processes have mapped stays readable for them.
+
+    Examples
+    --------
+    >>> print(gc("/there/is/nothing"))
+    /there/is/nothing: nothing to remove
+    """
+    seconds = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
+    if seconds < 0 or (keep is not None and keep < 0):
+        raise ValueError(f"older_than={older_than} and keep={keep} must not be negative")
+    catalog = Catalog(path, storage_options)
+    found = [
+        Removed(name, sum(size for _, size in files_below(catalog.store, name)), why)
+        for name, why in _useless(catalog, time.time() - seconds, keep)
+    ]
+    if not dry_run:
+        for one in found:
+            catalog.store.remove_tree(one.name)
+    return Collected(os.fspath(path), tuple(found), dry_run)
+
+
+def _useless(catalog: Catalog, before: float, keep: int | None) -> Iterator[tuple[str, str]]:
+    """Folders of no use, and why, that were last written to before a time."""
+    store = catalog.store
+    keys = sorted(catalog.keys(), key=lambda key: _last_written(store, key), reverse=True)
+    for place, key in enumerate(keys):
+        if live_runs(store, key):
+            continue
+        if keep is not None and place >= keep:
+            if _last_written(store, key) < before:
+                yield key, f"{place} pipeline(s) were written to later"
+            continue
+        for run, why in _useless_runs(catalog, key):
+            name = f"{key}/runs/{run}"
+            if _last_written(store, name) < before:
+                yield name, why
+
+
+def _useless_runs(catalog: Catalog, key: str) -> Iterator[tuple[str, str]]:
+    """Runs of no use, and why."""
+    try:
+        manifest = catalog.manifest(key)
+    except SnapshotError:
+        return  # what is damaged is for people to look at
+    named = set() if manifest is None else {entry.run for entry in manifest.runs}
+    for run in catalog.runs(key):
+        why = "" if run in named else _useless_run(catalog, key, run, manifest)
+        if why:
+            yield run, why
+
+
+def _useless_run(catalog: Catalog, key: str, run: str, manifest: Manifest | None) -> str:
+    """Why a run that no manifest names is of no use; "" if it is."""
+    try:
+        prefix = read_run(catalog.at(key), run)
+    except SnapshotError:
+        header = catalog.store.size(f"{key}/runs/{run}/run.json")
+        return "" if header is not None else "it was never begun, or is half removed"
+    with suppress(SnapshotError):
+        if prefix.outcome is not Outcome.FINISHED and Holder.from_json(prefix.holder).alive:
+            return ""
+    if manifest is not None:
+        return "another run is the snapshot"
+    return "" if prefix.next or prefix.problem else "its writer ended before the first commit"
+
+
+def _last_written(store: Store, folder: str) -> float:
+    """When the newest file below a folder was written; 0 if there is none."""
+    times = (store.modified(name) for name, _ in files_below(store, folder))
+    return max((when for when in times if when is not None), default=0.0)

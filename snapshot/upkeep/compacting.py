@@ -1,0 +1,284 @@
+"""A complete snapshot written anew in fewer and larger files: the same elements in the same order."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tundish.errors import IncompleteSnapshotError, SnapshotCorruptError, SnapshotWriteError
+from tundish.snapshot.catalog import Catalog
+from tundish.snapshot.encoding.forms import INDEX
+from tundish.snapshot.files.checksum import crc32
+from tundish.snapshot.finished import read_finished
+from tundish.snapshot.journal import append_record
+from tundish.snapshot.lease import Holder
+from tundish.snapshot.records import JournalRecord, RunHeader, Shard, StoredError
+from tundish.snapshot.run import read_run
+from tundish.snapshot.writing.finishing import finish_run
+from tundish.snapshot.writing.shardfile import ShardFile, options_of
+from tundish.snapshot.writing.staging import Staging
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tundish.snapshot.files.store import Store
+    from tundish.snapshot.manifest import Manifest
+    from tundish.snapshot.run import Prefix
+
+__all__ = ["Compacted", "compact"]
+
+MIB = 1 << 20
+_NAME = "compact"
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """A snapshot that was written anew.
+
+    Parameters
+    ----------
+    key : str
+        Which.
+    before, after : int
+        How many shards it had and has.
+    bytes : int
+        Of the shards that it has.
+    generation : int
+        How often it was compacted.
+    """
+
+    key: str
+    before: int
+    after: int
+    bytes: int
+    generation: int
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.before} shard(s), now {self.after} with {self.bytes:,} bytes"
+
+
+def compact(
+    path: str | os.PathLike[str],
+    *,
+    shard_bytes: int = 256 * MIB,
+    key: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> list[Compacted]:
+    """Write complete snapshots anew, in fewer files; those that have no more than they need stay.
+
+    Batches are copied as they are, into a run of its own, whose manifest then takes the place of the
+    old one. Elements, order and name of the contents are the same, so checkpoints stay valid. The old
+    runs stay for whoever reads them, until `gc`; there must be room for both.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        As given to ``snapshot``.
+    shard_bytes : int, default 256 MiB
+        How large a shard grows before the next one is begun.
+    key : str, optional
+        Only of this pipeline; default: all that are complete.
+    storage_options : mapping, optional
+        For a remote path.
+
+    Returns
+    -------
+    list of Compacted
+        Those that were written anew.
+
+    Raises
+    ------
+    IncompleteSnapshotError
+        There is no complete snapshot of `key`.
+    SnapshotCorruptError
+        A batch is not what was written: its file and first element. The snapshot is as it was.
+    SnapshotWriteError
+        There is no room. The snapshot is as it was.
+    ValueError
+        `shard_bytes` is not positive.
+
+    Examples
+    --------
+    >>> compact("/there/is/nothing")
+    []
+    """
+    if shard_bytes < 1:
+        raise ValueError(f"shard_bytes={shard_bytes} must be positive")
+    catalog = Catalog(path, storage_options)
+    done = []
+    for one in catalog.keys() if key is None else [key]:
+        manifest = catalog.manifest(one)
+        if manifest is None and key is not None:
+            raise IncompleteSnapshotError(f"{catalog.store.shown(one)} has no complete snapshot")
+        if manifest is not None:
+            done += _compacted(catalog, manifest, shard_bytes)
+    return done
+
+
+def _compacted(catalog: Catalog, manifest: Manifest, shard_bytes: int) -> list[Compacted]:
+    store = catalog.at(manifest.key)
+    runs = [read_finished(store, entry) for entry in manifest.runs]
+    before = sum(len(run.shards) for run in runs)
+    if len(runs) == 1 and before <= _needed(runs, shard_bytes):
+        return []
+    free = store.free_bytes()
+    if free is not None and free < manifest.bytes:
+        problem = f"{manifest.bytes:,} bytes are to be copied, and there is room for {free:,}"
+        raise SnapshotWriteError(store.shown(), problem, manifest.rows)
+    made = _copy(catalog, manifest, runs, shard_bytes)
+    stored = finish_run(store, made)
+    after = replace(manifest, runs=(stored,), bytes=made.bytes, generation=manifest.generation + 1)
+    catalog.replace(manifest.key, after)
+    return [Compacted(manifest.key, before, len(made.shards), made.bytes, after.generation)]
+
+
+def _needed(runs: list[Prefix], shard_bytes: int) -> int:
+    """How many shards there are at least: each is of one user shard and one form."""
+    held: dict[tuple[int | None, int], int] = {}
+    for run in runs:
+        for shard in run.shards:
+            kind = shard.user_shard, shard.form
+            held[kind] = held.get(kind, 0) + shard.bytes
+    return sum(-(-size // shard_bytes) for size in held.values())
+
+
+def _copy(catalog: Catalog, manifest: Manifest, runs: list[Prefix], shard_bytes: int) -> Prefix:
+    """A run with the elements of all runs, committed by one record."""
+    key, store = manifest.key, catalog.at(manifest.key)
+    header = RunHeader(
+        key,
+        datetime.now(UTC).isoformat(),
+        version("tundish"),
+        Holder.here().to_json(),
+        manifest.compression,
+        runs[0].header.seeds,
+        options={"compacted": [run.run for run in runs]},
+    )
+    run = uuid.uuid4().hex
+    store.create(f"runs/{run}/run.json", header.to_bytes(), "header")
+    copying = _Copying(store, run, manifest.compression, shard_bytes)
+    try:
+        first = 0
+        errors: list[StoredError] = []
+        for prefix in runs:
+            copying.add(prefix, first)
+            errors += [replace(e, n=first + n) for n, e in sorted(prefix.errors.items())]
+            first += prefix.next
+        record = JournalRecord(
+            0, tuple(copying.end()), tuple(copying.forms), tuple(errors), first, None, {}
+        )
+        append_record(store, run, record)
+        return read_run(store, run)
+    except BaseException as problem:
+        copying.abandon()
+        store.remove_tree(f"runs/{run}")
+        if isinstance(problem, OSError):
+            where = str(problem.filename or store.shown())
+            raise SnapshotWriteError(
+                where, problem.strerror or repr(problem), manifest.rows, problem.errno
+            ) from problem
+        raise
+
+
+class _Copying:
+    """Batches on their way into new shards, one open at a time."""
+
+    def __init__(self, store: Store, run: str, compression: str | None, shard_bytes: int) -> None:
+        self.forms: list[bytes] = []
+        self._keys, self._shard_bytes = store, shard_bytes
+        self._options = options_of(compression)
+        self._staging = Staging(store.subfolder(f"runs/{run}"), run, _NAME)
+        self._shards: list[Shard] = []
+        self._open: ShardFile | None = None
+        self._schema: Any = None
+
+    def add(self, prefix: Prefix, first: int) -> None:
+        """Copy all of a run, whose elements become those from `first` on."""
+        for number, entry, shard in in_files(prefix):
+            form = self._form(prefix.forms[shard.form])
+            data = self._read(prefix.run, shard, entry)
+            schema = pa.ipc.read_schema(pa.py_buffer(self.forms[form]))
+            batch = pa.ipc.read_record_batch(pa.py_buffer(data), schema)
+            if shard.user_shard is not None and first:
+                batch = moved(batch, first)
+            self._into(shard.user_shard, form, schema).append(first + number, batch)
+
+    def end(self) -> list[Shard]:
+        """Close the last file; all that were made."""
+        self._close()
+        self._staging.remove()
+        return self._shards
+
+    def abandon(self) -> None:
+        """Give up what is not yet a shard."""
+        if self._open is not None:
+            self._open.abandon()
+        self._staging.remove()
+
+    def _form(self, schema: bytes) -> int:
+        if schema not in self.forms:
+            self.forms.append(schema)
+        return self.forms.index(schema)
+
+    def _read(self, run: str, shard: Shard, entry: np.void) -> bytes:
+        name = f"runs/{run}/{shard.file}"
+        data = self._keys.read_range(name, int(entry["offset"]), int(entry["length"]))
+        if len(data) != entry["length"] or crc32(data) != entry["crc32"]:
+            raise SnapshotCorruptError(
+                self._keys.shown(name), "its bytes are not what was written", int(entry["start"])
+            )
+        return data
+
+    def _into(self, user_shard: int | None, form: int, schema: Any) -> ShardFile:
+        """The open file, if the next batch belongs there."""
+        now = self._open
+        kind = (user_shard, form)
+        if now is not None and (now.user_shard, now.form) == kind and now.bytes < self._shard_bytes:
+            return now
+        self._close()
+        file = f"shard-{len(self._shards):06d}-{_NAME}.arrow"
+        self._open = ShardFile(
+            self._staging.store.sink(file),
+            file,
+            schema,
+            self._options,
+            user_shard=user_shard,
+            form=form,
+            sync_bytes=32 * MIB,
+        )
+        return self._open
+
+    def _close(self) -> None:
+        if self._open is not None:
+            shard = self._open.finish()
+            self._open.publish()
+            self._staging.deliver(shard.file)
+            self._staging.discard(shard.file)
+            self._shards.append(shard)
+            self._open = None
+
+
+def in_files(prefix: Prefix) -> Iterator[tuple[int, np.void, Shard]]:
+    """The batches of a run in the order in which they are copied: (first element, entry, its shard).
+
+    Those of one user shard stand together, so that one file is open at a time.
+    """
+    shards = prefix.shards
+    kinds = [(-1 if s.user_shard is None else s.user_shard, s.form) for s in shards]
+    for entry in sorted(prefix.entries, key=lambda e: (*kinds[e["shard"]], e["start"])):
+        yield int(entry["start"]), entry, shards[entry["shard"]]
+
+
+def moved(batch: pa.RecordBatch, by: int) -> pa.RecordBatch:
+    """The same with higher numbers of elements."""
+    at = batch.schema.get_field_index(INDEX)
+    numbers = pa.array(batch.column(at).to_numpy() + by)
+    columns = [numbers if k == at else column for k, column in enumerate(batch.columns)]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)

@@ -1,0 +1,252 @@
+"""A snapshot as a Parquet file, for other tools."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tundish.errors import IncompleteSnapshotError, SnapshotCorruptError, SpecError
+from tundish.snapshot.catalog import Catalog
+from tundish.snapshot.encoding.columns import Memory
+from tundish.snapshot.encoding.forms import INDEX, Form, columns_of, decode, encode
+from tundish.snapshot.encoding.kinds import Fixed, Varying
+from tundish.snapshot.files.checksum import crc32
+from tundish.snapshot.files.store import LocalStore
+from tundish.snapshot.finished import read_finished
+from tundish.snapshot.upkeep.compacting import moved
+from tundish.snapshot.writing.shardfile import Pieces
+from tundish.spec import paths
+
+if TYPE_CHECKING:
+    from tundish.snapshot.encoding.kinds import Kind
+    from tundish.snapshot.files.store import Store
+    from tundish.snapshot.manifest import Manifest
+
+__all__ = ["Exported", "export"]
+
+_TIMES = {"M": ("D", "s", "ms", "us", "ns"), "m": ("s", "ms", "us", "ns")}  # units that Arrow has
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A file that was written.
+
+    Parameters
+    ----------
+    target : str
+        The file.
+    rows : int
+        How many elements are in it.
+    failed : int
+        How many are not: they had failed when they were computed.
+    bytes : int
+        Its size.
+    """
+
+    target: str
+    rows: int
+    failed: int
+    bytes: int
+
+    def __str__(self) -> str:
+        failed = f"; {self.failed:,} that had failed are not in it" if self.failed else ""
+        return f"{self.target}: {self.rows:,} element(s), {self.bytes:,} bytes{failed}"
+
+
+def export(
+    path: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    format: str = "parquet",  # noqa: A002 - as pandas and polars call it
+    key: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Exported:
+    """Write a complete snapshot as one Parquet file, which is there when all of it is.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        As given to ``snapshot``.
+    target : str or os.PathLike
+        The file; its folder must be there, the file must not.
+    format : {"parquet"}
+        Of the file.
+    key : str, optional
+        Which pipeline; default: the newest that is complete.
+    storage_options : mapping, optional
+        For a remote `path`.
+
+    Returns
+    -------
+    Exported
+        What was written.
+
+    Raises
+    ------
+    FileExistsError
+        There is a file at `target`.
+    IncompleteSnapshotError
+        There is no complete snapshot.
+    SnapshotCorruptError
+        A batch is not what was written.
+    ValueError
+        Another `format`.
+
+    Notes
+    -----
+    Each stored batch is a row group, in the order of the elements. A leaf is a column named by its path
+    (``image``, ``boxes.values``). Values are as other tools know them where Parquet has them:
+
+    =========================================  ==================================================
+    leaf                                       column
+    =========================================  ==================================================
+    bool, int, float of 16 to 64 bits          the same; big-endian ones in native order
+    bfloat16, 8-bit floats, int4               float32, int8: every value is exact
+    datetime64 [D, s, ms, us, ns]              date, timestamp; one that is not a time is null
+    timedelta64 [s, ms, us, ns]                duration
+    str, bytes                                 string, binary
+    arrays of one shape                        ``arrow.fixed_shape_tensor``: lists for other tools
+    1-D arrays of different lengths            lists
+    arrays of more dimensions, shapes differ   struct of ``data`` and ``shape``
+    complex                                    lists of two floats
+    anything else (structured, longdouble)     its bytes, as lists of uint8
+    =========================================  ==================================================
+
+    With a ``shard_func`` elements of a batch are not consecutive; a last column ``__index__`` has
+    their numbers. Elements that failed are left out.
+    """
+    if format != "parquet":
+        raise ValueError(f"format={format!r}: only 'parquet' can be written")
+    place = Path(target)
+    if place.exists():
+        raise FileExistsError(
+            f"{place} is there: nothing is overwritten; remove it, or name another"
+        )
+    catalog = Catalog(path, storage_options)
+    chosen = catalog.newest() if key is None else key
+    manifest = None if chosen is None else catalog.manifest(chosen)
+    if manifest is None:
+        which = "" if key is None else f" of {key}"
+        raise IncompleteSnapshotError(f"{os.fspath(path)} has no complete snapshot{which}")
+    rows, size = _write(catalog.at(manifest.key), manifest, place)
+    return Exported(str(place), rows, manifest.rows - rows, size)
+
+
+def _write(store: Store, manifest: Manifest, place: Path) -> tuple[int, int]:
+    """Write the file; its rows and its size."""
+    sink = LocalStore(place.parent).sink(place.name, "")
+    pieces, rows = Pieces(), 0
+    writer: pq.ParquetWriter | None = None
+    try:
+        for table in _tables(store, manifest):
+            if writer is None:
+                file = pa.PythonFile(pieces, mode="w")
+                writer = pq.ParquetWriter(file, table.schema, compression="zstd")
+            writer.write_table(table, row_group_size=table.num_rows)
+            sink.writev(pieces.take())
+            rows += table.num_rows
+        if writer is not None:
+            writer.close()
+        sink.writev(pieces.take())
+        if not sink.publish():
+            raise FileExistsError(f"{place} is there now: nothing is overwritten")
+    finally:
+        sink.abandon()
+    return rows, sink.offset
+
+
+def _tables(store: Store, manifest: Manifest) -> Iterator[pa.Table]:
+    """Each stored batch, in columns of plain types; of a snapshot without rows an empty one."""
+    runs = [read_finished(store, entry) for entry in manifest.runs]
+    schemas = [[pa.ipc.read_schema(pa.py_buffer(form)) for form in run.forms] for run in runs]
+    forms = [[Form.from_schema(schema) for schema in own] for own in schemas]
+    every = [form for own in forms for form in own]
+    if not every:
+        yield pa.table({})
+        return
+    wide = reduce(_joined, every)
+    first = 0
+    for run, own, own_forms in zip(runs, schemas, forms, strict=True):
+        for entry in run.entries:
+            shard = run.shards[entry["shard"]]
+            name = f"runs/{run.run}/{shard.file}"
+            data = store.read_range(name, int(entry["offset"]), int(entry["length"]))
+            if len(data) != entry["length"] or crc32(data) != entry["crc32"]:
+                raise SnapshotCorruptError(
+                    store.shown(name), "its bytes are not what was written", int(entry["start"])
+                )
+            batch = pa.ipc.read_record_batch(pa.py_buffer(data), own[shard.form])
+            yield _plain_table(batch, own_forms[shard.form], wide, first)
+        first += run.next
+
+
+def _joined(form: Form, other: Form) -> Form:
+    """The narrowest form that takes what is stored in both."""
+    kinds = dict(zip(paths(other.tree), other.kinds, strict=True))
+    joined = [k.joined(kinds[path]) for path, k in zip(paths(form.tree), form.kinds, strict=True)]
+    if None in joined:
+        raise SpecError("runs of this snapshot have leaves of different types")
+    return Form(form.tree, tuple(k for k in joined if k is not None))
+
+
+def _plain_table(batch: pa.RecordBatch, form: Form, wide: Form, first: int) -> pa.Table:
+    numbers = moved(batch, first).column(INDEX) if INDEX in batch.schema.names else None
+    if form != wide:
+        elements = decode(batch, form).elements(0, batch.num_rows)
+        batch = encode(wide, [columns_of(elements)])
+    columns = [plain(kind, batch.column(k)) for k, kind in enumerate(wide.kinds)]
+    columns = columns or [batch.column(0)]  # of elements without leaves
+    fields = [
+        pa.field(field.name, column.type, metadata=field.metadata)
+        for field, column in zip(wide.schema, columns, strict=True)
+    ]
+    if numbers is not None:
+        columns, fields = [*columns, numbers], [*fields, pa.field(INDEX, pa.int64())]
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields, metadata=wide.schema.metadata))
+
+
+def plain(kind: Kind, array: Any) -> Any:
+    """A stored column as other tools know it.
+
+    Parameters
+    ----------
+    kind : Kind
+        Of the leaf.
+    array : pyarrow.Array
+        As it is stored.
+    """
+    memory = Memory()
+    if isinstance(kind, Fixed) and not pa.types.is_null(array.type):
+        rows = memory.values(array, kind.dtype, (len(array), *kind.shape))
+        items = plain_items(rows.reshape(-1))
+        if items is None or not kind.shape:
+            return array if items is None else items
+        arrow = pa.fixed_shape_tensor(items.type, kind.shape)
+        storage = pa.Array.from_buffers(arrow.storage_type, len(array), [None], children=[items])
+        return pa.ExtensionArray.from_storage(arrow, storage)
+    if isinstance(kind, Varying) and kind.ndim == 1 and not pa.types.is_null(array.values.type):
+        items = plain_items(memory.values(array.values, kind.dtype, (len(array.values),)))
+        return array if items is None else pa.LargeListArray.from_arrays(array.offsets, items)
+    return array
+
+
+def plain_items(items: np.ndarray) -> Any:
+    """Items as an Arrow array of their own type; None if what carries them is the nearest there is."""
+    dtype = items.dtype
+    if dtype.kind == "b" or (dtype.kind in "iuf" and not dtype.isnative and dtype.itemsize <= 8):
+        return pa.array(items.astype(dtype.newbyteorder("=")))
+    if dtype.kind in "mM":
+        unit, count = np.datetime_data(dtype)
+        if count == 1 and unit in _TIMES[dtype.kind]:
+            return pa.array(items.astype(dtype.newbyteorder("=")))
+    if dtype.type.__module__.partition(".")[0] == "ml_dtypes":
+        return pa.array(items.astype(np.int8 if "int" in dtype.name else np.float32))
+    return None

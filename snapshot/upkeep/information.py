@@ -1,0 +1,287 @@
+"""What stands under a path, for people: keys, what differs between them, their runs and sizes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tundish.errors import SnapshotError
+from tundish.snapshot.catalog import Catalog
+from tundish.snapshot.fingerprint.differences import differences
+from tundish.snapshot.outcome import Outcome
+from tundish.snapshot.run import read_run
+from tundish.snapshot.upkeep.living import files_below, live_runs
+
+if TYPE_CHECKING:
+    from tundish.snapshot.manifest import Manifest
+
+__all__ = ["Info", "KeyInfo", "RunInfo", "info", "size"]
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """A run of a key.
+
+    Parameters
+    ----------
+    run : str
+        Its name.
+    outcome : Outcome
+        What it is.
+    rows, bytes, shards, records : int
+        What is durable of it: elements, bytes and number of its shards, commits.
+    created : str
+        When it was begun; "" if that cannot be read.
+    part : (int, int) or None
+        Of a snapshot that is written in parts: which of how many.
+    complete : bool
+        Whether the manifest names it.
+    beaten : bool
+        Whether there is a manifest, of other runs.
+    writer : str
+        Which living process writes it; "" if none is known.
+    problem : str
+        What is wrong with it; "" if nothing is.
+    """
+
+    run: str
+    outcome: Outcome
+    rows: int = 0
+    bytes: int = 0
+    shards: int = 0
+    records: int = 0
+    created: str = ""
+    part: tuple[int, int] | None = None
+    complete: bool = False
+    beaten: bool = False
+    writer: str = ""
+    problem: str = ""
+
+    def __str__(self) -> str:
+        what = "of no more use: another run is the snapshot" if self.beaten else self.outcome.value
+        what = "complete" if self.complete else what
+        part = "" if self.part is None else f"shard {self.part[0]}/{self.part[1]}: "
+        text = (
+            f"run {self.run[:8]}  {part}{self.rows:,} element(s), {size(self.bytes)} in {self.shards} "
+            f"shard(s); {what}"
+        )
+        text += f"; {self.writer} writes it" if self.writer else ""
+        return text + (f"; {self.problem}" if self.problem else "")
+
+
+@dataclass(frozen=True)
+class KeyInfo:
+    """A key: one pipeline.
+
+    Parameters
+    ----------
+    key : str
+        The fingerprint's.
+    outcome : Outcome
+        What stands under it.
+    rows, bytes : int
+        Of the complete snapshot, or of the longest run; `bytes` of its shards.
+    disk_bytes : int
+        Of every file under the key.
+    created : str
+        When it was completed, or its longest run begun.
+    compression : str or None
+        Of its batches.
+    user_shards : bool
+        Whether there was a ``shard_func``.
+    generation : int
+        How often it was compacted.
+    marks : mapping
+        "skipped", "unordered", "random".
+    runs : tuple of RunInfo
+        All its runs.
+    newest : bool
+        Whether it is the newest one that is complete.
+    differences : tuple of str
+        What its pipeline has otherwise than the newest one's, a line each.
+    problem : str
+        What is wrong with it; "" if nothing is.
+    """
+
+    key: str
+    outcome: Outcome
+    rows: int = 0
+    bytes: int = 0
+    disk_bytes: int = 0
+    created: str = ""
+    compression: str | None = None
+    user_shards: bool = False
+    generation: int = 0
+    marks: Mapping[str, Any] = field(default_factory=dict)
+    runs: tuple[RunInfo, ...] = ()
+    newest: bool = False
+    differences: tuple[str, ...] = ()
+    problem: str = ""
+
+    def __str__(self) -> str:
+        marks = [
+            name if value is True else f"{value} {name}"
+            for name, value in self.marks.items()
+            if value
+        ]
+        about = [
+            f"{self.rows:,} element(s)",
+            size(self.bytes),
+            self.compression or "not compressed",
+            *(["user shards"] if self.user_shards else []),
+            *([f"compacted {self.generation} time(s)"] if self.generation else []),
+            *marks,
+        ]
+        head = (
+            f"{self.key}  {self.outcome.name}{' (newest)' if self.newest else ''}  {self.created}"
+        )
+        lines = [head, f"  {', '.join(about)}; {size(self.disk_bytes)} on disk"]
+        lines += [f"  ! {self.problem}"] if self.problem else []
+        lines += [f"  {run}" for run in self.runs]
+        lines += ["  than the newest, it has otherwise:"] if self.differences else []
+        lines += [f"    {line}" for line in self.differences]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Info:
+    """What stands under a path.
+
+    Parameters
+    ----------
+    path : str
+        The path.
+    keys : tuple of KeyInfo
+        The newest first.
+    """
+
+    path: str
+    keys: tuple[KeyInfo, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Of every file under the keys."""
+        return sum(key.disk_bytes for key in self.keys)
+
+    def __str__(self) -> str:
+        if not self.keys:
+            return f"{self.path}: no snapshot"
+        head = f"{self.path}: {len(self.keys)} pipeline(s), {size(self.bytes)} on disk"
+        return "\n".join([head, *map(str, self.keys)])
+
+
+def info(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None) -> Info:
+    """Look at what stands under a path; nothing is changed, and no batch is read.
+
+    Parameters
+    ----------
+    path : str or os.PathLike
+        As given to ``snapshot``.
+    storage_options : mapping, optional
+        For a remote one.
+
+    Returns
+    -------
+    Info
+        Its ``str`` is for reading.
+
+    Examples
+    --------
+    >>> print(info("/there/is/nothing"))
+    /there/is/nothing: no snapshot
+    """
+    catalog = Catalog(path, storage_options)
+    newest = catalog.newest()
+    keys = [key_info(catalog, key, newest) for key in catalog.keys()]  # noqa: SIM118 - a catalog is no mapping
+    keys.sort(key=lambda k: (k.newest, k.created, k.key), reverse=True)
+    return Info(os.fspath(path), tuple(keys))
+
+
+def key_info(catalog: Catalog, key: str, newest: str | None) -> KeyInfo:
+    """Look at one key."""
+    outcome, problem = catalog.examine(key)
+    manifest = None
+    with suppress(SnapshotError):
+        manifest = catalog.manifest(key)
+    writers = live_runs(catalog.store, key)
+    runs = tuple(
+        run_info(catalog, key, run, manifest, writers.get(run, "")) for run in catalog.runs(key)
+    )
+    longest = max(runs, key=lambda run: run.rows, default=None)
+    found = KeyInfo(
+        key,
+        outcome,
+        disk_bytes=sum(size for _, size in files_below(catalog.at(key))),
+        runs=runs,
+        newest=key == newest,
+        differences=tuple(unlike(catalog, key, newest)),
+        problem="" if problem is None else str(problem),
+    )
+    if manifest is not None:
+        about: dict[str, Any] = {
+            name: getattr(manifest, name)
+            for name in (
+                "rows",
+                "bytes",
+                "created",
+                "compression",
+                "user_shards",
+                "generation",
+                "marks",
+            )
+        }
+        return KeyInfo(**{**vars(found), **about})
+    if longest is not None:
+        about = {"rows": longest.rows, "bytes": longest.bytes, "created": longest.created}
+        return KeyInfo(**{**vars(found), **about})
+    return found
+
+
+def run_info(
+    catalog: Catalog, key: str, run: str, manifest: Manifest | None, writer: str
+) -> RunInfo:
+    """Look at one run."""
+    complete = manifest is not None and run in [entry.run for entry in manifest.runs]
+    beaten = manifest is not None and not complete
+    try:
+        prefix = read_run(catalog.at(key), run)
+    except SnapshotError as error:
+        return RunInfo(
+            run, Outcome.LOST_HEADER, complete=complete, beaten=beaten, problem=str(error)
+        )
+    return RunInfo(
+        run,
+        prefix.outcome,
+        prefix.next,
+        prefix.bytes,
+        len(prefix.shards),
+        prefix.records,
+        prefix.header.created,
+        prefix.header.part,
+        complete,
+        beaten,
+        writer,
+        "" if prefix.problem is None else str(prefix.problem),
+    )
+
+
+def unlike(catalog: Catalog, key: str, newest: str | None) -> list[str]:
+    """What a key's pipeline has otherwise than the newest one's."""
+    if newest is None or key == newest:
+        return []
+    with suppress(SnapshotError, KeyError, TypeError):
+        return differences(catalog.pipeline(newest), catalog.pipeline(key))
+    return []
+
+
+def size(count: int) -> str:
+    """A number of bytes, to be read."""
+    units = ("bytes", "kB", "MB", "GB", "TB")
+    power = 0
+    value = float(count)
+    while value >= 1000 and power < len(units) - 1:
+        value, power = value / 1000, power + 1
+    return f"{count} bytes" if not power else f"{value:.3g} {units[power]}"

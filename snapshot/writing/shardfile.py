@@ -1,0 +1,170 @@
+"""One shard while it is written: an Arrow IPC file whose bytes are counted and summed as they pass.
+
+pyarrow hands every buffer of a batch to `Pieces`, which copies nothing; then they go to the file
+with one call. So the place and the checksum of each batch are known without reading back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tundish.errors import SnapshotError
+from tundish.snapshot.files.checksum import crc32
+from tundish.snapshot.records import Batch, Shard
+
+if TYPE_CHECKING:
+    from tundish.snapshot.files.local import LocalSink
+
+__all__ = ["MOST_BYTES", "ShardFile", "options_of", "parts_of"]
+
+MAGIC_BYTES = 8
+MOST_BYTES = 256 << 20  # readers in other languages refuse a batch beyond
+
+
+def options_of(compression: str | None) -> pa.ipc.IpcWriteOptions:
+    """How batches are written: ``"lz4"``, ``"zstd"`` and ``"zstd:LEVEL"`` compress them.
+
+    Compressing uses no threads of pyarrow's: the caller may be a training process.
+    """
+    codec: Any = None
+    if compression is not None:
+        name, _, level = compression.partition(":")
+        codec = pa.Codec(name, int(level)) if level else name
+    return pa.ipc.IpcWriteOptions(allow_64bit=True, use_threads=False, compression=codec)
+
+
+def parts_of(batch: pa.RecordBatch, most: int = MOST_BYTES) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Split a batch that is too large, down to single rows: (its first row, part) of each."""
+    if batch.nbytes <= most or batch.num_rows <= 1:
+        yield 0, batch
+        return
+    half = batch.num_rows // 2
+    for first, length in ((0, half), (half, batch.num_rows - half)):
+        for inner, part in parts_of(batch.slice(first, length), most):
+            yield first + inner, part
+
+
+class Pieces:
+    """What pyarrow takes for a file: keeps the buffers of one call, without a copy."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.parts: list[Any] = []
+
+    def write(self, data: Any) -> int:
+        self.parts.append(data)
+        return memoryview(data).nbytes
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def take(self) -> list[memoryview]:
+        """What came since the last call."""
+        parts, self.parts = self.parts, []
+        return [memoryview(part).cast("B") for part in parts]
+
+
+class ShardFile:
+    """A shard that is being written.
+
+    Parameters
+    ----------
+    sink : LocalSink
+        Where its bytes go.
+    file : str
+        The name it will have.
+    schema : pyarrow.Schema
+        Of every batch.
+    options : pyarrow.ipc.IpcWriteOptions
+        As of `options_of`.
+    user_shard : int or None
+        Which shard of the user's it belongs to.
+    form : int
+        The number of the form of its batches.
+    sync_bytes : int
+        After how many bytes they are sent on to the disk, so that the last sync is short; 0: never.
+    """
+
+    def __init__(
+        self,
+        sink: LocalSink,
+        file: str,
+        schema: pa.Schema,
+        options: pa.ipc.IpcWriteOptions,
+        *,
+        user_shard: int | None = None,
+        form: int = 0,
+        sync_bytes: int = 0,
+    ) -> None:
+        self.file, self.user_shard, self.form = file, user_shard, form
+        self.bytes = self.rows = 0
+        self.batches: list[Batch] = []
+        self._sink, self._sync_bytes, self._synced = sink, sync_bytes, 0
+        self._pieces, self._frame = Pieces(), 0
+        # Magic and schema come with the first batch, so its range begins behind them.
+        self._head = MAGIC_BYTES + schema.serialize().size
+        self._writer = pa.ipc.new_file(
+            pa.PythonFile(self._pieces, mode="w"), schema, options=options
+        )
+
+    def append(self, start: int, batch: pa.RecordBatch) -> Batch:
+        """Write a batch whose first element is number `start`."""
+        self._writer.write_batch(batch)
+        pieces = self._pieces.take()
+        offset = self.bytes or self._head
+        length, crc = 0, 0
+        skip = offset - self.bytes
+        for piece in pieces:
+            if skip:
+                self._frame = crc32(piece[:skip], self._frame)
+            own = piece[skip:]
+            skip = max(skip - piece.nbytes, 0)
+            length += own.nbytes
+            crc = crc32(own, crc)
+        self._pass_on(pieces)
+        entry = Batch(start, batch.num_rows, offset, length, crc)
+        self.batches.append(entry)
+        self.rows += entry.rows
+        return entry
+
+    def finish(self) -> Shard:
+        """Write the footer; give what the file holds. It is not yet published."""
+        self._writer.close()
+        footer = self._pieces.take()
+        for piece in footer:
+            self._frame = crc32(piece, self._frame)
+        self._pass_on(footer)
+        return Shard(
+            file=self.file,
+            bytes=self.bytes,
+            rows=self.rows,
+            user_shard=self.user_shard,
+            form=self.form,
+            frame=self._frame,
+            batches=tuple(self.batches),
+        )
+
+    def publish(self) -> None:
+        """Make the file durable under its name."""
+        if not self._sink.publish():
+            raise SnapshotError(f"{self._sink.target} is there already: its name was to be new")
+
+    def abandon(self) -> None:
+        """Close it and remove what there is."""
+        self._sink.abandon()
+
+    def let_go(self) -> None:
+        """Close it and leave what there is."""
+        self._sink.end()
+
+    def _pass_on(self, pieces: Sequence[memoryview]) -> None:
+        self._sink.writev(pieces)
+        self.bytes += sum(piece.nbytes for piece in pieces)
+        if self._sync_bytes and self.bytes - self._synced >= self._sync_bytes:
+            self._sink.sync()
+            self._synced = self.bytes

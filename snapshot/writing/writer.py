@@ -1,0 +1,328 @@
+"""The writer of a run: chunks of elements become shards, shards and a position become a commit.
+
+A writer is one process, or the caller's own without workers. What it has written and not yet
+committed is noted in a log beside the shards; a process that takes a dead writer's place makes a
+`RunWriter` of the same name and goes on behind the last chunk in that log.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tundish.errors import SnapshotError, SnapshotWriteError, SpecError
+from tundish.snapshot.catalog import Catalog
+from tundish.snapshot.failpoints import reach
+from tundish.snapshot.files.store import open_store
+from tundish.snapshot.manifest import Manifest
+from tundish.snapshot.records import Checked, JournalRecord, Shard, StoredError
+from tundish.snapshot.run import Prefix, read_run
+from tundish.snapshot.writing.finishing import finish_run
+from tundish.snapshot.writing.pending import Pending
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tundish.snapshot.encoding.forms import Columns
+
+__all__ = ["RunWriter"]
+
+MIB = 1 << 20
+
+
+class RunWriter:
+    """One writer of a run.
+
+    Parameters
+    ----------
+    path, key, run : str
+        Where the run stands; its ``run.json`` is there.
+    name : str
+        The writer's, 8 hex digits: part of the names of its shards.
+    compression : {None, "lz4", "zstd", "zstd:LEVEL"}
+        Of the batches.
+    shard_bytes : int
+        How large a shard grows before it is sealed.
+    storage_options : mapping, optional
+        For a remote `path`.
+    sync_bytes : int, optional
+        After how many bytes of a shard they are sent on to the disk, so that sealing it does not
+        wait for all of them; 0: only then.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        key: str,
+        run: str,
+        *,
+        name: str,
+        compression: str | None,
+        shard_bytes: int,
+        storage_options: Mapping[str, Any] | None = None,
+        sync_bytes: int = 32 * MIB,
+    ) -> None:
+        self.key, self.run, self.name, self.compression = key, run, name, compression
+        self._catalog = Catalog(path, storage_options)
+        self._keys = open_store(path, storage_options).subfolder(key)
+        self._store = self._keys.subfolder(f"runs/{run}")
+        self._pending = Pending(
+            self._store, run, name, compression, shard_bytes=shard_bytes, sync_bytes=sync_bytes
+        )
+        self._records = self._next = 0
+        self._known = False
+        self._failed: SnapshotWriteError | None = None
+        with self._consistent():
+            pass
+
+    def write(
+        self,
+        start: int,
+        pieces: Sequence[Columns],
+        errors: Sequence[StoredError] = (),
+        shards: np.ndarray | None = None,
+    ) -> int:
+        """Write a chunk; one that was written before is left as it is.
+
+        Parameters
+        ----------
+        start : int
+            Number of its first element.
+        pieces : sequence of Columns
+            The elements that did not fail, in order.
+        errors : sequence of StoredError
+            Those that did.
+        shards : numpy.ndarray of shape (rows,), optional
+            The user shard of each row.
+
+        Returns
+        -------
+        int
+            The bytes that it takes.
+
+        Raises
+        ------
+        SpecError
+            The elements cannot be stored together with those before; nothing of them was written.
+        SnapshotWriteError
+            The disk is full, or fails. What was not committed is gone, and the writer of no more use.
+        """
+        with self._consistent():
+            if start < self._next:
+                return 0
+            known = self._pending.chunks.get(start)
+            return known.bytes if known else self._pending.add(start, pieces, errors, shards)
+
+    def seal(self) -> list[Shard]:
+        """Close and publish the open shards.
+
+        Returns
+        -------
+        list of Shard
+            All that are published and not yet committed.
+        """
+        with self._consistent():
+            self._pending.seal_all()
+            return [shard for _, shard in sorted(self._pending.sealed.items())]
+
+    def commit(
+        self,
+        n: int,
+        shards: Sequence[Shard],
+        next: int,  # noqa: A002 - its name in the journal
+        state: Any,
+        counts: Mapping[str, int],
+    ) -> None:
+        """Make shards part of the run: from here on its elements up to `next` are durable.
+
+        Parameters
+        ----------
+        n : int
+            Number of the journal record. One that is there already must say the same.
+        shards : sequence of Shard
+            What `seal` gave.
+        next : int
+            The first element that is not in the run.
+        state : JSON value
+            The upstream's position there; None where it cannot tell one.
+        counts : mapping of str to int
+            Sums over the run.
+
+        Raises
+        ------
+        SnapshotError
+            The shards and errors are not the elements from the last commit up to `next`, or another
+            process has written to this run.
+        SnapshotWriteError
+            As from `write`.
+        """
+        with self._consistent():
+            if n < self._records:
+                self._check_same(n, shards, next)
+                return
+            pending = self._pending
+            errors = [pending.errors[k] for k in sorted(pending.errors) if k < next]
+            self._check(n, shards, next, len(errors))
+            record = JournalRecord(
+                n,
+                tuple(shards),
+                tuple(pending.new_forms()),
+                tuple(errors),
+                next,
+                self._stored_state(n, state),
+                dict(counts),
+            )
+            # From here the record may be on disk whatever happens, so these files stay.
+            pending.let_stand(shards)
+            if not self._store.create(f"journal/{n:08d}.json", record.to_bytes(), "journal"):
+                self._check_same(n, shards, next)
+            self._records, self._next = n + 1, next
+            pending.forget(next, shards)
+            reach("writer.committed")
+
+    def finish(self, manifest_fields: Mapping[str, Any], replaces: Sequence[str] = ()) -> bool:
+        """Complete the run: its index and order, then the snapshot's manifest.
+
+        Parameters
+        ----------
+        manifest_fields : mapping
+            Of `Manifest`: ``content`` (by default the run), ``element_spec``, ``marks``, ``inputs``,
+            ``created``, ``library``. The rest follows from the journal.
+        replaces : sequence of str
+            The runs of a complete snapshot that this one takes the place of, if it still stands.
+
+        Returns
+        -------
+        bool
+            False if another run was published before. The manifest of a part is put into its run,
+            to be joined with those of the others.
+
+        Raises
+        ------
+        SnapshotError
+            Something was written and not committed.
+        SnapshotWriteError
+            As from `write`.
+        """
+        with self._consistent():
+            if self._pending.chunks or self._pending.sealed:
+                raise SnapshotError(
+                    f"run {self.run} has elements that are written and not committed: "
+                    "commit them before the run is finished"
+                )
+            prefix = read_run(self._keys, self.run)
+            if (prefix.records, prefix.next) != (self._records, self._next):
+                raise prefix.problem or self._taken(self._records)
+            won = self._is_published(prefix)
+            if not won:  # one that lost has an index too: so `gc` knows that it came to its end
+                won = self._publish(prefix, manifest_fields, list(replaces))
+            self._pending.close()
+            self._catalog.clean(self.key)
+            reach("writer.finished")
+            return won
+
+    def abandon(self) -> None:
+        """Remove what was written and not committed; the writer is of no more use."""
+        if self._failed is None:
+            self._failed = SnapshotWriteError(self._store.root, "it was abandoned", self._next)
+            self._pending.remove()
+
+    # -- behind these ----------------------------------------------------------------------------
+
+    @contextmanager
+    def _consistent(self) -> Iterator[None]:
+        """Do something whole: what is cut short is taken up from journal and log the next time."""
+        if self._failed is not None:
+            raise self._failed
+        try:
+            if not self._known:
+                prefix = read_run(self._keys, self.run)
+                self._records, self._next = prefix.records, prefix.next
+                self._pending.load(prefix)
+                self._known = True
+            yield
+        except SpecError:  # was found before anything was written
+            raise
+        except OSError as problem:
+            if isinstance(problem, SnapshotError):
+                raise
+            path, text = problem.filename or self._store.root, problem.strerror or repr(problem)
+            self._failed = SnapshotWriteError(str(path), text, self._next, problem.errno)
+            self._pending.remove()
+            raise self._failed from problem
+        except BaseException:
+            self._known = False
+            self._pending.let_go()
+            raise
+
+    def _check(self, n: int, shards: Sequence[Shard], upto: int, errors: int) -> None:
+        """Whether a record would say the truth: the elements up to `upto`, each once."""
+        if n != self._records:
+            raise SnapshotError(
+                f"run {self.run} has {self._records} commits, so {n} is not the next"
+            )
+        unknown = [shard.file for shard in shards if self._pending.sealed.get(shard.file) != shard]
+        if unknown:
+            raise SnapshotError(
+                f"{', '.join(unknown)} of run {self.run}: not sealed by this writer"
+            )
+        rows = sum(shard.rows for shard in shards)
+        if rows + errors != upto - self._next:
+            raise SnapshotError(
+                f"run {self.run} has elements {self._next} up to {upto} to commit, and its shards have "
+                f"{rows} of them, {errors} failed"
+            )
+
+    def _check_same(self, n: int, shards: Sequence[Shard], upto: int) -> None:
+        """Whether the record that is there is the one that would be written.
+
+        Where a writer died behind it, the next one has none of its shards to seal.
+        """
+        name = f"journal/{n:08d}.json"
+        there = JournalRecord.from_bytes(self._store.read(name), self._store.shown(name))
+        ours = all(f"-{self.name}.arrow" in shard.file for shard in there.shards)
+        same = not shards or there.shards == tuple(shards)
+        if there.holder is not None or there.next != upto or not (ours and same):
+            raise self._taken(n)
+
+    def _stored_state(self, n: int, state: Any) -> Checked | None:
+        if state is None:
+            return None
+        file, data = f"state/{n:08d}.json", json.dumps(state).encode()
+        if not self._store.create(file, data, "state") and self._store.read(file) != data:
+            self._store.replace(file, data)  # of a commit that died before its record
+        return Checked.of(file, data)
+
+    def _taken(self, n: int) -> SnapshotError:
+        path = self._store.shown(f"journal/{n:08d}.json")
+        return SnapshotError(f"{path} was written by another process: this run was taken over")
+
+    def _is_published(self, prefix: Prefix) -> bool | None:
+        """Whether the manifest that is there is of this run; None while there is none."""
+        if prefix.header.part is not None:
+            return True if self._store.size("manifest.json") else None
+        there = self._catalog.manifest(self.key)
+        return None if there is None else [run.run for run in there.runs] == [self.run]
+
+    def _publish(self, prefix: Prefix, fields: Mapping[str, Any], replaces: list[str]) -> bool:
+        stored = finish_run(self._keys, prefix)
+        derived = {
+            "key": self.key,
+            "content": self.run,
+            "runs": (stored,),
+            "rows": stored.rows,
+            "bytes": prefix.bytes,
+            "compression": self.compression and self.compression.partition(":")[0],
+            "user_shards": prefix.user_shards,
+        }
+        manifest = Manifest(**{**derived, **fields})
+        if prefix.header.part is not None:
+            return self._store.create("manifest.json", manifest.to_bytes(), "manifest")
+        there = self._catalog.manifest(self.key) if replaces else None
+        if there is not None and [run.run for run in there.runs] == replaces:
+            self._catalog.replace(self.key, replace(manifest, generation=there.generation + 1))
+            return True
+        return self._catalog.publish(self.key, manifest) or bool(self._is_published(prefix))
