@@ -113,7 +113,7 @@ def test_where_nothing_is(file: Path, capsys: pytest.CaptureFixture[str]) -> Non
 def test_shards_that_do_not_belong_together(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With version= the user vouches for the functions; what cannot stand in one snapshot shows."""
     assert write(file, "data", "--version", "1", "--shard", "0/2") == DONE
-    file.write_text(file.read_text().replace('"x": rng', '"y": rng'))
+    file.write_text(file.read_text().replace('"x": rng', '"other": rng'))
     assert write(file, "data", "--version", "1", "--shard", "1/2") == DONE
 
     assert finalize(2) == FAILED

@@ -43,17 +43,15 @@ class Pipeline:
         What is below the snapshot; complete snapshots there are sources.
     key : str
         Its fingerprint.
+    path : str
+        Where it is kept, as it was named.
     """
 
     target: str
     node: Snapshot
     whole: Node
     key: str
-
-    @property
-    def path(self) -> str:
-        """Where it is kept."""
-        return self.node.path
+    path: str
 
     @property
     def part(self) -> tuple[int, int] | None:
@@ -148,6 +146,7 @@ def pipeline_of(
             top,
             resolve(top.up, 0, None, fresh=True, write=False).root,
             described(top)[0],
+            path,
         )
         if found.upstream.cardinality == INFINITE_CARDINALITY:
             raise Refusal(USAGE, f"{target} has no end: put take(n) behind it")
