@@ -396,7 +396,9 @@ def check_path(name: str, path: Any) -> str:
     if not checked:
         raise ValueError(f"{name} must be the path of a folder, not ''")
     # Where it is now: a program may go to another folder before it reads it.
-    return checked if "://" in checked else os.path.abspath(checked)  # noqa: PTH100 - links stay
+    if "://" in checked or os.path.isabs(checked):  # noqa: PTH117 - as below
+        return checked
+    return os.path.abspath(checked)  # noqa: PTH100 - links stay
 
 
 def check_version(version: Any) -> str | None:
