@@ -343,8 +343,11 @@ class Coordinator(Engine):
         linger = False
         if self._recorders:
             self._pool = pool
-            self.leave()
-            linger = not self._settle(_LEAVING_S)
+            try:
+                self.leave()
+                linger = not self._settle(_LEAVING_S)
+            except Exception:  # noqa: BLE001 - a writer that cannot start, say: what is not durable is computed again
+                linger = False
             self._pool = None
         jobs = pool.jobs()
         writers = pool.writing if linger else []

@@ -123,6 +123,7 @@ class Pool:
                     "stride": arena.stride if arena else 0,
                     "slots": arena.slots if arena else 0,
                     "seat": seat,
+                    "writes": seat >= self.size,
                 }
             )
             assert crew.payload is not None

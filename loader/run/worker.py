@@ -550,6 +550,6 @@ def _make(channel: Channel, arena: Arena | None, payload: int, settings: dict[st
     root, options = unpack(payload)
     context = Context(root, *settings["context"])
     context.where = f"in worker {os.getpid()}"
-    if options.worker_init is not None:
+    if options.worker_init is not None and not settings["writes"]:
         options.worker_init()
     return Worker(channel, arena, context, options)

@@ -139,7 +139,6 @@ class Recorder:
     mark: Any = None
     torn: bool = False
     complete: bool = False
-    lost: bool = False
     error: BaseException | None = None
     written: int = 0
     commits: int = 0
@@ -301,7 +300,12 @@ class Recorder:
 
     def _put(self, order: Order, nbytes: int = 0) -> None:
         self._since += nbytes
-        self._pending.append((order, nbytes, self.carrier.put(order)))
+        try:
+            answer = self.carrier.put(order)
+        except Exception as error:  # noqa: BLE001 - no memory to tell it in, say: elements pass all the same
+            self._failed(error)
+            return
+        self._pending.append((order, nbytes, answer))
 
     # -- what was answered ---------------------------------------------------------------------
 
@@ -330,8 +334,7 @@ class Recorder:
                 self._committing = False
                 self.commits += 1
             if order.finish is not None:
-                self.complete = True
-                self.lost = not found["won"]
+                self.complete = True  # whether this run won or another: what it holds is served
             self._pending.popleft()  # last: an interrupt before it does all this again
 
     def _failed(self, error: BaseException) -> None:

@@ -121,7 +121,7 @@ class Resolving:
         _check_mismatch(catalog, node, key, pipeline)
         lease, refused = self._lease(catalog, node, key)
         try:
-            return self._leased(catalog, node, described(node), lease, refused)
+            return self._leased(catalog, node, (key, pipeline), lease, refused)
         except BaseException:
             if lease is not None:
                 WRITING.discard(lease.token)

@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
 
 import tundish as td
+from tundish.errors import SharedMemoryError
 from tundish.loader.run import coordinator
 from tundish.snapshot.catalog import Catalog
 
@@ -171,3 +173,47 @@ def test_an_element_that_killed_its_worker_is_not_kept_as_failed(tmp_path: Path)
     with dying(tmp_path).iterator(workers=1) as it:
         assert it.stats.snapshots[0].durable == 30
         assert [int(x) for x in it] == list(range(60))
+
+
+def test_an_order_that_cannot_be_told_loses_no_element(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> NoReturn:
+        raise SharedMemoryError("a task's input", 1, 0, "every slot is in use")
+
+    monkeypatch.setattr(coordinator.Coordinator, "order", full)
+    given, told = [], []
+    with pipeline(tmp_path).iterator(workers=2) as it:
+        while True:
+            try:
+                given.append(int(next(it)[0]))
+            except StopIteration:
+                break
+            except td.errors.SnapshotError as error:
+                told.append(str(error))
+    assert given == list(range(300))
+    assert len(told) == 1
+    assert "every slot is in use" in told[0]
+
+
+def test_closing_goes_on_where_leaving_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> NoReturn:
+        raise RuntimeError("a writer that cannot start")
+
+    it = pipeline(tmp_path).iterator(workers=2)
+    next(it)
+    monkeypatch.setattr(coordinator.Coordinator, "_settle", broken)
+    it.close()
+    assert it.worker_pids() == []
+
+
+def test_the_writer_runs_nothing_of_the_users(tmp_path: Path) -> None:
+    def note() -> None:
+        (tmp_path / f"init-{os.getpid()}").touch()
+
+    ds = pipeline(tmp_path / "s").with_options(td.Options(worker_init=note))
+    with ds.iterator(workers=2) as it:
+        assert sum(1 for _ in it) == 300
+    assert len(list(tmp_path.glob("init-*"))) == 2
