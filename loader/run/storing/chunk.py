@@ -40,22 +40,17 @@ class Chunk:
         self._block: Block | None = None
         self._stop = -1
 
-    def add(self, item: Any, part: Any) -> None:
+    def add(self, item: Any, made: tuple[Any, int] | None) -> None:
         """Add an item: its rows where they lie, or what `part_of` made of it."""
-        kind = type(item)
-        if part is None:
+        if made is None:
             self.add_rows(item.block, item.row, item.row + 1)
             return
-        self._block = None
-        if kind is Failure:
+        part, nbytes = made
+        if type(item) is Failure:
             # As text: an error that is kept keeps whoever it was raised to.
             part = StoredError.of(self.start + self.rows, item.error)
-            self.nbytes += 1024
-        elif type(part) is tuple:
-            block, first, stop, _ = part
-            self.nbytes += block.nbytes * (stop - first) // block.total
-        else:
-            self.nbytes += sum(map(_nbytes, flatten(part.value)[0]))
+        self._block = None
+        self.nbytes += nbytes
         self.rows += 1
         self._parts.append(part)
 
@@ -77,20 +72,21 @@ class Chunk:
         return tuple(self._parts)
 
 
-def part_of(item: Any) -> Any:
-    """What a chunk keeps of an item; None of a row, which stays where it is."""
+def part_of(item: Any) -> tuple[Any, int] | None:
+    """What a chunk keeps of an item, and about how large it is; None of a row, which stays where it is."""
     kind = type(item)
     if kind is Row and item.row not in item.block.elements:
         return None
     if kind is Failure:
-        return item
+        return item, 1024
     if kind is Rows and item.is_one:
         block, first, stop, _ = item.runs[0]
-        return block, first, stop, True
+        return (block, first, stop, True), block.nbytes * (stop - first) // block.total
     leaves, tree = flatten(item.value)
     # Whoever made it may use its memory again, and what is above may be given it.
     own = [leaf.copy() if type(leaf) is np.ndarray else leaf for leaf in leaves]
-    return Made(0, own[0] if tree is None else unflatten(tree, own))
+    value = own[0] if tree is None else unflatten(tree, own)
+    return Made(0, value), sum(map(_nbytes, own))
 
 
 def _nbytes(leaf: Any) -> int:

@@ -293,7 +293,7 @@ def _rebuilt(value: Any) -> Any:
     return unflatten(stored_tree(tree), leaves) if _has_class(tree) else value
 
 
-@functools.cache
+@functools.lru_cache(256)  # it keeps the classes that it has seen
 def _has_class(tree: Tree) -> bool:
     if tree is None:
         return False

@@ -12,7 +12,6 @@ It decides what is written, in which order, and when that is durable; it touches
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import threading
 import time
@@ -20,13 +19,14 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SnapshotError
 from tundish.loader.run.items import Failure, NotReady
 from tundish.loader.run.stats import SnapshotStats
+from tundish.loader.run.storing.carrying import Answer, Carrier, InProcess
 from tundish.loader.run.storing.chunk import MOST_ROWS, Chunk, part_of
-from tundish.loader.run.storing.orders import Commit, Desk, Order, Target
+from tundish.loader.run.storing.orders import Commit, Order, Target
 from tundish.snapshot.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -50,52 +50,6 @@ _RECORDERS: weakref.WeakSet[Recorder] = weakref.WeakSet()
 def leasing() -> threading.Lock:
     """Held while a lease is taken and noted: another thread would believe that nobody writes."""
     return _leasing
-
-
-class Answer(Protocol):
-    """What became of an order."""
-
-    def result(self) -> dict[str, Any] | None:
-        """What the writer answered; None as long as it has not. Raises its error."""
-        ...
-
-
-class Carrier(Protocol):
-    """How orders reach a writer: one after another, in this order."""
-
-    def put(self, order: Order) -> Answer:
-        """Hand an order on."""
-        ...
-
-
-class Doing:
-    """An order that is carried out when its answer is asked for; again, if that was interrupted."""
-
-    __slots__ = ("_answer", "_desk", "_order")
-
-    def __init__(self, desk: Desk, order: Order) -> None:
-        self._desk, self._order = desk, order
-        self._answer: dict[str, Any] | Exception | None = None
-
-    def result(self) -> dict[str, Any]:
-        if self._answer is None:
-            try:
-                self._answer = json.loads(self._desk.do(self._order))
-            except Exception as error:  # noqa: BLE001 - told as a writer's would be
-                self._answer = error
-        if isinstance(self._answer, Exception):
-            raise self._answer
-        return self._answer
-
-
-class InProcess:
-    """Orders are carried out in this process."""
-
-    def __init__(self) -> None:
-        self._desk = Desk()
-
-    def put(self, order: Order) -> Doing:
-        return Doing(self._desk, order)
 
 
 @dataclass(eq=False)

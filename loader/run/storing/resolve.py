@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import logging
 import secrets
 import weakref
 from dataclasses import fields, replace
@@ -19,14 +18,11 @@ from importlib.metadata import version
 from typing import Any
 
 from tundish.errors import (
-    IncompatibleSnapshotError,
     IncompleteSnapshotError,
     SnapshotError,
-    SpecError,
 )
 from tundish.loader.plan.describing import describe_pipeline, describe_sorting, key_of
 from tundish.loader.plan.node import Node, walk
-from tundish.loader.plan.order import NO_PERMUTATION, Shuffle
 from tundish.loader.plan.ranges import range_of
 from tundish.loader.plan.saving import found_node
 from tundish.loader.plan.storing import Found, Reread, Snapshot, Stored
@@ -36,20 +32,20 @@ from tundish.loader.run.storing.live import Live, Served, Setup, nothing_served
 from tundish.loader.run.storing.looking import look
 from tundish.loader.run.storing.orders import Target
 from tundish.loader.run.storing.recorder import WRITING, Recorder, leasing
+from tundish.loader.run.storing.telling import (
+    check_mismatch,
+    incomplete,
+    say_touched,
+    say_who_writes,
+)
 from tundish.snapshot.catalog import Catalog
-from tundish.snapshot.files.store import open_store
-from tundish.snapshot.fingerprint.differences import differences, touched
-from tundish.snapshot.lease import Holder, Lease, holder_of, lease_name, own_token, take
+from tundish.snapshot.lease import Holder, Lease, lease_name, own_token, take
 from tundish.snapshot.reading.reader import Reader, open_reader
 from tundish.snapshot.records import RunHeader
 from tundish.snapshot.run import Prefix, read_run
 from tundish.snapshot.takeover import adopt_run
 
-log = logging.getLogger("tundish.snapshot")
-
-_TOLD: weakref.WeakSet[Node] = weakref.WeakSet()
 _KEYS: weakref.WeakKeyDictionary[Node, tuple[str, Any]] = weakref.WeakKeyDictionary()
-_MANY_KEYS = 4
 _RESOLVED: weakref.WeakKeyDictionary[Node, dict[Any, Node]] = weakref.WeakKeyDictionary()
 
 
@@ -106,9 +102,9 @@ class Resolving:
             _clean(node.path, key)
         found = look(node.path, key, node.keeping.verify)
         if found is not None:
-            _say_touched(node, key, pipeline)
+            say_touched(node, key, pipeline)
         if found is None and mode == "read":
-            raise IncompleteSnapshotError(_incomplete(node.path, key, pipeline))
+            raise IncompleteSnapshotError(incomplete(node.path, key, pipeline))
         return found
 
     def _live(self, node: Snapshot) -> Live:
@@ -118,7 +114,7 @@ class Resolving:
         key, pipeline = described(node)
         wait_for(node.path, key)
         catalog = Catalog(node.path)
-        _check_mismatch(catalog, node, key, pipeline)
+        check_mismatch(catalog, node, key, pipeline)
         lease, refused = self._lease(catalog, node, key)
         try:
             return self._leased(catalog, node, (key, pipeline), lease, refused)
@@ -153,7 +149,7 @@ class Resolving:
                     "name another folder, or leave the snapshot out (mode='off')"
                 ) from refused
             if self._write:
-                _say_who_writes(node, key, refused)
+                say_who_writes(node, key, refused)
             return Live(
                 None, partial(_prefix_served, node, key, prefix), content(node, setup, prefix)
             )
@@ -319,97 +315,6 @@ def _compression(asked: str | None, catalog: Catalog) -> str | None:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
-
-
-# -- what is said ----------------------------------------------------------------------------------
-
-
-def _check_mismatch(catalog: Catalog, node: Snapshot, key: str, pipeline: Any) -> None:
-    """Say, or refuse, that only snapshots of other pipelines stand here."""
-    keys = catalog.keys()
-    if key in keys or not keys or node.keeping.on_mismatch == "any":
-        return
-    other = catalog.newest() or keys[-1]
-    changed = differences(catalog.pipeline(other) or [], pipeline)
-    told = "; ".join(changed[:8]) or "the version= that stands for the functions"
-    if node.keeping.on_mismatch == "error":
-        raise IncompatibleSnapshotError(
-            f"{node.path}: only snapshots of other pipelines stand here; what changed: {told}. "
-            "on_mismatch='new' writes a new one beside them, Dataset.load reads the newest as it is"
-        )
-    log.warning(
-        "snapshot %s: the pipeline is not the one that was kept; a new one is written. What changed: %s",
-        node.path,
-        told,
-    )
-    if len(keys) >= _MANY_KEYS:
-        log.warning(
-            "snapshot %s: %d pipelines have been kept here; `tundish snapshot gc %s` removes old ones",
-            node.path,
-            len(keys),
-            node.path,
-        )
-
-
-def _say_touched(node: Snapshot, key: str, pipeline: Any) -> None:
-    """Say, once, which input files were written anew with the size that they had."""
-    if node in _TOLD:
-        return
-    _TOLD.add(node)
-    catalog = Catalog(node.path)
-    manifest = catalog.manifest(key)
-    if manifest is None or manifest.generation:
-        return  # it was made anew, and the description is that of the first one
-    for line in touched(catalog.pipeline(key) or [], pipeline):
-        log.warning("snapshot %s: %s; what was kept is read", node.path, line)
-
-
-def _say_who_writes(node: Snapshot, key: str, refused: OSError | None) -> None:
-    if refused is not None:
-        log.warning(
-            "snapshot %s: nothing can be written there (%s): what stands there is read, the rest is "
-            "computed in each epoch",
-            node.path,
-            refused,
-        )
-        return
-    holder = holder_of(open_store(node.path), lease_name(key, node.keeping.part))
-    log.info("snapshot %s: %s writes it; it is passed through here", node.path, holder)
-
-
-def _incomplete(path: str, key: str, pipeline: Any) -> str:
-    catalog = Catalog(path)
-    prefix, keys = catalog.best_run(key, living=True), catalog.keys()
-    have = "nothing of it stands there"
-    if prefix is not None:
-        have = f"{prefix.next:,} elements are durable"
-    elif keys and key not in keys:
-        changed = differences(catalog.pipeline(catalog.newest() or keys[-1]) or [], pipeline)
-        have = f"another one stands there; what changed: {'; '.join(changed[:8])}"
-    return (
-        f"{path}: mode='read' needs a complete snapshot of this pipeline ({key}), and {have}; "
-        "run it once with mode='auto', or `tundish snapshot write`"
-    )
-
-
-def check_permutations(root: Node) -> None:
-    """Refuse ``shuffle(None)`` over what has no random access, or not yet."""
-    for node in walk(root, running=True):
-        if (
-            isinstance(node, Shuffle)
-            and node.window is None
-            and not (node.positional and node.cardinality >= 0)
-        ):
-            waiting = [
-                n for n in walk(node) if isinstance(n, Snapshot) and not isinstance(n, Stored)
-            ]
-            if waiting:
-                raise SpecError(
-                    "shuffle(None) permutes positions; the snapshot below it has random access once "
-                    f"it is complete, and {waiting[0].path} is not: run the pipeline up to the "
-                    "snapshot first, or use shuffle(buffer_size)"
-                )
-            raise SpecError(NO_PERMUTATION.format(node.up.label))
 
 
 # -- plans -----------------------------------------------------------------------------------------

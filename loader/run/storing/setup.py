@@ -36,7 +36,8 @@ def resolve(root: Node, seed: int, graph_seed: int | None, *, fresh: bool, write
     setup = Setup(root, seed, graph_seed)
     if any(isinstance(node, Snapshot) for node in walk(root)):
         # pyarrow takes a while to load, and is needed by nobody else.
-        from tundish.loader.run.storing.resolve import Resolving, check_permutations  # noqa: PLC0415 - see above
+        from tundish.loader.run.storing.resolve import Resolving  # noqa: PLC0415 - see above
+        from tundish.loader.run.storing.telling import check_permutations  # noqa: PLC0415 - see above
 
         try:
             setup.root = Resolving(setup, fresh=fresh, write=write).rebuilt(root)

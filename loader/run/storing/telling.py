@@ -1,0 +1,115 @@
+"""What is said of a snapshot when an iterator is made: what changed, who writes, what is refused."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from typing import Any
+
+from tundish.errors import IncompatibleSnapshotError, SpecError
+from tundish.loader.plan.node import Node, walk
+from tundish.loader.plan.order import NO_PERMUTATION, Shuffle
+from tundish.loader.plan.storing import Snapshot, Stored
+from tundish.snapshot.catalog import Catalog
+from tundish.snapshot.files.store import open_store
+from tundish.snapshot.fingerprint.differences import differences, touched
+from tundish.snapshot.lease import holder_of, lease_name
+
+log = logging.getLogger("tundish.snapshot")
+
+_TOLD: weakref.WeakSet[Node] = weakref.WeakSet()
+_MANY_KEYS = 4
+
+
+def check_mismatch(catalog: Catalog, node: Snapshot, key: str, pipeline: Any) -> None:
+    """Say, or refuse, that only snapshots of other pipelines stand here."""
+    keys = catalog.keys()
+    if key in keys or not keys or node.keeping.on_mismatch == "any":
+        return
+    told = _changed(catalog, pipeline)
+    if node.keeping.on_mismatch == "error":
+        raise IncompatibleSnapshotError(
+            f"{node.path}: only snapshots of other pipelines stand here; what changed: {told}. "
+            "on_mismatch='new' writes a new one beside them, Dataset.load reads the newest as it is"
+        )
+    log.warning(
+        "snapshot %s: the pipeline is not the one that was kept; a new one is written. What changed: %s",
+        node.path,
+        told,
+    )
+    if len(keys) >= _MANY_KEYS:
+        log.warning(
+            "snapshot %s: %d pipelines have been kept here; `tundish snapshot gc %s` removes old ones",
+            node.path,
+            len(keys),
+            node.path,
+        )
+
+
+def _changed(catalog: Catalog, pipeline: Any) -> str:
+    """What a pipeline has otherwise than the newest one that stands there."""
+    other = catalog.newest() or catalog.keys()[-1]
+    changed = differences(catalog.pipeline(other) or [], pipeline)
+    return "; ".join(changed[:8]) or "the version= that stands for the functions"
+
+
+def say_touched(node: Snapshot, key: str, pipeline: Any) -> None:
+    """Say, once, which input files were written anew with the size that they had."""
+    if node in _TOLD:
+        return
+    _TOLD.add(node)
+    catalog = Catalog(node.path)
+    manifest = catalog.manifest(key)
+    if manifest is None or manifest.generation:
+        return  # it was made anew, and the description is that of the first one
+    for line in touched(catalog.pipeline(key) or [], pipeline):
+        log.warning("snapshot %s: %s; what was kept is read", node.path, line)
+
+
+def say_who_writes(node: Snapshot, key: str, refused: OSError | None) -> None:
+    """Say why nothing is written here."""
+    if refused is not None:
+        log.warning(
+            "snapshot %s: nothing can be written there (%s): what stands there is read, the rest is "
+            "computed in each epoch",
+            node.path,
+            refused,
+        )
+        return
+    holder = holder_of(open_store(node.path), lease_name(key, node.keeping.part))
+    log.info("snapshot %s: %s writes it; it is passed through here", node.path, holder)
+
+
+def incomplete(path: str, key: str, pipeline: Any) -> str:
+    """What ``mode="read"`` says where there is nothing complete."""
+    catalog = Catalog(path)
+    prefix, keys = catalog.best_run(key, living=True), catalog.keys()
+    have = "nothing of it stands there"
+    if prefix is not None:
+        have = f"{prefix.next:,} elements are durable"
+    elif keys and key not in keys:
+        have = f"another one stands there; what changed: {_changed(catalog, pipeline)}"
+    return (
+        f"{path}: mode='read' needs a complete snapshot of this pipeline ({key}), and {have}; "
+        "run it once with mode='auto', or `tundish snapshot write`"
+    )
+
+
+def check_permutations(root: Node) -> None:
+    """Refuse ``shuffle(None)`` over what has no random access, or not yet."""
+    for node in walk(root, running=True):
+        if (
+            isinstance(node, Shuffle)
+            and node.window is None
+            and not (node.positional and node.cardinality >= 0)
+        ):
+            waiting = [
+                n for n in walk(node) if isinstance(n, Snapshot) and not isinstance(n, Stored)
+            ]
+            if waiting:
+                raise SpecError(
+                    "shuffle(None) permutes positions; the snapshot below it has random access once "
+                    f"it is complete, and {waiting[0].path} is not: run the pipeline up to the "
+                    "snapshot first, or use shuffle(buffer_size)"
+                )
+            raise SpecError(NO_PERMUTATION.format(node.up.label))
