@@ -14,7 +14,6 @@ times faster than the first.
 
 from __future__ import annotations
 
-import resource
 import shutil
 import statistics
 import subprocess
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import psutil
 from common import Report, arguments
 
 WORKERS = 2
@@ -34,7 +34,9 @@ IMAGES_A_SECOND = 250  # about what two cores decode: an epoch is to last as lon
 
 class Epoch(NamedTuple):
     wall: float
-    cpu: float
+    consumer: float  # CPU seconds, of this process
+    workers: float  # of theirs, up to the last batch
+    writer: float
 
 
 def pipeline(images: int) -> Any:
@@ -49,13 +51,18 @@ def epoch(ds: Any, images: int) -> Epoch:
     """Run one epoch in batches, every byte of which is read."""
     from tundish.cli.photographs import BATCH
 
-    before, cpu, seen = time.perf_counter(), cpu_seconds(), 0
-    for batch in ds.batch(BATCH):
+    before, cpu, seen = time.perf_counter(), time.process_time(), 0
+    theirs: list[float] = []
+    batches = iter(ds.batch(BATCH))
+    for batch in batches:
         seen += len(batch["image"])
+        if images - BATCH <= seen < images:
+            theirs = [cpu_seconds(pid) for pid in batches.worker_pids()]
         np.add.reduce(batch["image"].reshape(-1).view(np.uint64))
     if seen != images:
         raise AssertionError(f"{seen} images of {images}")
-    return Epoch(time.perf_counter() - before, cpu_seconds() - cpu)
+    wall, consumer = time.perf_counter() - before, time.process_time() - cpu
+    return Epoch(wall, consumer, sum(theirs[:WORKERS]), sum(theirs[WORKERS:]))
 
 
 def beside_a_writer(images: int, size: int, folder: Path) -> Epoch:
@@ -69,16 +76,16 @@ def beside_a_writer(images: int, size: int, folder: Path) -> Epoch:
         "os.fdatasync(fd)"
     )
     path = folder / "bytes"
-    start, cpu = time.perf_counter(), cpu_seconds()
+    start = time.perf_counter()
     with subprocess.Popen([sys.executable, "-c", script, str(path), str(size)]):
-        epoch(pipeline(images), images)
+        found = epoch(pipeline(images), images)
     path.unlink()
-    return Epoch(time.perf_counter() - start, cpu_seconds() - cpu)
+    return found._replace(wall=time.perf_counter() - start)
 
 
-def cpu_seconds() -> float:
-    found = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in found)
+def cpu_seconds(pid: int) -> float:
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
 
 
 def main() -> int:
@@ -104,15 +111,17 @@ def main() -> int:
                 bound.append(beside_a_writer(images, BYTES * images, folder))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    rows = [["epoch", "seconds", "images/s"]]
+    rows = [["epoch", "seconds", "images/s", "CPU s: consumer", "workers", "writer"]]
     for name, found in (
         ("without a snapshot", plain),
         ("the same, beside a process that writes as many bytes", bound),
         ("first: writes it", first),
         ("second: reads it", second),
     ):
-        wall = statistics.median(each.wall for each in found)
-        rows.append([name, f"{wall:.3f}", f"{images / wall:,.0f}"])
+        wall, *cpu = [statistics.median(column) for column in zip(*found, strict=True)]
+        rows.append(
+            [name, f"{wall:.3f}", f"{images / wall:,.0f}", *(f"{seconds:.2f}" for seconds in cpu)]
+        )
     report.table("epochs", rows)
     print(f"{size / images / 1e3:,.0f} kB an image\n")
     report.claim("first epoch / without a snapshot", 1.10, ratio(first, plain))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from itertools import cycle
+from itertools import count, cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,6 +85,12 @@ def stored_batches(folder: str) -> Any:
     for _ in ds:
         pass
     return ds
+
+
+def epoch_by_epoch(_: int, folder: str) -> Callable[[], int]:
+    """As a training does: an iterator for each pass."""
+    ds = stored_batches(folder)
+    return touching(element for _ in count() for element in ds)
 
 
 def through_tundish(_: int, folder: str) -> Callable[[], int]:
@@ -216,6 +222,7 @@ LARGE = {
     "touching memory (the limit)": ("memory", ""),
     "copied, then touched": ("copied", ""),
     "tundish": ("through_tundish", "tundish"),
+    "tundish, an iterator an epoch": ("epoch_by_epoch", "tundish"),
     "tundish, files mapped anew": ("fresh_mapping", "tundish"),
     "tundish, single images batched": ("images_batched", "tundish"),
     "tf.data snapshot": ("through_tensorflow", "tensorflow"),
