@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,8 +66,12 @@ class Ragged(NamedTuple):
         return np.split(self.values, self.row_splits[1:-1]) if self.nrows else []
 
     def to_list(self) -> list[Any]:
-        """Give the rows as lists."""
-        return [row.tolist() for row in self.rows()]
+        """Give the rows as lists; of rows of rows (`values` is a `Ragged` itself), lists of lists."""
+        inner: Any = self.values
+        if not isinstance(inner, Ragged):
+            return [row.tolist() for row in self.rows()]
+        values = inner.to_list()
+        return [values[first:stop] for first, stop in pairwise(self.row_splits.tolist())]
 
 
 class RaggedRows:

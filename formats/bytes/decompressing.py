@@ -1,0 +1,111 @@
+"""What undoes a compression, all with one interface: that of the standard library's `bz2`."""
+
+from __future__ import annotations
+
+import importlib
+import zlib
+from collections.abc import Callable
+from typing import Any, Protocol
+
+__all__ = ["DECOMPRESSORS", "Decompressor", "compression_of", "zstd_module"]
+
+
+class Decompressor(Protocol):
+    """Decompresses one member: what one compressor wrote.
+
+    Attributes
+    ----------
+    needs_input : bool
+        Whether there is nothing more to come out before more goes in.
+    eof : bool
+        Whether the member ended, as it should, its checksum right.
+    unused_data : bytes
+        What went in behind the end.
+    """
+
+    needs_input: bool
+    eof: bool
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: memoryview, most: int, /) -> bytes:
+        """Put bytes in; get at most so many out."""
+
+
+class _Zlib:
+    """The standard library's, for whom has not `isal`."""
+
+    def __init__(self, bits: int) -> None:
+        self._engine = zlib.decompressobj(bits)
+        self.needs_input = True
+        self.eof = False
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._engine.unused_data
+
+    def decompress(self, data: memoryview, most: int, /) -> bytes:
+        waiting = self._engine.unconsumed_tail
+        made = self._engine.decompress(b"".join((waiting, data)) if waiting else data, most)
+        self.eof = self._engine.eof
+        self.needs_input = len(made) < most and not self._engine.unconsumed_tail
+        return made
+
+
+def _gzip() -> Decompressor:
+    return _isal("DECOMP_GZIP") or _Zlib(16 + zlib.MAX_WBITS)
+
+
+def _zlib() -> Decompressor:
+    return _isal("DECOMP_ZLIB") or _Zlib(zlib.MAX_WBITS)
+
+
+def _isal(flag: str) -> Any:
+    """Intel's, about twice as fast; None where it is not installed."""
+    try:
+        from isal import igzip_lib  # noqa: PLC0415 - an extra, needed for compressed files only
+    except ImportError:
+        return None
+    return igzip_lib.IgzipDecompressor(getattr(igzip_lib, flag))
+
+
+def _zstd() -> Decompressor:
+    return zstd_module().ZstdDecompressor()  # type: ignore[no-any-return]  # as of its stubs
+
+
+def zstd_module() -> Any:
+    """The standard library's module of Python 3.14, or the same for earlier ones.
+
+    Raises
+    ------
+    ImportError
+        Neither is there.
+    """
+    for name in ("compression.zstd", "backports.zstd"):
+        try:
+            return importlib.import_module(name)
+        except ImportError:
+            continue
+    raise ImportError(
+        "compression_type='ZSTD' needs Python 3.14 or a package: pip install 'tundish[zstd]'"
+    )
+
+
+DECOMPRESSORS: dict[str, Callable[[], Decompressor]] = {
+    "GZIP": _gzip,
+    "ZLIB": _zlib,
+    "ZSTD": _zstd,
+}
+"""By the name of the compression, as tf.data has them (ZSTD is ours)."""
+
+
+def compression_of(head: bytes) -> str | None:
+    """What compression a file's first bytes look like, for messages: they may mean something else."""
+    if head.startswith(b"\x1f\x8b"):
+        return "GZIP"
+    if head.startswith(b"\x28\xb5\x2f\xfd"):
+        return "ZSTD"
+    if len(head) > 1 and head[0] == 0x78 and (head[0] << 8 | head[1]) % 31 == 0:
+        return "ZLIB"
+    return None

@@ -1,0 +1,305 @@
+"""A file that is read at any offset: on a local disk, or behind a URL by fsspec.
+
+Local files are read by ``pread`` and never mapped: a mapped file that another process cuts off is a
+signal that ends this one. A file has the size it had when it was opened; what is added to it later
+is not read, and what was cut off is simply not there.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Self
+
+from tundish.formats.bytes.durable import BINARY
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from tundish.formats.format import Identity
+
+__all__ = [
+    "ByteFile",
+    "StorageOptions",
+    "filesystem_of",
+    "is_remote",
+    "local_path",
+    "named_error",
+    "open_file",
+]
+
+StorageOptions = Mapping[str, Any] | tuple[tuple[str, Any], ...] | None
+"""What a URL's filesystem is made with; as pairs, where it must be hashable."""
+
+_LOCAL_SCHEMES = ("file://", "local://")
+_PROTOCOL = re.compile("[A-Za-z][A-Za-z0-9+.-]*(://|::)")  # "s3://...", "zip::file://..."
+_PIECE = 1 << 30  # that one system call reads at most
+_FLAGS = (
+    os.O_RDONLY | BINARY | getattr(os, "O_NONBLOCK", 0)
+)  # so that opening a pipe does not wait for its writer
+_TELLTALES = frozenset(
+    {"etag", "generation", "md5", "md5hash", "crc32c", "version", "versionid", "mtime", "created",
+     "updated", "last_modified", "lastmodified", "last-modified"}
+)  # fmt: skip
+"""What filesystems say of a file that changes when its bytes do."""
+
+
+def open_file(path: str, storage_options: StorageOptions = None) -> ByteFile:
+    """Open a file for reading.
+
+    Parameters
+    ----------
+    path : str
+        A local path, or a URL that fsspec knows (``file://`` is local).
+    storage_options : mapping or tuple of pairs, optional
+        What the URL's filesystem is made with.
+
+    Raises
+    ------
+    OSError
+        It cannot be opened, with the path: `FileNotFoundError`, `IsADirectoryError`,
+        `PermissionError`, ...
+    ImportError
+        fsspec, or its driver for this protocol, is not installed.
+    """
+    if is_remote(path):
+        return _RemoteFile(path, storage_options)
+    return _LocalFile(path)
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path is a URL that is not local: it begins with a protocol, as no absolute path does."""
+    return _PROTOCOL.match(path) is not None and not path.startswith(_LOCAL_SCHEMES)
+
+
+def local_path(path: str) -> str:
+    """A local path without the scheme that it may have."""
+    for scheme in _LOCAL_SCHEMES:
+        if path.startswith(scheme):
+            return path.removeprefix(scheme)
+    return path
+
+
+def filesystem_of(path: str, storage_options: StorageOptions = None) -> tuple[Any, str]:
+    """The fsspec filesystem of a URL, and the path there.
+
+    Raises
+    ------
+    ImportError
+        fsspec, or its driver for this protocol, is not installed.
+    ValueError
+        There is no such protocol.
+    """
+    try:
+        from fsspec.core import url_to_fs  # noqa: PLC0415 - an extra, needed for URLs only
+    except ImportError:
+        raise ImportError(
+            f"{path} is not a local path, and fsspec is not installed: pip install 'tundish[fsspec]'"
+        ) from None
+    try:
+        filesystem, inner = url_to_fs(path, **dict(storage_options or ()))
+    except (ImportError, ValueError) as problem:
+        protocol = path.split("://", 1)[0]
+        raise type(problem)(
+            f"{path} cannot be opened: {problem} (for s3:// install s3fs, for gs:// gcsfs, "
+            f"for az:// adlfs; {protocol}:// may need another)"
+        ) from problem
+    return filesystem, inner
+
+
+class ByteFile(ABC):
+    """A file open for reading, used by one thread at a time.
+
+    Attributes
+    ----------
+    path : str
+        As it was asked for.
+    size : int
+        How many bytes it had when it was opened.
+    identity : Identity
+        Of it then.
+    block : int
+        About so much should be read at once, where much is to be read.
+    hop : int
+        From about so many bytes on, leaving them out is faster than reading them.
+    """
+
+    path: str
+    size: int
+    identity: Identity
+    block: int
+    hop: int
+
+    def pread(self, offset: int, count: int) -> bytes:
+        """Bytes at an offset: fewer where the file ends, none behind it.
+
+        Raises
+        ------
+        OSError
+            They cannot be read; with the path.
+        """
+        count = min(count, self.size - offset)
+        if count <= 0:
+            return b""
+        data = self._read(offset, count)
+        if len(data) == count or not data:
+            return data
+        return b"".join(self._pieces(data, offset, count))
+
+    def _pieces(self, data: bytes, offset: int, count: int) -> list[bytes]:
+        """All the rest, where one call gave less than there is."""
+        pieces = []
+        while data:
+            pieces.append(data)
+            offset, count = offset + len(data), count - len(data)
+            data = self._read(offset, count) if count else b""
+        return pieces
+
+    def readinto(self, offset: int, buffer: Buffer) -> int:
+        """Fill a buffer with the bytes at an offset; how many those were, fewer where the file ends."""
+        view = memoryview(buffer).cast("B")
+        data = self.pread(offset, view.nbytes)
+        view[: len(data)] = data
+        return len(data)
+
+    @abstractmethod
+    def _read(self, offset: int, count: int) -> bytes:
+        """At least one of these bytes, if the file is still that long."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close it; may be called again."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class _LocalFile(ByteFile):
+    """A regular file of this machine."""
+
+    block = (
+        1 << 18
+    )  # larger ones are new memory each time, which costs more than the calls it saves
+    hop = 1 << 17
+
+    _descriptor = -1
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            self._descriptor = os.open(local_path(path), _FLAGS)
+        except OSError as error:
+            raise named_error(error, path) from None
+        found = os.fstat(self._descriptor)
+        self.size = found.st_size
+        self.identity = (found.st_size, found.st_mtime_ns)
+        if not stat.S_ISREG(found.st_mode):
+            self.close()
+            if stat.S_ISDIR(found.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+            # a pipe or a device has no offsets to read at
+            raise OSError(errno.ESPIPE, "Not a regular file", path)
+
+    def _read(self, offset: int, count: int) -> bytes:
+        try:
+            return _pread(self._descriptor, min(count, _PIECE), offset)
+        except OSError as error:
+            raise named_error(error, self.path) from None
+
+    def readinto(self, offset: int, buffer: Buffer) -> int:
+        if not hasattr(os, "preadv"):
+            return super().readinto(offset, buffer)
+        view = memoryview(buffer).cast("B")[: max(0, self.size - offset)]
+        done = 0
+        try:
+            while done < view.nbytes:
+                piece = view[done : done + _PIECE]
+                came = os.preadv(self._descriptor, [piece], offset + done)
+                if not came:
+                    break
+                done += came
+        except OSError as error:
+            raise named_error(error, self.path) from None
+        return done
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class _RemoteFile(ByteFile):
+    """A file of an fsspec filesystem: every read is a request of its own."""
+
+    block = 8 << 20
+    hop = 4 << 20
+
+    def __init__(self, path: str, storage_options: StorageOptions) -> None:
+        self.path = path
+        self._filesystem, self._inner = filesystem_of(path, storage_options)
+        self._filesystem.invalidate_cache(self._inner)  # of what a listing said some time ago
+        info = self._ask(self._filesystem.info, self._inner)
+        if info.get("type") == "directory":
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if info.get("size") is None:
+            raise OSError(errno.ESPIPE, "The filesystem does not say how large it is", path)
+        self.size = int(info["size"])
+        told = sorted((key, str(info[key])) for key in info if key.lower() in _TELLTALES)
+        digest = blake2b(repr(told).encode(), digest_size=8).digest()
+        self.identity = (self.size, int.from_bytes(digest, "little") >> 1)
+
+    def _read(self, offset: int, count: int) -> bytes:
+        return bytes(
+            self._ask(self._filesystem.cat_file, self._inner, start=offset, end=offset + count)
+        )
+
+    def _ask(self, function: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return function(*args, **options)
+        except Exception as error:  # each filesystem has its own
+            raise named_error(error, self.path) from error
+
+    def close(self) -> None:
+        """Do nothing: a filesystem is the process's."""
+
+
+def named_error(error: Exception, path: str) -> OSError:
+    """An error as the system would make it, with the file's path.
+
+    Who reads by a descriptor is not told the path; fsspec has errors without numbers, and of its own.
+    """
+    number = getattr(error, "errno", None)
+    if isinstance(number, int):
+        return OSError(number, os.strerror(number), path)  # which is of the class of the number
+    number = next((n for kind, n in _NUMBERS.items() if isinstance(error, kind)), errno.EIO)
+    text = os.strerror(number)
+    if number == errno.EIO:
+        text += f" ({type(error).__name__}: {error})"
+    return OSError(number, text, path)
+
+
+_NUMBERS: dict[type[Exception], int] = {
+    FileNotFoundError: errno.ENOENT,
+    PermissionError: errno.EACCES,
+    IsADirectoryError: errno.EISDIR,
+    NotADirectoryError: errno.ENOTDIR,
+    TimeoutError: errno.ETIMEDOUT,
+}
+
+
+def _pread(descriptor: int, count: int, offset: int) -> bytes:
+    if hasattr(os, "pread"):
+        return os.pread(descriptor, count, offset)
+    os.lseek(descriptor, offset, os.SEEK_SET)  # Windows; a file is used by one thread at a time
+    return os.read(descriptor, count)

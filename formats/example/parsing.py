@@ -1,0 +1,379 @@
+"""Arrays of serialized ``tf.train.Example``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tundish.errors import SpecError
+from tundish.formats.example.features import (
+    Feature,
+    FixedLenFeature,
+    FixedLenSequenceFeature,
+    KeyedPartition,
+    RaggedFeature,
+    SparseFeature,
+    VarLenFeature,
+    array_of,
+    name_of,
+)
+from tundish.formats.example.lists import Lists, Wanted, splits_of
+from tundish.formats.example.partitions import partitioned, ragged
+from tundish.formats.example.plain import INT64, find
+from tundish.formats.example.together import find_together
+from tundish.formats.example.wire import MalformedError
+from tundish.ragged import Ragged, Sparse
+
+__all__ = ["parse_example", "parse_single_example"]
+
+
+def parse_example(
+    serialized: Any,
+    features: Mapping[str, Feature],
+    example_names: Any = None,
+    name: Any = None,  # noqa: ARG001 - tf.io has it
+) -> dict[str, Any]:
+    """Make arrays of a batch of serialized ``tf.train.Example``.
+
+    Parameters
+    ----------
+    serialized : sequence of bytes
+        The examples: a list or an array of objects, as `batch` makes it. One example in `bytes` is
+        parsed as `parse_single_example` does.
+    features : dict
+        What is wanted: names and `FixedLenFeature`, `VarLenFeature`, `RaggedFeature`,
+        `FixedLenSequenceFeature` or `SparseFeature`.
+    example_names : sequence of (str or bytes), optional
+        What the examples are called in messages.
+    name : str, optional
+        Taken as tf.io takes it, and ignored.
+
+    Returns
+    -------
+    dict
+        By name, in the order of `features`: of a batch of n, `FixedLenFeature` gives an array of shape
+        ``(n, *shape)``, `FixedLenSequenceFeature` one of shape ``(n, longest, *shape)``,
+        `VarLenFeature` and `SparseFeature` a `tundish.Sparse`, `RaggedFeature` a `tundish.Ragged`.
+        Values of bytes are in arrays of objects. All of them are the caller's own.
+
+    Raises
+    ------
+    SpecError
+        A feature is not there and has no default, is of another kind, or has another number of values.
+    ValueError
+        What is serialized is no example (with its number and the byte), or `features` do not go
+        together.
+    TypeError
+        `serialized` is not of bytes.
+
+    Notes
+    -----
+    As in tf.io: the last of several entries of one name counts, an empty one as if it were not there;
+    entries that are not wanted are not looked at; lists may be packed or not.
+
+    Ours: bytes that no writer makes and of which tf.io takes a part without a word (a length that goes
+    past the end, a second list in one feature) are an error, and so is a partition of a
+    `RaggedFeature` that does not fit its values, `validate` or not. The `values` of a
+    `tundish.Ragged` whose rows have rows are a `tundish.Ragged`.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> examples = [td.io.encode_example({"label": k, "tags": ["a"] * k}) for k in range(3)]
+    >>> features = {
+    ...     "label": td.io.FixedLenFeature([], "int64"),
+    ...     "tags": td.io.RaggedFeature(bytes),
+    ... }
+    >>> parsed = td.io.parse_example(examples, features)
+    >>> parsed["label"]
+    array([0, 1, 2])
+    >>> parsed["tags"].to_list()
+    [[], [b'a'], [b'a', b'a']]
+
+    In a pipeline, batches of records are parsed at once, which costs much less than one by one:
+
+    >>> ds = td.Dataset.from_tensor_slices(np.array(examples, object)).batch(2)
+    >>> ds = ds.map(lambda records: td.io.parse_example(records, features))
+    >>> next(iter(ds))["label"]
+    array([0, 1])
+    """
+    records = records_of(serialized)
+    if records is None:
+        return parse_single_example(serialized, features, example_names)
+    names = names_of(example_names, len(records))
+    wanted = wanted_of(features, _ALLOWED)
+    order = list(wanted.values())
+
+    def plain(k: int) -> list[np.ndarray | None]:
+        return find_plainly(records[k], order, k, names)
+
+    found = dict(zip(wanted, find_together(records, order, plain), strict=True))
+    return {key: array(key, feature, found, names) for key, feature in features.items()}
+
+
+def parse_single_example(
+    serialized: Any,
+    features: Mapping[str, Feature],
+    example_names: Any = None,
+    name: Any = None,  # noqa: ARG001 - tf.io has it
+) -> dict[str, Any]:
+    """Make arrays of one serialized ``tf.train.Example``.
+
+    Parameters
+    ----------
+    serialized : bytes
+        The example.
+    features : dict
+        What is wanted, as for `parse_example`.
+    example_names : str or bytes, optional
+        What it is called in messages.
+    name : str, optional
+        Taken as tf.io takes it, and ignored.
+
+    Returns
+    -------
+    dict
+        As `parse_example` gives, without the dimension of the batch: a `RaggedFeature` without
+        partitions gives an array.
+
+    Raises
+    ------
+    SpecError, ValueError, TypeError
+        As `parse_example`.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> example = td.io.encode_example({"x": [1.5, 2.5]})
+    >>> td.io.parse_single_example(example, {"x": td.io.FixedLenFeature([2], "float32")})
+    {'x': array([1.5, 2.5], dtype=float32)}
+    """
+    if records_of(serialized) is not None:
+        raise ValueError("serialized must be one example in bytes; parse_example takes several")
+    names = None if example_names is None else names_of([example_names], 1)
+    record = bytes_of(serialized)
+    wanted = wanted_of(features, _ALLOWED)
+    order = list(wanted.values())
+
+    def plain(k: int) -> list[np.ndarray | None]:
+        return find_plainly(record, order, k, names)
+
+    found = dict(zip(wanted, find_together([record], order, plain), strict=True))
+    return {key: single(array(key, feature, found, names)) for key, feature in features.items()}
+
+
+_ALLOWED = (FixedLenFeature, FixedLenSequenceFeature, VarLenFeature, RaggedFeature, SparseFeature)
+
+
+def bytes_of(record: Any) -> bytes:
+    """A serialized message, given as bytes or in an array without dimensions."""
+    value = record.item() if isinstance(record, np.ndarray) and record.dtype == object else record
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise TypeError(f"serialized must be bytes, not {type(record).__name__}")
+    return bytes(value)
+
+
+def records_of(serialized: Any) -> list[bytes] | None:
+    """The messages of a batch; None of one message."""
+    if isinstance(serialized, (bytes, bytearray, memoryview, str)):
+        return None
+    if isinstance(serialized, np.ndarray):
+        if serialized.dtype != object and serialized.size:
+            raise TypeError(
+                f"serialized must be an array of objects, not of {serialized.dtype}, in which "
+                "trailing zeros are lost; use np.array(..., dtype=object)"
+            )
+        if serialized.ndim == 0:
+            return None
+        if serialized.ndim > 1:
+            raise ValueError(
+                f"serialized must have one dimension, not the shape {serialized.shape}"
+            )
+        serialized = serialized.tolist()
+    elif not isinstance(serialized, Sequence):
+        raise TypeError(f"serialized must be bytes or a sequence of them, not {serialized!r}")
+    records = list(serialized)
+    if set(map(type, records)) <= {bytes}:
+        return records
+    for k, record in enumerate(records):
+        if not isinstance(record, (bytes, bytearray, memoryview)):
+            raise TypeError(f"serialized[{k}] must be bytes, not {type(record).__name__}")
+        records[k] = bytes(record)
+    return records
+
+
+def names_of(names: Any, count: int) -> list[str] | None:
+    """The names of the examples, for messages."""
+    if names is None or not len(names):
+        return None
+    found = [n.decode(errors="replace") if isinstance(n, bytes) else str(n) for n in names]
+    if len(found) != count:
+        raise ValueError(f"{len(found)} example_names for {count} examples")
+    return found
+
+
+def where(k: int, names: list[str] | None) -> str:
+    """How an example is called in messages."""
+    return f"example {k}" if names is None else f"example {k} ({names[k]!r})"
+
+
+def find_plainly(
+    record: bytes, wanted: Sequence[Wanted], k: int, names: list[str] | None
+) -> list[np.ndarray | None]:
+    """What the plain parser finds, or what it says with the example's number."""
+    try:
+        return find(record, wanted)
+    except MalformedError as error:
+        raise ValueError(
+            f"{where(k, names)} of {len(record):,} bytes is no tf.train.Example: {error}"
+        ) from None
+    except SpecError as error:
+        raise SpecError(f"{where(k, names)}: {error}") from None
+
+
+def wanted_of(features: Any, allowed: tuple[type, ...]) -> dict[str, Wanted]:
+    """The lists that are needed for the features, by name."""
+    if not isinstance(features, Mapping) or not features:
+        raise ValueError(f"features must be a dict of names and features, not {features!r}")
+    wanted: dict[str, Wanted] = {}
+    for name, feature in features.items():
+        if not isinstance(name, str) or not isinstance(feature, allowed):
+            names = ", ".join(kind.__name__ for kind in allowed)
+            raise ValueError(  # noqa: TRY004 - as tf.io has it
+                f"features[{name!r}] must be one of {names}, not {feature!r}"
+            )
+        for key, kind in _needs(name, feature):
+            dense = isinstance(feature, (FixedLenFeature, FixedLenSequenceFeature))
+            need = Wanted(key.encode(), kind, dense)
+            if wanted.setdefault(key, need) != need:
+                raise ValueError(
+                    f"feature {key!r} is asked for in two ways that do not go together"
+                )
+    return wanted
+
+
+def _needs(name: str, feature: Any) -> list[tuple[str, Any]]:
+    if isinstance(feature, SparseFeature):
+        return [*((key, INT64) for key in feature.index_keys), (feature.value_key, feature.dtype)]
+    if isinstance(feature, RaggedFeature):
+        keys = [part.key for part in feature.partitions if isinstance(part, KeyedPartition)]
+        return [(feature.value_key or name, feature.dtype), *((key, INT64) for key in keys)]
+    return [(name, feature.dtype)]
+
+
+def array(name: str, feature: Any, found: Mapping[str, Lists], names: list[str] | None) -> Any:
+    """What a feature gives of a batch."""
+    if isinstance(feature, SparseFeature):
+        return _sparse_of_keys(name, feature, found, names)
+    if isinstance(feature, RaggedFeature):
+        lists = found[feature.value_key or name]
+        values, counts = partitioned(lists.values, lists.counts, feature, found.__getitem__, name)
+        return ragged(values, splits_of(counts), feature.row_splits_dtype)
+    lists = found[name]
+    if isinstance(feature, VarLenFeature):
+        return _sparse(lists)
+    if isinstance(feature, FixedLenFeature):
+        return fixed(name, feature, lists, names)
+    if not feature.allow_missing:
+        raise ValueError(
+            f"feature {name!r}: a FixedLenSequenceFeature here needs allow_missing=True"
+        )
+    return padded(name, feature, lists, names)
+
+
+def single(batch: Any) -> Any:
+    """What a feature gives of one example, of what it gives of a batch of one."""
+    if isinstance(batch, Sparse):
+        return Sparse(batch.indices[:, 1:], batch.values, batch.dense_shape[1:])
+    return batch.values if isinstance(batch, Ragged) else batch[0]
+
+
+def fixed(name: str, feature: FixedLenFeature, lists: Lists, names: list[str] | None) -> np.ndarray:
+    """An array of the same number of values of each example."""
+    counts, present, values = lists
+    size = math.prod(feature.shape)
+    wrong = present & (counts != size)
+    if wrong.any():
+        k = int(np.flatnonzero(wrong)[0])
+        raise SpecError(
+            f"{where(k, names)}: feature {name!r} has {counts[k]} values of "
+            f"{name_of(feature.dtype)}; its shape {feature.shape} has {size}"
+        )
+    shape = (len(counts), *feature.shape)
+    if present.all():
+        return values.reshape(shape)
+    if feature.default_value is None:
+        k = int(np.flatnonzero(~present)[0])
+        raise SpecError(
+            f"{where(k, names)}: feature {name!r} ({name_of(feature.dtype)}) is required and not "
+            "there; give it a default_value"
+        )
+    result = np.empty(shape, values.dtype)
+    result[present] = values.reshape(-1, *feature.shape)
+    result[~present] = array_of(feature.default_value, feature.dtype, "default_value").reshape(
+        feature.shape
+    )
+    return result
+
+
+def padded(
+    name: str, feature: FixedLenSequenceFeature, lists: Lists, names: list[str] | None
+) -> np.ndarray:
+    """An array of the rows of each example, padded to the most rows."""
+    counts, _, values = lists
+    size = math.prod(feature.shape)
+    wrong = counts % size if size else counts
+    if wrong.any():
+        k = int(np.flatnonzero(wrong)[0])
+        raise SpecError(
+            f"{where(k, names)}: feature {name!r} has {counts[k]} values of "
+            f"{name_of(feature.dtype)}, which rows of shape {feature.shape} do not divide"
+        )
+    default = feature.default_value
+    if default is None:
+        default = b"" if feature.dtype is bytes else 0
+    most = int(counts.max(initial=0))
+    result = np.full((len(counts), most), default, values.dtype)
+    result[np.arange(most) < counts[:, None]] = values
+    return result.reshape(len(counts), most // max(size, 1), *feature.shape)
+
+
+def _sparse(lists: Lists) -> Sparse:
+    counts = lists.counts
+    examples = np.repeat(np.arange(len(counts)), counts)
+    indices = np.empty((len(examples), 2), np.int64)
+    indices[:, 0] = examples
+    indices[:, 1] = np.arange(len(examples)) - splits_of(counts)[examples]
+    return Sparse(indices, lists.values, np.array([len(counts), counts.max(initial=0)]))
+
+
+def _sparse_of_keys(
+    name: str, feature: SparseFeature, found: Mapping[str, Lists], names: list[str] | None
+) -> Sparse:
+    counts, _, values = found[feature.value_key]
+    columns = [np.repeat(np.arange(len(counts)), counts)]
+    for key, size in zip(feature.index_keys, feature.size, strict=True):
+        lists = found[key]
+        wrong = lists.counts != counts
+        if wrong.any():
+            k = int(np.flatnonzero(wrong)[0])
+            raise SpecError(
+                f"{where(k, names)}: feature {name!r} has {counts[k]} values in "
+                f"{feature.value_key!r} and {lists.counts[k]} indices in {key!r}"
+            )
+        outside = (lists.values < 0) | (lists.values >= size)
+        if outside.any():
+            at = int(np.flatnonzero(outside)[0])
+            raise SpecError(
+                f"{where(int(columns[0][at]), names)}: feature {name!r} has the index "
+                f"{lists.values[at]} in {key!r}, of a dimension of size {size}"
+            )
+        columns.append(lists.values)
+    if not feature.already_sorted:
+        order = np.lexsort(columns[::-1])
+        columns, values = [column[order] for column in columns], values[order]
+    shape = np.array([len(counts), *feature.size], np.int64)
+    return Sparse(np.stack(columns, axis=1).astype(np.int64), values, shape)

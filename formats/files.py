@@ -1,0 +1,236 @@
+"""The records of several files, by number."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from tundish.errors import RecordCorruptError
+from tundish.spec import flatten, unflatten
+
+if TYPE_CHECKING:
+    from tundish.formats.format import Format, Identity, Places, Reader, Run
+
+__all__ = ["UNREADABLE", "Indexed", "RecordFiles"]
+
+UNREADABLE = -1
+"""The place of what stands for a whole file that cannot be opened."""
+
+_MOST_OPEN = 16
+_AT_ONCE = 1 << 16
+
+
+class Indexed(Protocol):
+    """What is known of a file: where its records are, or why nobody can tell."""
+
+    @property
+    def places(self) -> Places: ...
+    @property
+    def identity(self) -> Identity | None: ...
+    @property
+    def error(self) -> Exception | None: ...
+
+
+class RecordFiles:
+    """A source (`tundish.source.Source`) of the records of files, one file after another.
+
+    A file that could not be opened counts as one record, which is its error. Files are opened when they
+    are wanted, and few at a time. It may be copied to other processes, and used by several threads.
+
+    Parameters
+    ----------
+    form : Format
+        Of all of them.
+    paths : sequence of str
+        The files.
+    indexes : sequence of Indexed
+        Of each.
+    """
+
+    def __init__(self, form: Format, paths: Sequence[str], indexes: Sequence[Indexed]) -> None:
+        self.form, self.paths = form, tuple(paths)
+        counts = [1 if index.error is not None else len(index.places) for index in indexes]
+        self._starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
+        self._unreadable = {k: x.error for k, x in enumerate(indexes) if x.error is not None}
+        self._identities = [index.identity for index in indexes]
+        self._ranges: list[range] | None = None
+        self._places = np.zeros(0, np.int64)
+        parts = [
+            range(UNREADABLE, UNREADABLE + 1) if index.error is not None else index.places
+            for index in indexes
+        ]
+        if all(isinstance(part, range) for part in parts):
+            self._ranges = [part for part in parts if isinstance(part, range)]
+        elif len(parts) == 1:
+            self._places = np.asarray(parts[0], np.int64)
+        else:
+            # One array: it is put into shared memory once, for all workers.
+            self._places = np.concatenate([np.asarray(part, np.int64) for part in parts])
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._open: OrderedDict[tuple[int, bool], Reader] = OrderedDict()
+        self._next = 0
+        self._run: tuple[int, Run] | None = None  # the number of its first record, and the run
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = self.__dict__.copy()
+        for name in ("_lock", "_open", "_next", "_run"):
+            del kept[name]
+        return kept
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._begin()
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def origin(self, index: int) -> tuple[int, int]:
+        """Which file a record is in, and its place there."""
+        file = int(np.searchsorted(self._starts, index, "right")) - 1
+        return file, self._place(file, index - int(self._starts[file]))
+
+    def _place(self, file: int, at: int) -> int:
+        if self._ranges is not None:
+            return self._ranges[file][at]
+        return int(self._places[int(self._starts[file]) + at])
+
+    def close(self) -> None:
+        """Close all files; what is asked for afterwards is opened again."""
+        with self._lock:
+            while self._open:
+                self._open.popitem()[1].close()
+            self._run = None
+
+    # -- records -------------------------------------------------------------------------------
+
+    def __getitem__(self, index: int) -> Any:
+        with self._lock:
+            run = self._run
+            if run is not None and 0 <= index - run[0] < len(run[1]):
+                return run[1][index - run[0]]
+            (found,) = self._get([index], ahead=index == self._next)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def get(self, indices: Sequence[int]) -> list[Any]:
+        """Some records; an exception in the place of one that cannot be read."""
+        with self._lock:
+            return self._get(indices, ahead=False)
+
+    def _get(self, indices: Sequence[int], *, ahead: bool) -> list[Any]:
+        """`ahead`: the one that is asked for, and those behind it are kept for who asks next."""
+        numbers = np.asarray(indices, np.int64)
+        files = np.searchsorted(self._starts, numbers, "right") - 1
+        order = np.argsort(numbers, kind="stable").tolist()
+        found: list[Any] = [None] * len(order)
+        k = 0
+        while k < len(order):
+            first = int(numbers[order[k]])
+            file = int(files[order[k]])
+            most = 1
+            while k + most < len(order) and numbers[order[k + most]] == first + most:
+                most += 1
+            stop = min(first + most, int(self._starts[file + 1]))
+            run = self._read(file, first, _AT_ONCE if ahead else stop - first, ahead=ahead)
+            if isinstance(run, Exception):
+                found[order[k]] = run
+                k += 1
+                continue
+            if ahead:
+                self._run, self._next = (first, run), first + len(run)
+            for each in range(min(len(run), stop - first)):
+                found[order[k]] = run[each]
+                k += 1
+            # The same record may be asked for more than once.
+            while k < len(order) and k and numbers[order[k]] == numbers[order[k - 1]]:
+                found[order[k]] = found[order[k - 1]]
+                k += 1
+        if not ahead and len(order):
+            self._next = int(numbers[-1]) + 1
+        return found
+
+    def _read(self, file: int, first: int, most: int, *, ahead: bool) -> Run | Exception:
+        """Records of a file from a number on, or what stands in the place of the first."""
+        if file in self._unreadable:
+            return self._again(file)
+        at = first - int(self._starts[file])
+        place = self._place(file, at)
+        try:
+            reader = self._reader(file, place, ahead=ahead)
+            run = reader.read(most)
+        except Exception as error:  # noqa: BLE001 - whatever a format, or a driver, raises
+            return error
+        if not len(run) or int(run.places[0]) != place:
+            return self._changed(file, place)
+        count = min(len(run), int(self._starts[file + 1]) - first)
+        if int(run.places[count - 1]) != self._place(file, at + count - 1):
+            return self._changed(file, place)
+        return run
+
+    def _reader(self, file: int, place: int, *, ahead: bool) -> Reader:
+        key = (file, ahead)
+        reader = self._open.pop(key, None)
+        if reader is None:
+            reader = self.form.open(self.paths[file], place, ahead=ahead)
+            known = self._identities[file]
+            if known is not None and reader.identity is not None and reader.identity != known:
+                reader.close()
+                raise self._changed(file, place)
+        elif reader.place != place:
+            reader.seek(place)
+        self._open[key] = reader
+        while len(self._open) > _MOST_OPEN:
+            self._open.popitem(last=False)[1].close()
+        return reader
+
+    def _changed(self, file: int, place: int) -> Exception:
+        problem = "the file has changed since it was looked at; make a new iterator"
+        return RecordCorruptError(self.paths[file], place, problem)
+
+    def _again(self, file: int) -> Exception:
+        """The error of a file that could not be opened, as opening it raises it."""
+        try:
+            self.form.open(self.paths[file]).close()
+        except Exception as error:  # noqa: BLE001 - the file's
+            return error
+        return self._changed(file, 0)
+
+    def run(self, first: int, most: int) -> tuple[Run, int, int] | Exception:
+        """Consecutive records: a run, and from where to where in it; or why the first cannot be read.
+
+        What is read beyond `most` is kept for who asks next.
+        """
+        with self._lock:
+            kept = self._run
+            if kept is None or not 0 <= first - kept[0] < len(kept[1]):
+                file = int(np.searchsorted(self._starts, first, "right")) - 1
+                found = self._read(file, first, max(most, _AT_ONCE), ahead=True)
+                if isinstance(found, Exception):
+                    return found
+                kept = self._run = (first, found)
+            at = first - kept[0]
+            return kept[1], at, min(len(kept[1]), at + most)
+
+
+def joined(pieces: list[Any]) -> Any:
+    """Batches put together to one, if their structures, dtypes and shapes of rows are the same; else None."""
+    if len(pieces) == 1:
+        return pieces[0]
+    parts = [flatten(piece) for piece in pieces]
+    tree = parts[0][1]
+    if any(other != tree for _, other in parts):
+        return None
+    leaves = []
+    for columns in zip(*(part for part, _ in parts), strict=True):
+        if len({(column.dtype, column.shape[1:]) for column in columns}) > 1:
+            return None
+        leaves.append(np.concatenate(columns))
+    return unflatten(tree, leaves)

@@ -1,0 +1,252 @@
+"""What every format of files of records can do, and what its readers give.
+
+A *place* is an int that names a record within its file: the offset of its first byte (of the
+decompressed stream, where the file is compressed), or its number where the format counts. Places rise
+from record to record, and depend on nothing but the file and the format's arguments. So a record is
+named by its file and its place, and reading goes on from there, in any process.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from tundish.spec import ArraySpec, Tree, flatten, normalise, unflatten
+
+__all__ = ["RUN_BYTES", "Columns", "Format", "Identity", "Places", "Reader", "Records", "Run"]
+
+RUN_BYTES = 1 << 20
+"""About so much is read at once, though never less than a record."""
+
+Identity = tuple[int, int]
+"""A file's size, and when it was changed (in ns; or a digest of what a remote store says of it)."""
+
+Places = range | np.ndarray
+"""The places of all records of a file, rising: arithmetic, or int64."""
+
+
+class Run(ABC):
+    """Consecutive records of a file.
+
+    Attributes
+    ----------
+    places : sequence of int
+        Of each.
+    after : int
+        The place behind the last: reading goes on there.
+    """
+
+    __slots__ = ("after", "places")
+
+    def __init__(self, places: Sequence[int] | np.ndarray, after: int) -> None:
+        self.places, self.after = places, after
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @abstractmethod
+    def __getitem__(self, k: int) -> Any:
+        """Record k, in its normal form (`tundish.spec.normalise`)."""
+
+    @abstractmethod
+    def part(self, first: int, stop: int) -> list[Any]:
+        """Some of them."""
+
+    def records(self) -> list[Any]:
+        """All of them."""
+        return self.part(0, len(self))
+
+
+class Records(Run):
+    """Records that are at hand one by one, in their normal form: bytes, str, dicts, ..."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, places: Sequence[int] | np.ndarray, after: int, values: list[Any]) -> None:
+        super().__init__(places, after)
+        self.values = values
+
+    def __getitem__(self, k: int) -> Any:
+        return self.values[k]
+
+    def part(self, first: int, stop: int) -> list[Any]:
+        return self.values[first:stop]
+
+
+class Columns(Run):
+    """Records that lie in columns.
+
+    Attributes
+    ----------
+    nest : nest of (n, ...) arrays
+        What `batch` would make of the records: a record's leaves are the rows. Columns of str, bytes
+        and of arrays of several shapes are object arrays.
+    """
+
+    __slots__ = ("_flat", "nest")
+
+    def __init__(self, places: Sequence[int] | np.ndarray, after: int, nest: Any) -> None:
+        super().__init__(places, after)
+        self.nest = nest
+        self._flat: tuple[list[Any], Tree] | None = None
+
+    @property
+    def flat(self) -> tuple[list[Any], Tree]:
+        """The columns, and their structure."""
+        if self._flat is None:
+            self._flat = flatten(self.nest)
+        return self._flat
+
+    def __getitem__(self, k: int) -> Any:
+        columns, tree = self.flat
+        return unflatten(tree, [normalise(column[k]) for column in columns])
+
+    def part(self, first: int, stop: int) -> list[Any]:
+        columns, tree = self.flat
+        # Rows of an array of numbers are numpy's scalars, as they are to be.
+        parts = [column[first:stop] for column in columns]
+        return [unflatten(tree, list(row)) for row in zip(*parts, strict=True)]
+
+    @property
+    def stackable(self) -> bool:
+        """Whether slices of the columns are what `batch` makes of the records.
+
+        Arrays of several shapes do not stand in one batch: it has to look at each.
+        """
+        return all(
+            column.dtype != object or not len(column) or type(column[0]) in (str, bytes)
+            for column in self.flat[0]
+        )
+
+    def stacked(self, first: int, stop: int) -> Any:
+        """Some of the records as a batch, of columns that are `stackable`: views of them."""
+        columns, tree = self.flat
+        return unflatten(tree, [column[first:stop] for column in columns])
+
+
+class Reader(ABC):
+    """Reads the records of one file, one after another.
+
+    Attributes
+    ----------
+    path : str
+        Of the file.
+    place : int
+        Of the next record.
+    identity : Identity or None
+        Of the file, as it was when it was opened; None where nobody knows.
+    """
+
+    path: str
+    place: int
+    identity: Identity | None = None
+
+    @abstractmethod
+    def read(self, most: int) -> Run:
+        """The next records.
+
+        Parameters
+        ----------
+        most : int
+            How many at most; fewer where they are many bytes (`RUN_BYTES`) or the file ends.
+
+        Returns
+        -------
+        Run
+            An empty one only at the end of the file.
+
+        Raises
+        ------
+        RecordCorruptError, OSError
+            For the *first* record that is to be read: those before it have been given. `place` is then
+            that of the next record, where that is known; if it is as it was, this file can be read no
+            further.
+        """
+
+    def seek(self, place: int) -> None:
+        """Go to a record, of a format that is `seekable`."""
+        self.place = place
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the file; may be called again."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@dataclass(frozen=True)
+class Format(ABC):
+    """How records stand in a file: arguments only, which travel to workers and are compared."""
+
+    name: ClassVar[str] = ""
+    """As its dataset is called: "TFRecordDataset"."""
+
+    tabular: ClassVar[bool] = False
+    """Whether its runs are `Columns`: then elements are read-only, as views of them are."""
+
+    tuning: ClassVar[frozenset[str]] = frozenset()
+    """Arguments that say how fast, not what."""
+
+    @property
+    def leaf(self) -> type | None:
+        """The type of every record, if it is ``bytes`` or ``str``; None: something else."""
+        return None
+
+    @property
+    def spec(self) -> Any:
+        """The nest of `ArraySpec` of every record, where the format says it; else None."""
+        return None if self.leaf is None else ArraySpec((), self.leaf)
+
+    @property
+    def seekable(self) -> bool:
+        """Whether reading may begin at any place for no more than it costs to open the file."""
+        return True
+
+    @property
+    def cheap(self) -> bool:
+        """Whether `places` looks at no more than the file's size, or a table in the file."""
+        return False
+
+    @abstractmethod
+    def open(self, path: str, place: int = 0, *, ahead: bool = True) -> Reader:
+        """Open a file at a place.
+
+        Parameters
+        ----------
+        path : str
+            A local path or a URL.
+        place : int
+            Of the first record that is wanted. A format that is not `seekable` reads up to there.
+        ahead : bool
+            Whether records are wanted one after another; False: a few here and there, so nothing is
+            read that was not asked for.
+
+        Raises
+        ------
+        OSError
+            It cannot be opened: it is not there, a folder, not ours to read, ...
+        RecordCorruptError
+            It is no such file at all, or no record can begin at this place.
+        """
+
+    def places(self, path: str) -> Places:
+        """Where all the records of a file are, of a format that is `seekable`.
+
+        Records that turn out to be damaged when they are read are among them. Where it shows that the
+        file can be read no further, the place of what is damaged is the last: reading there raises
+        what reading on would have raised.
+
+        Raises
+        ------
+        OSError, RecordCorruptError
+            As `open`.
+        """
+        raise NotImplementedError(f"{self.name} has no places")

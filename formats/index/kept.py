@@ -1,0 +1,166 @@
+"""Indexes on disk: an Arrow file each, of one column `offsets`, and of what file and format it is.
+
+A file is written aside and renamed, so it is whole or not there, and it is never changed: several
+processes map it at once. What is wrong with it, of another version, or of a file that has changed,
+is no index at all. All of them may be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import secrets
+import zlib
+from dataclasses import fields
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.formats.bytes.file import (
+    StorageOptions,
+    filesystem_of,
+    is_remote,
+    local_path,
+    open_file,
+)
+
+if TYPE_CHECKING:
+    from tundish.formats.format import Format, Identity
+
+__all__ = ["described", "place_beside", "place_in_cache", "read", "write"]
+
+VERSION = 1
+"""Of what is written, and of what a format calls a place."""
+
+_KEY = b"tundish"
+_COPIED = 1 << 20  # bytes up to which an index is copied instead of mapped
+_log = logging.getLogger("tundish")
+
+
+def described(form: Format, path: str, *, beside: bool) -> dict[str, Any]:
+    """What an index is of, as JSON: nothing that says only how to get at the bytes."""
+    given = {
+        each.name: repr(getattr(form, each.name))
+        for each in fields(form)
+        if each.name not in form.tuning and getattr(form, each.name) != each.default
+    }
+    if not is_remote(path):
+        path = os.path.abspath(local_path(path))  # noqa: PTH100 - links stay what they are
+    if beside:  # the two may be moved together
+        path = path.rsplit("/", 1)[-1]
+    return {"version": VERSION, "path": path, "format": form.name, "arguments": given}
+
+
+def place_beside(path: str) -> str:
+    """Where the index of a file is, beside it."""
+    return f"{path if is_remote(path) else local_path(path)}.index.arrow"
+
+
+def place_in_cache(description: dict[str, Any]) -> str | None:
+    """Where an index is, in the cache folder; None for a user who has none."""
+    text = json.dumps(description, sort_keys=True)
+    name = blake2b(text.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+    folder = cache_folder()
+    return None if folder is None else str(folder / "index" / f"{name}.arrow")
+
+
+def cache_folder() -> Path | None:
+    """Where this library's caches of this user are; None for a user without a home."""
+    named = os.environ.get("TUNDISH_CACHE_DIR")
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return Path(named or (f"{base}/tundish" if base else "~/.cache/tundish")).expanduser()
+    except RuntimeError:
+        return None
+
+
+def read(
+    where: str, description: dict[str, Any], identity: Identity, storage_options: StorageOptions
+) -> np.ndarray | None:
+    """The places that are kept there, if they are those of this file as it is now."""
+    import pyarrow as pa  # noqa: PLC0415 - takes a while, and is needed for large files only
+
+    try:
+        with _opened(where, storage_options) as source:
+            reader = pa.ipc.open_file(source)
+            said = json.loads((reader.schema.metadata or {})[_KEY])
+            digest = said.pop("crc32")
+            if said != {**description, "identity": list(identity), "count": said.get("count")}:
+                return None
+            (column,) = reader.read_all().column("offsets").chunks
+            places: np.ndarray = column.to_numpy(zero_copy_only=True)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, ImportError, pa.ArrowException) as problem:
+        _log.debug("the index %s cannot be read and is made anew: %s", where, problem)
+        return None
+    # Without an fsync a file may be there after a power failure and its bytes not.
+    if places.dtype != np.int64 or len(places) != said["count"] or _crc32(places) != digest:
+        return None
+    return places
+
+
+def write(
+    where: str,
+    description: dict[str, Any],
+    identity: Identity,
+    places: np.ndarray,
+    storage_options: StorageOptions,
+) -> None:
+    """Keep places. If that cannot be done, the log says so, and they will be looked for again."""
+    import pyarrow as pa  # noqa: PLC0415 - takes a while, and is needed for large files only
+
+    said = {**description, "identity": identity, "count": len(places), "crc32": _crc32(places)}
+    schema = pa.schema(
+        [pa.field("offsets", pa.int64(), nullable=False)], {_KEY: json.dumps(said).encode()}
+    )
+    batch = pa.record_batch([pa.array(places)], schema=schema)
+    try:
+        if is_remote(where):
+            sink = pa.BufferOutputStream()
+            _write_batch(sink, batch)
+            filesystem, inner = filesystem_of(where, storage_options)
+            filesystem.pipe_file(inner, sink.getvalue().to_pybytes())
+        else:
+            _write_aside(where, batch)
+    except Exception as problem:  # noqa: BLE001 - whatever a filesystem, or its driver, raises
+        _log.info("the index %s cannot be kept: %s", where, problem)
+
+
+def _write_aside(where: str, batch: Any) -> None:
+    whole = Path(where)
+    whole.parent.mkdir(parents=True, exist_ok=True)
+    aside = whole.with_name(f".{whole.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        with aside.open("xb") as sink:
+            _write_batch(sink, batch)
+        aside.replace(whole)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+        raise
+
+
+def _write_batch(sink: Any, batch: Any) -> None:
+    import pyarrow as pa  # noqa: PLC0415 - as in `write`
+
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+
+
+def _opened(where: str, storage_options: StorageOptions) -> Any:
+    """A source for pyarrow: mapped where it is large, as nobody changes it."""
+    import pyarrow as pa  # noqa: PLC0415 - as in `read`
+
+    if not is_remote(where) and Path(where).stat().st_size > _COPIED:
+        return pa.memory_map(where)
+    with open_file(where, storage_options) as file:
+        return pa.BufferReader(file.pread(0, file.size))
+
+
+def _crc32(places: np.ndarray) -> int:
+    return zlib.crc32(np.ascontiguousarray(places).data)

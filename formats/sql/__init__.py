@@ -1,0 +1,1 @@
+"""Rows of databases: drivers and their results, secrets that names of data sources hold, conversion."""

@@ -1,0 +1,148 @@
+"""The rows of a query, fetched a piece at a time, by what the driver gives them as."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from tundish.errors import SpecError
+from tundish.formats.sql.values import Unreadable
+
+if TYPE_CHECKING:
+    from tundish.formats.format import Identity
+
+__all__ = ["Batches", "Cursor", "Result", "ServerCursor", "SqliteCursor"]
+
+_SKIPPED = 1 << 14  # rows that are fetched at once to be left out
+
+
+class Result(ABC):
+    """The rows of a query, in its order.
+
+    Attributes
+    ----------
+    columns : list of str
+        Their names.
+    identity : Identity or None
+        Of the file that the database is.
+    """
+
+    columns: list[str]
+    identity: Identity | None = None
+
+    @abstractmethod
+    def fetch(self, count: int) -> list[Any]:
+        """The next rows, as columns: lists, or arrays of equal length; empty ones at the end."""
+
+    def skip(self, count: int) -> None:
+        """Leave rows out."""
+        while count > 0:
+            columns = self.fetch(min(count, _SKIPPED))
+            if not columns or not len(columns[0]):
+                return
+            count -= len(columns[0])
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection; may be called again."""
+
+
+class Cursor(Result):
+    """What a DB-API cursor gives: tuples."""
+
+    def __init__(self, connection: Any, cursor: Any) -> None:
+        self._connection, self._cursor = connection, cursor
+        self.columns = [str(column[0]) for column in cursor.description]
+
+    def fetch(self, count: int) -> list[Any]:
+        rows = self._cursor.fetchmany(count)
+        if rows and isinstance(rows[0], Mapping):  # as row factories make them
+            rows = [tuple(row.values()) for row in rows]
+        return [list(column) for column in zip(*rows, strict=True)] or [[]]
+
+    def close(self) -> None:
+        with suppress(Exception):  # of a connection that is lost, nothing is left to close
+            self._cursor.close()
+        with suppress(Exception):
+            self._connection.close()
+
+
+class SqliteCursor(Cursor):
+    """A cursor of sqlite3, whose `fetchmany` would drop the rows before one that fails."""
+
+    def __init__(self, connection: Any, cursor: Any) -> None:
+        super().__init__(connection, cursor)
+        self._late: Exception | None = None
+
+    def fetch(self, count: int) -> list[Any]:
+        if self._late is not None:
+            raise self._late
+        rows: list[Any] = []
+        try:
+            rows.extend(islice(self._cursor, count))
+        except Exception as problem:
+            if not rows:
+                raise
+            self._late = problem
+        return [list(column) for column in zip(*rows, strict=True)] or [[]]
+
+
+class ServerCursor(Cursor):
+    """A cursor of psycopg that leaves the rows with the server until they are asked for."""
+
+    def skip(self, count: int) -> None:
+        if count:
+            self._cursor.scroll(count)
+
+
+class Batches(Result):
+    """What a reader of Arrow batches gives: arrays, and lists where numpy has no such values."""
+
+    def __init__(self, connection: Any, cursor: Any, reader: Any) -> None:
+        self._connection, self._cursor, self._reader = connection, cursor, reader
+        self.columns = list(reader.schema.names)
+        self._batch: Any = None
+        self._at = 0
+
+    def fetch(self, count: int) -> list[Any]:
+        while self._batch is None or self._at == self._batch.num_rows:
+            self._batch, self._at = next(self._reader, None), 0
+            if self._batch is None:
+                return [[]]
+        piece = self._batch.slice(self._at, count)
+        self._at += piece.num_rows
+        return [
+            _column(array, name) for array, name in zip(piece.columns, self.columns, strict=True)
+        ]
+
+    def close(self) -> None:
+        self._batch = None
+        for each in (self._reader, self._cursor, self._connection):
+            with suppress(Exception):
+                each.close()
+
+
+def _column(array: Any, name: str) -> Any:
+    """A column of an Arrow batch; a list where a row has no value, or numpy no such type."""
+    # Here, since they import pyarrow.
+    from tundish.formats.tables.columns import check_type, to_numpy  # noqa: PLC0415
+
+    try:
+        check_type(array.type, name)
+    except SpecError:  # decimals, maps
+        return array.to_pylist()
+    bad: dict[int, str] = {}
+    values = to_numpy(array, name, {}, bad)
+    if isinstance(values, dict):  # a struct
+        return array.to_pylist()
+    if not array.null_count and not bad:
+        return values
+    found = list(values)
+    for row, problem in bad.items():
+        found[row] = Unreadable(b"", problem)
+    for row in array.is_null().to_numpy(zero_copy_only=False).nonzero()[0]:
+        found[row] = None
+    return found

@@ -1,0 +1,159 @@
+"""Columns as other types: every value or its row's error, none wrapped around or cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from tundish.formats.tables.columns import Bad
+
+__all__ = ["Kind", "arrow_type", "cast", "check_schema"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a column is to be, told by the name of its type, which no version of pyarrow changes.
+
+    Parameters
+    ----------
+    arrow : pyarrow.DataType
+        The type.
+    """
+
+    arrow: Any
+
+    def __repr__(self) -> str:
+        return str(self.arrow)
+
+    def __tundish_fingerprint__(self) -> str:
+        return str(self.arrow)
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Kind], tuple[bytes]]:
+        return _kind, (pa.schema([("", self.arrow)]).serialize().to_pybytes(),)
+
+
+def _kind(written: bytes) -> Kind:
+    return Kind(pa.ipc.read_schema(pa.py_buffer(written)).field(0).type)
+
+
+def check_schema(schema: Any) -> tuple[tuple[str, Kind], ...] | None:
+    """The argument `schema`, as a format keeps it.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema, mapping of str to dtype, or None
+        A dtype is whatever numpy takes for one, ``str``, ``bytes``, or a type of Arrow's.
+
+    Raises
+    ------
+    TypeError
+        It is something else.
+    """
+    if schema is None:
+        return None
+    if isinstance(schema, pa.Schema):
+        if len(set(schema.names)) < len(schema):
+            raise ValueError(f"schema names a column twice: {', '.join(schema.names)}")
+        return tuple([(field.name, Kind(field.type)) for field in schema])
+    if not isinstance(schema, Mapping):
+        what = f"{type(schema).__name__} ({schema!r})"
+        raise TypeError(
+            f"schema must be a pyarrow.Schema or a dict of names and dtypes, not {what}"
+        )
+    for name in schema:
+        if not isinstance(name, str):
+            raise TypeError(f"schema must have names as keys, not {type(name).__name__} ({name!r})")
+    return tuple([(name, Kind(arrow_type(name, dtype))) for name, dtype in schema.items()])
+
+
+def arrow_type(name: str, dtype: Any) -> Any:
+    """The type of Arrow's for a dtype.
+
+    Raises
+    ------
+    TypeError
+        There is none.
+    """
+    if isinstance(dtype, pa.DataType):
+        return dtype
+    if dtype in (str, "str", "string"):
+        return pa.string()
+    if dtype in (bytes, "bytes", "binary"):
+        return pa.binary()
+    try:
+        found = np.dtype(dtype)
+        if found.kind in "US":
+            return pa.string() if found.kind == "U" else pa.binary()
+        return pa.from_numpy_dtype(found)
+    except (TypeError, pa.ArrowException) as problem:
+        raise TypeError(
+            f"schema[{name!r}] must be a dtype, str or bytes, not {dtype!r}"
+        ) from problem
+
+
+def cast(array: Any, kind: Any, name: str, bad: Bad) -> Any:
+    """A column as another type.
+
+    Parameters
+    ----------
+    array : pyarrow.Array
+        The column.
+    kind : pyarrow.DataType
+        What it is to be.
+    name : str
+        Of the column, for messages.
+    bad : dict of int to str
+        Where the rows are noted whose values are none of that type.
+
+    Returns
+    -------
+    pyarrow.Array
+        With nulls in those rows.
+    """
+    if array.type == kind:
+        return array
+    try:
+        made = _cast(array, kind)
+    except pa.ArrowNotImplementedError as problem:
+        for k in range(len(array)):
+            bad.setdefault(k, f"column {name!r} is {array.type}, which cannot be {kind}: {problem}")
+        return pa.nulls(len(array), kind)
+    except (pa.ArrowInvalid, ValueError) as problem:
+        if len(array) == 1:
+            text = str(problem).splitlines()[0]
+            bad.setdefault(0, f"column {name!r}: {array[0].as_py()!r} is no {kind}: {text}")
+            return pa.nulls(1, kind)
+        half = len(array) // 2
+        late: Bad = {}
+        parts = [cast(array[:half], kind, name, bad), cast(array[half:], kind, name, late)]
+        for k, text in late.items():
+            bad.setdefault(half + k, text)
+        return pa.concat_arrays(parts)
+    return made
+
+
+def _cast(array: Any, kind: Any) -> Any:
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_boolean(kind) and not pa.types.is_boolean(array.type):
+        _check_bits(array)
+    made = array.cast(kind, safe=True)
+    if pa.types.is_floating(kind) and pa.types.is_floating(array.type):
+        grown = pc.and_(pc.is_finite(array), pc.is_inf(made))  # too large for the narrower type
+        if pc.any(grown).as_py():
+            raise ValueError("it is too large")
+    return made
+
+
+def _check_bits(array: Any) -> None:
+    """A number that is to be a bool is 0 or 1."""
+    if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
+        known = pc.fill_null(pc.or_(pc.equal(array, 0), pc.equal(array, 1)), True)
+        if not pc.all(known).as_py():
+            raise ValueError("only 0 and 1 are")

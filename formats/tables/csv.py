@@ -1,0 +1,243 @@
+"""CSV: lines of fields, the first of which may name them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pv
+
+from tundish.formats.tables.lines import starts_of
+from tundish.formats.tables.text import Grammar, TextFormat
+
+__all__ = ["CsvFormat"]
+
+_DIRECT = (
+    pa.types.is_integer,
+    pa.types.is_float32,
+    pa.types.is_float64,
+    pa.types.is_boolean,
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_date,
+    pa.types.is_time,
+    pa.types.is_timestamp,
+)
+"""What pyarrow makes of text; other types are made of str."""
+
+
+_MISFIT = re.compile(
+    r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to (.*?): (.*)", re.DOTALL
+)
+_THREAD_BYTES = 1 << 20  # that each of pyarrow's threads parses at once
+
+
+@dataclass(frozen=True)
+class CsvFormat(TextFormat):
+    """Rows of CSV files.
+
+    Parameters
+    ----------
+    header : bool
+        Whether the first line names the columns.
+    column_names : tuple of str, optional
+        The names of the file's columns, whatever the header says.
+    field_delim : str
+        What stands between fields.
+    quote_char : str
+        What stands around a field that holds a delimiter; "": nothing does.
+    na_values : tuple of str, optional
+        Texts that are nulls in columns that are no str. None: pyarrow's list, with the empty text.
+    newlines_in_values : bool
+        Whether a field within quotes may hold newlines.
+    """
+
+    header: bool = True
+    column_names: tuple[str, ...] | None = None
+    field_delim: str = ","
+    quote_char: str = '"'
+    na_values: tuple[str, ...] | None = None
+    newlines_in_values: bool = False
+    use_threads: bool = False
+
+    name = "CsvDataset"
+    tuning = TextFormat.tuning | {"use_threads"}
+
+    @property
+    def row(self) -> re.Pattern[bytes] | None:
+        if not (self.newlines_in_values and self.quote_char):
+            return None
+        return _row(self.field_delim, self.quote_char)
+
+    @property
+    def texts_are_null(self) -> bool:
+        """Whether `na_values` are nulls in columns of str too."""
+        return False
+
+    def names_of(self, read: Callable[[bool], list[str]]) -> list[str]:
+        """The names of a file's columns.
+
+        Parameters
+        ----------
+        read : callable
+            Reads the first line: whether its fields are only counted, and named f0, f1, ...
+        """
+        return list(self.column_names) if self.column_names is not None else read(not self.header)
+
+    def grammar(self, first: bytes) -> Grammar:
+        return _CsvGrammar(self, first)
+
+
+@cache
+def _row(delimiter: str, quote: str) -> re.Pattern[bytes]:
+    """One row with its newline, as pyarrow finds it: a quote counts at the start of a field."""
+    d, q = re.escape(delimiter), re.escape(quote)
+    rest = rf"[^{d}\n]*+"
+    field = rf"(?:{q}(?:[^{q}]++|{q}{q})*+{q}{rest}|(?!{q}){rest})"
+    return re.compile(rf"{field}(?:{d}{field})*+\n".encode())
+
+
+class _CsvGrammar(Grammar):
+    def __init__(self, form: CsvFormat, first: bytes) -> None:
+        self._form = form
+        self._quote = form.quote_char.encode()
+        names = self._begin(first)
+        types = {name: _text_type(kind) for name, kind in form.types.items() if name in names}
+        asked = names if form.columns is None else [name for name in names if name in form.columns]
+        self._columns = asked or names[:1]  # something has to be parsed, so that rows are counted
+        unknown = [name for name in self._columns if name not in types]
+        if unknown:
+            types |= self._learnt(first[self.start :], names, unknown)
+        self.known = pa.schema([(name, types.get(name, pa.string())) for name in names])
+        self.schema = pa.schema([(name, types[name]) for name in self._columns])
+        self._names, self._types = names, {name: types[name] for name in self._columns}
+        self._last = self._sentinel()
+
+    def _begin(self, first: bytes) -> list[str]:
+        """Read the header."""
+        form = self._form
+        starts = starts_of(first, form.row)
+        if not len(starts):
+            self.start = len(first)
+            return list(form.column_names or ())
+        end = int(starts[1]) if len(starts) > 1 else len(first)
+        line = first[int(starts[0]) : end] + b"\n"  # which the only line of a file may lack
+        self.start = end if form.header else int(starts[0])
+
+        def read(counted: bool) -> list[str]:
+            options = pv.ReadOptions(use_threads=False, autogenerate_column_names=counted)
+            return list(self._read(line, options).column_names)
+
+        return form.names_of(read)
+
+    def _learnt(self, rows: bytes, names: list[str], unknown: list[str]) -> dict[str, Any]:
+        """The types of columns, by what stands in the first rows."""
+        found = dict.fromkeys(unknown, pa.string())
+        if not rows.strip():
+            return found
+        options, wanted = self._options(rows, names), {"include_columns": unknown}
+        try:
+            table = self._read(rows, options, None, wanted)
+        except pa.ArrowInvalid:  # some lines are no rows; reading tells
+            rows = rows.decode(errors="replace").encode()  # the handler is given text
+            options = self._options(rows, names)
+            skip = {"invalid_row_handler": lambda _: "skip"}
+            table = self._read(rows, options, skip, wanted)
+        return found | {field.name: _learnt_type(field.type) for field in table.schema}
+
+    def _options(self, data: bytes, names: list[str]) -> Any:
+        threads = self._form.use_threads
+        size = _THREAD_BYTES if threads else len(data) + 64
+        return pv.ReadOptions(use_threads=threads, column_names=names, block_size=size)
+
+    def _read(
+        self,
+        data: bytes,
+        reading: Any,
+        parsing: dict[str, Any] | None = None,
+        converting: dict[str, Any] | None = None,
+    ) -> Any:
+        form = self._form
+        options = dict(converting or {})
+        if form.na_values is not None:
+            options["null_values"] = list(form.na_values)
+        options["strings_can_be_null"] = form.texts_are_null
+        return pv.read_csv(
+            pa.py_buffer(data),
+            read_options=reading,
+            parse_options=pv.ParseOptions(
+                delimiter=form.field_delim,
+                quote_char=form.quote_char or False,
+                newlines_in_values=form.newlines_in_values,
+                **(parsing or {}),
+            ),
+            convert_options=pv.ConvertOptions(**options),
+        )
+
+    def parse(self, data: bytes, one: bool) -> Any:
+        quoted = bool(self._quote) and self._quote in data
+        if b"\r" in data and data.count(b"\r") != data.count(b"\r\n"):
+            raise ValueError("a carriage return stands within the line")
+        if quoted:  # a quote that is not closed swallows the last line, which must not be a row's
+            data = b"".join((data, b"" if data.endswith(b"\n") else b"\n", self._last))
+        options = {"include_columns": self._columns, "column_types": self._types}
+        try:
+            table = self._read(data, self._options(data, self._names), None, options)
+        except pa.ArrowInvalid as problem:
+            raise ValueError(self._told(str(problem))) from None
+        rows = table.num_rows - quoted
+        if one and rows == 0:
+            raise ValueError(
+                "a quoted field does not end on its line"
+                + ("" if self._form.newlines_in_values else "; newlines_in_values=True allows that")
+            )
+        batches = table.combine_chunks().to_batches()
+        return batches[0].slice(0, rows) if batches else pa.RecordBatch.from_pylist([], self.schema)
+
+    def _told(self, problem: str) -> str:
+        """What pyarrow says of a line, with the column's name."""
+        found = _MISFIT.match(problem)
+        if found is None:
+            return problem.removeprefix("CSV parse error: ").removeprefix("Row #1: ")
+        number, kind, text = found.groups()
+        return (
+            f"column {self._names[int(number)]!r} is {kind}, as the schema or the file's first lines say: "
+            f"{text}; schema={{{self._names[int(number)]!r}: ...}} says another dtype"
+        )
+
+    def _sentinel(self) -> bytes:
+        """A line that can be parsed whatever the columns are."""
+        kinds = [self._types.get(name, pa.string()) for name in self._names]
+        return self._form.field_delim.encode().join(map(_some, kinds)) + b"\n"
+
+
+def _some(kind: Any) -> bytes:
+    """Text that is a value of a type."""
+    types = pa.types
+    if types.is_date(kind):
+        return b"1970-01-01"
+    if types.is_time(kind):
+        return b"00:00:00"
+    if types.is_timestamp(kind):
+        return b"1970-01-01 00:00:00" + (b"Z" if kind.tz else b"")
+    return (
+        b"0"
+        if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+        else b"-"
+    )
+
+
+def _text_type(kind: Any) -> Any:
+    """What a column is parsed as that is to be of a type."""
+    return kind if any(ask(kind) for ask in _DIRECT) else pa.string()
+
+
+def _learnt_type(kind: Any) -> Any:
+    """Text that is no UTF-8 is its row's error, and no reason to read bytes; a column without any value is text."""
+    return pa.string() if pa.types.is_null(kind) or pa.types.is_binary(kind) else kind

@@ -1,0 +1,205 @@
+"""Which columns of a table are wanted, as what: the arguments that all formats of tables share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from tundish.errors import SpecError
+from tundish.formats.format import Format
+from tundish.formats.tables.casting import Kind, cast
+from tundish.formats.tables.columns import Bad, check_type, default_of, is_null, nulls_of, to_numpy
+
+__all__ = ["Layout", "TableFormat", "check_columns", "check_defaults"]
+
+
+@dataclass(frozen=True)
+class TableFormat(Format):
+    """A format whose records are the rows of a table.
+
+    Parameters
+    ----------
+    columns : tuple of str, optional
+        Those that are wanted, in this order; ``"a.b"`` is the field b of the struct a. None: all that the
+        file and the schema have.
+    schema : tuple of (str, Kind), optional
+        What columns are to be; the others are what the file says.
+    defaults : tuple of (str, value)
+        What stands for nulls.
+    """
+
+    columns: tuple[str, ...] | None = None
+    schema: tuple[tuple[str, Kind], ...] | None = None
+    defaults: tuple[tuple[str, Any], ...] = ()
+    buffer_size: int | None = None
+    storage_options: tuple[tuple[str, Any], ...] | None = None
+
+    tabular: ClassVar[bool] = True
+    tuning: ClassVar[frozenset[str]] = frozenset({"buffer_size", "storage_options"})
+
+    required: ClassVar[bool] = False
+    """Whether a null of floats or times is an error like others."""
+
+    def shaped(self, columns: dict[str, Any]) -> Any:
+        """The nest that rows are."""
+        return columns
+
+    def told(self, problem: str) -> str:
+        """What is said of a row, in the words of the arguments."""
+        return problem
+
+    @property
+    def types(self) -> dict[str, Any]:
+        """The types that were asked for, by name."""
+        return {name: kind.arrow for name, kind in self.schema or ()}
+
+
+def check_columns(columns: Any) -> tuple[str, ...] | None:
+    """The argument `columns`."""
+    if columns is None:
+        return None
+    if isinstance(columns, str) or not isinstance(columns, Sequence):
+        raise TypeError(
+            f"columns must be a list of names, not {type(columns).__name__} ({columns!r})"
+        )
+    for name in columns:
+        if not isinstance(name, str):
+            raise TypeError(f"columns must hold names, not {type(name).__name__} ({name!r})")
+    if not columns:
+        raise ValueError("columns is empty: name those that are wanted, or leave it out for all")
+    for k, name in enumerate(columns):
+        if name in columns[:k]:
+            raise ValueError(f"columns names {name!r} twice")
+        for other in columns:
+            if name.startswith(f"{other}."):
+                raise ValueError(f"columns names {name!r}, which is a part of {other!r}")
+    return tuple(columns)
+
+
+def check_defaults(defaults: Any) -> tuple[tuple[str, Any], ...]:
+    """The argument `defaults`."""
+    if defaults is None:
+        return ()
+    if not isinstance(defaults, Mapping):
+        what = f"{type(defaults).__name__} ({defaults!r})"
+        raise TypeError(f"defaults must be a dict of columns' names and values, not {what}")
+    for name, value in defaults.items():
+        if not isinstance(name, str):
+            raise TypeError(
+                f"defaults must have names as keys, not {type(name).__name__} ({name!r})"
+            )
+        if value is None:
+            raise ValueError(f"defaults[{name!r}] is None, which is what it should stand for")
+    return tuple(defaults.items())
+
+
+class Layout:
+    """What is made of the columns of one file.
+
+    Parameters
+    ----------
+    form : TableFormat
+        What is wanted.
+    schema : pyarrow.Schema
+        What is there.
+    path : str
+        The file.
+
+    Attributes
+    ----------
+    names : list of str
+        What has to be read, in the order of the file, fields of structs as ``"a.b"``.
+
+    Raises
+    ------
+    SpecError
+        A column is not there, cannot be given, or its default does not fit.
+    """
+
+    def __init__(self, form: TableFormat, schema: Any, path: str) -> None:
+        self._form, self._schema, self._path = form, schema, path
+        self._defaults = dict(form.defaults)
+        types = form.types
+        wanted = form.columns
+        if wanted is None:
+            wanted = tuple(schema.names) + tuple([x for x in types if x not in schema.names])
+        self._fields = [(name, self._route(name), types.get(name)) for name in wanted]
+        for name, route, kind in self._fields:
+            self._check(name, route, kind)
+        self.names = [".".join(route) for _, route, _ in self._fields if route]
+
+    def _route(self, name: str) -> tuple[str, ...]:
+        """The names that lead to a column; none: it is not there."""
+        if name in self._schema.names:
+            return (name,)
+        head, *rest = name.split(".")
+        if rest and head in self._schema.names and self._type((head, *rest)) is not None:
+            return (head, *rest)
+        return ()
+
+    def _type(self, route: tuple[str, ...]) -> Any:
+        """A column's type; None if there is no such field."""
+        kind = self._schema.field(self._only(route[0])).type
+        for field in route[1:]:
+            if not pa.types.is_struct(kind) or kind.get_field_index(field) < 0:
+                return None
+            kind = kind.field(field).type
+        return kind
+
+    def _only(self, name: str) -> int:
+        """The number of a column."""
+        found: list[int] = self._schema.get_all_field_indices(name)
+        if len(found) > 1:
+            raise SpecError(f"{self._path} has {len(found)} columns of the name {name!r}")
+        return found[0]
+
+    def _check(self, name: str, route: tuple[str, ...], kind: Any) -> None:
+        if not route and kind is None and name not in self._defaults:
+            there = ", ".join(repr(each) for each in self._schema.names) or "none"
+            raise SpecError(
+                f"{self._path} has no column {name!r}; its columns are {there}. Where it may be missing, "
+                f"defaults={{{name!r}: ...}} says what stands for it, or schema= its dtype"
+            )
+        found = kind or (self._type(route) if route else pa.null())
+        try:
+            check_type(found, name)
+            if name in self._defaults:
+                default_of(found, name, self._defaults[name])
+        except SpecError as problem:
+            raise SpecError(f"{self._path}: {problem}") from None
+
+    def nest(self, batch: Any, bad: Bad) -> Any:
+        """What a batch of rows is for us.
+
+        Parameters
+        ----------
+        batch : pyarrow.RecordBatch
+            Of this file, valid.
+        bad : dict of int to str
+            Where rows without a value are noted, with the problem.
+        """
+        made: dict[str, Any] = {}
+        for name, route, kind in self._fields:
+            array = _column(batch, route) if route else pa.nulls(len(batch), kind or pa.null())
+            if kind is not None:
+                array = cast(array, kind, name, bad)
+            into = made
+            for part in route[:-1]:
+                into = into.setdefault(part, {})
+            if self._form.required and name not in self._defaults:
+                bad |= {k: is_null(name, array.type) for k in nulls_of(array) if k not in bad}
+            into[route[-1] if route else name] = to_numpy(array, name, self._defaults, bad)
+        for row, problem in bad.items():
+            bad[row] = self._form.told(problem)
+        return self._form.shaped(made)
+
+
+def _column(batch: Any, route: tuple[str, ...]) -> Any:
+    array = batch.column(route[0])
+    for field in route[1:]:
+        number = array.type.get_field_index(field)
+        array = array.flatten()[number]
+    return array

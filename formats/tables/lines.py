@@ -1,0 +1,191 @@
+"""Blocks of whole lines, and where in them a record begins."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tundish.errors import RecordCorruptError
+from tundish.formats.bytes.file import open_file
+from tundish.formats.bytes.stream import open_stream
+
+if TYPE_CHECKING:
+    from tundish.formats.format import Identity
+
+__all__ = ["Lines", "starts_of"]
+
+_NEWLINE = 10
+_WHITE = np.zeros(256, bool)
+_WHITE[list(b" \t\r\n")] = True
+_LONGEST = 1 << 30  # pyarrow's offsets have 32 bits
+
+
+class Lines:
+    """Reads blocks of whole lines.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    compression : str
+        As of `open_stream`.
+    storage_options : tuple of pairs, optional
+        What a URL's filesystem is made with.
+    row : re.Pattern, optional
+        What one line is with its newline, where newlines may stand within it.
+
+    Attributes
+    ----------
+    place : int
+        The offset of the next block.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        compression: str,
+        storage_options: tuple[tuple[str, object], ...] | None,
+        row: re.Pattern[bytes] | None = None,
+    ) -> None:
+        self.path, self.place, self._row = path, 0, row
+        options = dict(storage_options or ())
+        self._file = None if compression else open_file(path, options)
+        self._stream = open_stream(path, compression, options) if compression else None
+        self._rest = b""
+        self._ended = False
+
+    @property
+    def identity(self) -> Identity:
+        """Of the file, when it was opened."""
+        assert self._file or self._stream
+        return self._file.identity if self._file else self._stream.identity  # type: ignore[union-attr]  # one is there
+
+    def seek(self, place: int) -> None:
+        """Go on at another place: backwards only where nothing is compressed.
+
+        Raises
+        ------
+        RecordCorruptError
+            No line begins there.
+        """
+        if place == self.place:
+            return
+        if self._file is None:
+            self._skip(place - self.place)
+            return
+        if place and self._file.pread(place - 1, 1) != b"\n":
+            raise RecordCorruptError(
+                self.path, place, f"no line begins here; the file has {self._file.size:,} bytes"
+            )
+        self.place, self._rest, self._ended = place, b"", False
+
+    def _skip(self, count: int) -> None:
+        assert self._stream is not None
+        if count < 0:
+            raise RecordCorruptError(
+                self.path, self.place + count, "a compressed file is not read backwards"
+            )
+        kept = min(count, len(self._rest))
+        self._rest = self._rest[kept:]
+        skipped = kept + self._stream.skip(count - kept)
+        self.place += skipped
+        if skipped < count:
+            self._stream.read(1)  # says what is wrong, if anything is
+            raise RecordCorruptError(
+                self.path,
+                self.place,
+                f"ends here; reading was to go on {count - skipped:,} bytes later",
+            )
+
+    def read(self, size: int) -> bytes:
+        """Whole lines of about so many bytes, one at least; only the file's last may lack its newline.
+
+        Raises
+        ------
+        RecordCorruptError, OSError
+            Nothing can be read at `place`; lines before it were given.
+        """
+        pieces, total, want = [self._rest], len(self._rest), size
+        while not self._ended:
+            try:
+                piece = self._read(self.place + total, max(1, want - total))
+            except (RecordCorruptError, OSError):
+                self._rest = b"".join(pieces)
+                cut = self._cut(self._rest)
+                if not cut:
+                    raise
+                return self._give(self._rest, cut)  # the next call tells
+            self._ended = not piece
+            pieces.append(piece)
+            total += len(piece)
+            if total < size and piece:
+                continue
+            data = b"".join(pieces)
+            pieces = [data]
+            cut = len(data) if self._ended else self._cut(data)
+            if cut:
+                return self._give(data, cut)
+            if total > _LONGEST:
+                self._rest = data
+                raise RecordCorruptError(
+                    self.path, self.place, f"a line is longer than {_LONGEST:,} bytes"
+                )
+            want = 2 * total
+        data = b"".join(pieces)
+        return self._give(data, len(data))
+
+    def _read(self, offset: int, count: int) -> bytes:
+        if self._file is not None:
+            return self._file.pread(offset, count)
+        assert self._stream is not None
+        return self._stream.read(count)
+
+    def _give(self, data: bytes, cut: int) -> bytes:
+        self._rest = data[cut:]
+        self.place += cut
+        return data if cut == len(data) else data[:cut]
+
+    def _cut(self, data: bytes) -> int:
+        """Where the last line that is whole ends."""
+        return data.rfind(b"\n") + 1 if self._row is None else int(_ends(data, self._row)[-1])
+
+    def close(self) -> None:
+        """Close the file; may be called again."""
+        if self._file is not None:
+            self._file.close()
+        if self._stream is not None:
+            self._stream.close()
+
+
+def starts_of(data: bytes, row: re.Pattern[bytes] | None = None) -> np.ndarray:
+    """Where in whole lines each begins that is not blank.
+
+    Parameters
+    ----------
+    data : bytes
+        The lines.
+    row : re.Pattern, optional
+        As of `Lines`.
+    """
+    numbers = np.frombuffer(data, np.uint8)
+    if row is not None:
+        bounds = _ends(data, row)
+    else:
+        bounds = np.append(0, np.flatnonzero(numbers == _NEWLINE) + 1)
+    if bounds[-1] < len(data):
+        bounds = np.append(bounds, len(data))
+    starts = bounds[:-1]
+    doubtful = np.flatnonzero(_WHITE[numbers[starts]])
+    blank = [k for k in doubtful.tolist() if not data[bounds[k] : bounds[k + 1]].strip(b" \t\r\n")]
+    return np.delete(starts, blank) if blank else starts
+
+
+def _ends(data: bytes, row: re.Pattern[bytes]) -> np.ndarray:
+    """0, and where each whole line ends."""
+    ends, match = [0], row.match(data)
+    while match is not None:
+        ends.append(match.end())
+        match = row.match(data, match.end())
+    return np.array(ends)

@@ -1,0 +1,172 @@
+"""The messages of an Arrow IPC file or stream: where each is, and how many rows it has.
+
+A file of Arrow's is a stream of messages between a magic word and a table of them. They are walked through
+from the start, which looks at no more than their heads: so both are read alike, and one that was cut off up
+to where it ends. A head is a flatbuffer, of which three numbers are wanted.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tundish.errors import RecordCorruptError
+
+if TYPE_CHECKING:
+    from tundish.formats.bytes.file import ByteFile
+
+__all__ = ["Messages", "messages_of"]
+
+_MAGIC = b"ARROW1"
+_CONTINUED = 0xFFFFFFFF
+_SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
+_DENSE = 256  # so many times more bytes there may be where they are compressed
+_HEAD = 4096  # most heads are smaller
+
+Span = tuple[int, int]
+
+
+@dataclass
+class Messages:
+    """Where the messages are.
+
+    Attributes
+    ----------
+    schema : (int, int)
+        The offset of the schema's first byte, and of that behind it.
+    dictionaries : list of (int, int, int)
+        The same of dictionaries, and how many batches stand before each.
+    batches : list of (int, int)
+        The same of batches.
+    rows : list of int
+        How many rows those have.
+    doubtful : list of int
+        Batches that say they have more rows than their bytes are likely to hold.
+    end : int
+        The offset behind the last.
+    problem : str
+        Why nothing can be read there, although the file should go on; "" where it ends as it should.
+    """
+
+    schema: Span = (0, 0)
+    dictionaries: list[tuple[int, int, int]] = field(default_factory=list)
+    batches: list[Span] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+    doubtful: list[int] = field(default_factory=list)
+    end: int = 0
+    problem: str = ""
+
+
+def messages_of(file: ByteFile) -> Messages:
+    """Walk through a file.
+
+    Raises
+    ------
+    OSError
+        It cannot be read.
+    RecordCorruptError
+        It is none of Arrow's.
+    """
+    found = Messages()
+    start = file.pread(0, 8)
+    is_file = start.startswith(_MAGIC)
+    if start.startswith(b"FEA1"):
+        raise RecordCorruptError(
+            file.path, 0, "is a file of Feather's first version; write it anew"
+        )
+    place = 8 if is_file else 0
+    ended = False
+    while place < file.size and not ended:
+        try:
+            ended, place = _next(file, place, found)
+        except (ValueError, struct.error) as problem:
+            if found.schema == (0, 0):
+                text = f"is no Arrow IPC file or stream, or it is damaged: {problem}"
+                raise RecordCorruptError(file.path, place, text) from None
+            found.problem = str(problem)
+            break
+    found.end = place
+    if found.schema == (0, 0) and file.size:
+        raise RecordCorruptError(
+            file.path, place, "is an Arrow IPC file without a schema: it was cut off"
+        )
+    if is_file and not found.problem and file.pread(file.size - 6, 6) != _MAGIC:
+        found.problem = (
+            f"was cut off: at its end, at {file.size:,}, the word {_MAGIC.decode()} is missing"
+        )
+    return found
+
+
+def _next(file: ByteFile, place: int, found: Messages) -> tuple[bool, int]:
+    """Whether the messages end here, and the place of the next."""
+    data = file.pread(place, _HEAD)
+    first = _number(data, "<I", 0)
+    skipped = 4
+    if first == _CONTINUED:
+        first, skipped = _number(data, "<I", 4), 8
+    if first == 0:
+        return True, place + skipped
+    left = file.size - place - skipped
+    if first > left:
+        raise ValueError(f"a message's head has {first:,} bytes, the file {max(0, left):,} more")
+    if len(data) < skipped + first:
+        data = file.pread(place, skipped + first)
+    kind, body, rows, dense = _head(data[skipped : skipped + first])
+    if not 0 <= body <= left - first:
+        raise ValueError(f"a message has {body:,} bytes, the file {left - first:,} more")
+    span = (place, place + skipped + first + body)
+    if kind == _SCHEMA and found.schema == (0, 0):
+        found.schema = span
+    elif kind == _DICTIONARY:
+        found.dictionaries.append((*span, len(found.batches)))
+    elif kind == _BATCH and found.schema != (0, 0):
+        found.batches.append(span)
+        found.rows.append(rows)
+        if rows > dense * 8 * body:
+            found.doubtful.append(len(found.rows) - 1)
+    else:
+        raise ValueError(f"a message of kind {kind} was not expected")
+    return False, span[1]
+
+
+def _head(data: bytes) -> tuple[int, int, int, int]:
+    """The kind of a message, the length of its body, the rows of a batch, and how dense it may be."""
+    table = _number(data, "<I", 0)
+    kind = _entry(data, table, 1, "<B")
+    body = _entry(data, table, 3, "<q")
+    if kind != _BATCH:
+        return kind, body, 0, 1
+    at = _at(data, table, 2)
+    batch = at + _number(data, "<I", at)
+    rows = _entry(data, batch, 0, "<q")
+    nodes = _at(data, batch, 1)
+    if nodes:  # of each column it says again how many there are
+        nodes += _number(data, "<I", nodes)
+        if _number(data, "<I", nodes) and _number(data, "<q", nodes + 4) != rows:
+            raise ValueError(
+                f"a batch has {rows:,} rows, its first column {_number(data, '<q', nodes + 4):,}"
+            )
+    if rows < 0:
+        raise ValueError(f"a batch has {rows:,} rows")
+    return kind, body, rows, _DENSE if _at(data, batch, 3) else 1
+
+
+def _at(data: bytes, table: int, number: int) -> int:
+    """Where a table has an entry; 0: it has none."""
+    entries = table - _number(data, "<i", table)
+    if 4 + 2 * number >= _number(data, "<H", entries):
+        return 0
+    offset = _number(data, "<H", entries + 4 + 2 * number)
+    return table + offset if offset else 0
+
+
+def _entry(data: bytes, table: int, number: int, form: str) -> int:
+    at = _at(data, table, number)
+    return _number(data, form, at) if at else 0
+
+
+def _number(data: bytes, form: str, at: int) -> int:
+    if at < 0 or at + struct.calcsize(form) > len(data):
+        raise ValueError("a message's head is damaged, or cut off")
+    return int(struct.unpack_from(form, data, at)[0])

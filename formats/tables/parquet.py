@@ -1,0 +1,179 @@
+"""Parquet: a place is the number of a row. A row group is decoded once, in pieces of equal size.
+
+Where a piece cannot be decoded, its rows and those behind it in its row group are errors, each by itself;
+the next row group is read again. So it does not matter where reading began.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+
+from tundish.errors import RecordCorruptError
+from tundish.formats.bytes.file import open_file
+from tundish.formats.tables.form import Layout, TableFormat
+from tundish.formats.tables.reader import MOST_ROWS, PIECE_BYTES, Batch, BatchReader, Chunk
+from tundish.formats.tables.source import ARROW_ERRORS, Spliced, check_names
+
+if TYPE_CHECKING:
+    from tundish.formats.format import Places, Reader
+
+__all__ = ["ParquetFormat"]
+
+
+@dataclass(frozen=True)
+class ParquetFormat(TableFormat):
+    """Rows of Parquet files.
+
+    Parameters
+    ----------
+    use_threads : bool
+        Whether pyarrow may decode columns in threads of its own.
+    """
+
+    use_threads: bool = False
+
+    name = "ParquetDataset"
+    tuning = TableFormat.tuning | {"use_threads"}
+
+    @property
+    def cheap(self) -> bool:
+        return True
+
+    def open(self, path: str, place: int = 0, *, ahead: bool = True) -> Reader:
+        return _ParquetReader(self, path, place, ahead)
+
+    def places(self, path: str) -> Places:
+        with _ParquetReader(self, path, 0, ahead=False) as reader:
+            return range(reader.rows)
+
+
+class _ParquetReader(BatchReader):
+    def __init__(self, form: ParquetFormat, path: str, place: int, ahead: bool) -> None:
+        super().__init__(path, place, ahead)
+        self._form = form
+        self._bytefile = open_file(path, dict(form.storage_options or ()))
+        self.identity = self._bytefile.identity
+        self._source = Spliced(self._bytefile)
+        self.rows, self._starts = 0, [0]
+        self._group, self._next = -1, 0
+        self._pieces: Iterator[Any] = iter(())
+        try:
+            if self._bytefile.size:
+                self._begin()
+            self.check(place)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self) -> None:
+        """Read the table of row groups."""
+        try:
+            self._file: Any = pq.ParquetFile(
+                self._source.arrow(),
+                buffer_size=self._form.buffer_size or self._bytefile.block,
+                pre_buffer=False,
+                page_checksum_verification=True,
+            )
+            schema, meta = self._file.schema_arrow, self._file.metadata
+            check_names(schema)
+            groups = [meta.row_group(g) for g in range(meta.num_row_groups)]
+            counts = [group.num_rows for group in groups]
+            if min(counts, default=0) < 0 or sum(counts) != meta.num_rows:
+                raise ValueError(f"row groups of {counts} rows, {meta.num_rows} in all")
+        except ARROW_ERRORS as problem:
+            self._checked()
+            text = f"is no Parquet file, or its footer is damaged: {_short(problem)}"
+            raise RecordCorruptError(self.path, max(0, self._bytefile.size - 8), text) from problem
+        self.layout = Layout(self._form, schema, self.path)
+        self._starts = list(accumulate(counts, initial=0))
+        self.rows = self._starts[-1]
+        self._steps = [_rows_at_once(group, schema, self.layout.names) for group in groups]
+
+    def _checked(self) -> None:
+        """Raise what reading the file has raised."""
+        error, self._source.error = self._source.error, None
+        if error is not None:
+            raise error from None
+
+    def _find(self, place: int) -> tuple[Chunk, int] | None:
+        if place >= self.rows:
+            return None
+        group = bisect_right(self._starts, place) - 1
+        piece = (place - self._starts[group]) // self._steps[group]
+        return self.slice((group, piece), place), 0
+
+    def batch(self, key: tuple[int, int]) -> Batch:
+        """Decode a piece of a row group. Those before it have to be, where they were not."""
+        group, piece = key
+        if group != self._group or piece < self._next:
+            self._group, self._next = group, 0
+            self._pieces = self._file.iter_batches(
+                self._steps[group],
+                row_groups=[group],
+                columns=self.layout.names,
+                use_threads=self._form.use_threads,
+            )
+        while self._next < piece:
+            batch = self._decoded(group)
+            if batch.rows is None:
+                return batch
+            self.keep((group, self._next - 1), batch)
+        return self._decoded(group)
+
+    def _decoded(self, group: int) -> Batch:
+        """The next piece; of damage, all that is behind it in the row group."""
+        end = self._starts[group + 1]
+        first = self._starts[group] + self._next * self._steps[group]
+        stop = min(end, first + self._steps[group])
+        try:
+            rows = next(self._pieces, None)
+            if rows is None or rows.num_rows != stop - first:
+                found = 0 if rows is None else rows.num_rows
+                raise ValueError(f"{found:,} rows were found, {stop - first:,} were expected")
+            rows.validate(full=True)
+        except ARROW_ERRORS as problem:
+            self._group = -1
+            self._checked()
+            text = (
+                f"row group {group} (rows {self._starts[group]:,} to {end - 1:,}) cannot be decoded "
+                f"from row {first:,} on: {_short(problem)}"
+            )
+            return Batch(first, end, None, text)
+        self._next += 1
+        return Batch(first, stop, rows)
+
+    def close(self) -> None:
+        super().close()
+        self._pieces = iter(())
+        self._bytefile.close()
+
+
+def _rows_at_once(group: Any, schema: Any, names: list[str]) -> int:
+    """So many rows of a row group are a piece.
+
+    How large each column is, pyarrow tells too; but of a damaged footer it ends the process over that.
+    """
+    heads = {name.split(".")[0] for name in names} | {*names}
+    if not group.num_rows or not heads:
+        return MOST_ROWS
+    share = max(16, group.total_byte_size // group.num_rows // len(schema))
+    width = sum(_width(field.type, share) for field in schema if field.name in heads)
+    return max(1, min(MOST_ROWS, PIECE_BYTES // width))
+
+
+def _width(kind: Any, share: int) -> int:
+    """How many bytes a value has, if it has always as many; else what is said."""
+    try:
+        return max(1, int(kind.bit_width) // 8)
+    except ValueError:
+        return share
+
+
+def _short(problem: BaseException) -> str:
+    return (str(problem).splitlines() or [type(problem).__name__])[0]

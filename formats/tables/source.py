@@ -1,0 +1,115 @@
+"""A file's bytes as pyarrow asks for them.
+
+pyarrow could map a local file, and does so elsewhere. Here it reads by `ByteFile`, local files and others
+alike: a mapped file that another process cuts off is a signal that ends this one.
+"""
+
+from __future__ import annotations
+
+import io
+from bisect import bisect_right
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from tundish.formats.bytes.file import ByteFile
+
+__all__ = ["ARROW_ERRORS", "Spliced", "check_names"]
+
+ARROW_ERRORS = (
+    pa.ArrowException,
+    OSError,
+    ValueError,
+    TypeError,
+    KeyError,
+    MemoryError,
+    IndexError,
+)
+"""What pyarrow raises over bytes that are not what they should be."""
+
+
+def check_names(schema: Any) -> None:
+    """See that the names in a file's schema are text.
+
+    Raises
+    ------
+    UnicodeDecodeError
+        One is not.
+    """
+    for field in schema:
+        _check_field(field)
+
+
+def _check_field(field: Any) -> None:
+    kind = field.type
+    _ = field.name, getattr(kind, "tz", None)  # which are decoded as they are asked for
+    for k in range(kind.num_fields):
+        _check_field(kind.field(k))
+
+
+class Spliced(io.RawIOBase):
+    """Pieces of a `ByteFile`, one behind the other, as a file object.
+
+    Parameters
+    ----------
+    file : ByteFile
+        It stays open.
+    spans : list of (int, int), optional
+        Where each piece begins and ends. None: all of it.
+
+    Attributes
+    ----------
+    error : OSError or None
+        Why a read failed; pyarrow raises errors of its own that look alike.
+    """
+
+    def __init__(self, file: ByteFile, spans: list[tuple[int, int]] | None = None) -> None:
+        super().__init__()
+        self.error: OSError | None = None
+        self._file = file
+        self._spans = [(0, file.size)] if spans is None else spans
+        self._starts = list(accumulate((end - begin for begin, end in self._spans), initial=0))
+        self._place = 0
+
+    def size(self) -> int:
+        """How many bytes there are."""
+        return self._starts[-1]
+
+    def read(self, count: int | None = -1, /) -> bytes:
+        left = max(0, self.size() - self._place)
+        count = left if count is None or count < 0 else min(count, left)
+        pieces = []
+        while count:
+            number = bisect_right(self._starts, self._place) - 1
+            begin, end = self._spans[number]
+            at = begin + self._place - self._starts[number]
+            try:
+                data = self._file.pread(at, min(count, end - at))
+            except OSError as error:
+                self.error = error
+                raise
+            if not data:
+                break  # the file was cut off since it was opened
+            pieces.append(data)
+            self._place += len(data)
+            count -= len(data)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        self._place = (0, self._place, self.size())[whence] + offset
+        return self._place
+
+    def tell(self) -> int:
+        return self._place
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def arrow(self) -> Any:
+        """The same for pyarrow."""
+        return pa.PythonFile(self, mode="r")

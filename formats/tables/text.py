@@ -1,0 +1,250 @@
+"""Tables that are written as lines: what CSV and JSON lines have in common.
+
+A line that is not blank is a row, and its place is the offset of its first byte. A block of lines is
+parsed at once; where that fails, its halves are, and so on, until the lines are found that cannot be.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from tundish.errors import RecordCorruptError
+from tundish.formats.tables.form import Layout, TableFormat
+from tundish.formats.tables.lines import Lines, starts_of
+from tundish.formats.tables.reader import Chunk, TableReader
+from tundish.formats.tables.source import ARROW_ERRORS
+
+if TYPE_CHECKING:
+    from tundish.formats.format import Places, Reader
+    from tundish.formats.tables.columns import Bad
+
+__all__ = ["FIRST_BYTES", "Grammar", "TextFormat"]
+
+FIRST_BYTES = 1 << 20
+"""Of so many bytes at the beginning of a file types are learnt."""
+
+BLOCK_BYTES = 1 << 20
+"""So much is parsed at once, where records are read one after another."""
+
+FEW_BYTES = 1 << 14
+"""So much is parsed at once for records here and there."""
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class Grammar(ABC):
+    """How the rows of one file stand in its lines.
+
+    Attributes
+    ----------
+    start : int
+        Where the rows begin.
+    known : pyarrow.Schema
+        All columns that the file has.
+    schema : pyarrow.Schema
+        Those that `parse` gives.
+    """
+
+    start: int = 0
+    known: Any
+    schema: Any
+
+    @abstractmethod
+    def parse(self, data: bytes, one: bool) -> Any:
+        """The rows of whole lines.
+
+        Parameters
+        ----------
+        data : bytes
+            The lines.
+        one : bool
+            Whether it is one line, which must be one row.
+
+        Returns
+        -------
+        pyarrow.RecordBatch
+            Of `schema`; it may have more or fewer rows than there are lines that are not blank, which
+            then are parsed by themselves.
+
+        Raises
+        ------
+        pyarrow.ArrowException, ValueError
+            Something is wrong with one of them.
+        """
+
+
+@dataclass(frozen=True)
+class TextFormat(TableFormat):
+    """Rows of a text file."""
+
+    compression: str = ""
+
+    @property
+    def seekable(self) -> bool:
+        return not self.compression
+
+    @property
+    def row(self) -> re.Pattern[bytes] | None:
+        """What one row is, where newlines may stand within it."""
+        return None
+
+    @abstractmethod
+    def grammar(self, first: bytes) -> Grammar:
+        """Learn of a file's first lines how its rows stand there.
+
+        Parameters
+        ----------
+        first : bytes
+            Whole lines, about `FIRST_BYTES`.
+
+        Raises
+        ------
+        ValueError, pyarrow.ArrowException
+            They cannot be the first lines of such a file.
+        """
+
+    def open(self, path: str, place: int = 0, *, ahead: bool = True) -> Reader:
+        return _TextReader(self, path, place, ahead)
+
+    def places(self, path: str) -> Places:
+        if not self.seekable:
+            return super().places(path)
+        with _TextReader(self, path, 0, ahead=True) as reader:
+            return reader.places()
+
+
+class _TextReader(TableReader):
+    def __init__(self, form: TextFormat, path: str, place: int, ahead: bool) -> None:
+        super().__init__(path, place)
+        self._form = form
+        self._size = (form.buffer_size or BLOCK_BYTES) if ahead else FEW_BYTES
+        self._lines = Lines(path, form.compression, form.storage_options, form.row)
+        self.identity = self._lines.identity
+        self._grammar: Grammar | None = None
+        self._first = b""
+        try:
+            self._learn()
+            self._begin(place)
+        except BaseException:
+            self.close()
+            raise
+
+    def _learn(self) -> None:
+        """Read the first lines, which say of what type columns are."""
+        try:
+            first = self._lines.read(FIRST_BYTES)
+        except RecordCorruptError:
+            if self._form.seekable:
+                raise
+            return  # the first record is damaged: reading it tells
+        if not first:
+            return
+        bom = len(_BOM) if first.startswith(_BOM) else 0
+        try:
+            self._grammar = self._form.grammar(first[bom:])
+        except ARROW_ERRORS as problem:
+            if isinstance(problem, RecordCorruptError):
+                raise
+            raise RecordCorruptError(self.path, bom, _short(problem)) from problem
+        starts = starts_of(first[bom + self._grammar.start :], self._form.row)
+        self._grammar.start += bom + (int(starts[0]) if len(starts) else 0)
+        self._layout = Layout(self._form, self._grammar.known, self.path)
+        self._first = first
+        self.place = max(self.place, self._grammar.start)
+
+    def _begin(self, place: int) -> None:
+        """Go to where reading begins; the first lines are not read again."""
+        start = self.place
+        first, self._first = self._first, b""
+        if start < len(first):
+            if start and first[start - 1 : start] not in (b"\n", _BOM[-1:]):
+                raise RecordCorruptError(self.path, start, "no line begins here")
+            self._waiting, self._waiting_at = first[start:], start
+            return
+        self._waiting, self._waiting_at = b"", 0
+        self._lines.seek(start)
+
+    def _block(self, place: int) -> bytes:
+        """Whole lines from a place on."""
+        data, at = self._waiting, self._waiting_at
+        self._waiting = b""
+        if data and at == place:
+            return data
+        self._lines.seek(place)
+        return self._lines.read(self._size)
+
+    def _find(self, place: int) -> tuple[Chunk, int] | None:
+        while True:
+            data = self._block(place)
+            if not data:
+                return None
+            after = place + len(data)
+            starts = starts_of(data, self._form.row)
+            if len(starts):
+                return self._chunk_of(data, starts, place, after), 0
+            place = self.place = after  # all lines were blank
+
+    def _chunk_of(self, data: bytes, starts: np.ndarray, place: int, after: int) -> Chunk:
+        assert self._grammar is not None
+        bad: Bad = {}
+        batches = self._parsed(data, starts, 0, len(starts), bad)
+        nest = self._layout.nest(_joined(batches), bad)
+        return Chunk(starts + place, after, nest, bad)
+
+    def _parsed(
+        self, data: bytes, starts: np.ndarray, first: int, stop: int, bad: Bad
+    ) -> list[Any]:
+        """The rows of some lines, with nulls where a line is none."""
+        assert self._grammar is not None
+        problem = ""
+        part = data
+        if first or stop < len(starts):
+            end = int(starts[stop]) if stop < len(starts) else len(data)
+            part = data[int(starts[first]) : end]
+        try:
+            batch = self._grammar.parse(part, stop - first == 1)
+            if len(batch) == stop - first:
+                batch.validate(full=True)
+                return [batch]
+            problem = f"{len(batch)} rows stand in one line"
+        except ARROW_ERRORS as error:
+            problem = _short(error)
+        if stop - first == 1:
+            bad[first] = problem
+            nulls = [pa.nulls(1, field.type) for field in self._grammar.schema]
+            return [pa.RecordBatch.from_arrays(nulls, schema=self._grammar.schema)]
+        half = (first + stop) // 2
+        left = self._parsed(data, starts, first, half, bad)
+        return left + self._parsed(data, starts, half, stop, bad)
+
+    def places(self) -> Places:
+        """Where all rows begin."""
+        found = []
+        while data := self._block(self.place):
+            found.append(starts_of(data, self._form.row) + self.place)
+            self.place += len(data)
+        return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+    def seek(self, place: int) -> None:
+        super().seek(max(place, self._grammar.start if self._grammar else 0))
+
+    def close(self) -> None:
+        super().close()
+        self._lines.close()
+
+
+def _joined(batches: list[Any]) -> Any:
+    """One of several batches, which are of one schema but where it has no columns."""
+    if len(batches) == 1 or not batches[0].schema.names:
+        return batches[0]
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
+def _short(problem: BaseException) -> str:
+    return (str(problem).splitlines() or [type(problem).__name__])[0]

@@ -1,0 +1,204 @@
+"""The records of a tar archive: dicts of the members that share a base name."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from tundish.errors import RecordCorruptError
+from tundish.formats.bytes.file import open_file
+from tundish.formats.bytes.stream import open_stream
+from tundish.formats.format import RUN_BYTES, Format, Identity, Places, Reader, Records
+from tundish.formats.tar.groups import Groups, parts_of
+from tundish.formats.tar.members import DamageError, Member, cut_off_data
+from tundish.formats.tar.window import Window, over_file, over_stream
+
+__all__ = ["KEY", "TarFormat"]
+
+KEY = "__key__"
+"""Where an element says what its members are called, up to the first dot of their base names."""
+
+
+@dataclass(frozen=True)
+class TarFormat(Format):
+    """Members of one base name, one after another, are an element.
+
+    Parameters
+    ----------
+    compression : str
+        "", "GZIP", "ZLIB" or "ZSTD".
+    extensions : tuple of str, optional
+        Those that are read, in lower case, and that every element must have. None: all there are.
+    storage_options : tuple of pairs, optional
+        What a URL's filesystem is made with.
+    """
+
+    compression: str = ""
+    extensions: tuple[str, ...] | None = None
+    storage_options: tuple[tuple[str, Any], ...] | None = None
+
+    name: ClassVar[str] = "TarDataset"
+    tuning: ClassVar[frozenset[str]] = frozenset({"storage_options"})
+
+    @property
+    def seekable(self) -> bool:
+        return not self.compression
+
+    def open(self, path: str, place: int = 0, *, ahead: bool = True) -> Reader:
+        options = dict(self.storage_options or ())
+        if self.compression:
+            stream = open_stream(path, self.compression, options, place)
+            return _TarReader(stream, over_stream(stream), place, self.extensions)
+        file = open_file(path, options)
+        return _TarReader(file, over_file(file, ahead=ahead), place, self.extensions)
+
+    def places(self, path: str) -> Places:
+        if not self.seekable:
+            return super().places(path)
+        found = []
+        with open_file(path, dict(self.storage_options or ())) as file:
+            groups = Groups(over_file(file, ahead=False), 0)
+            while True:
+                before = groups.place
+                try:
+                    group = groups.next(_leave)
+                except DamageError:
+                    found.append(before)
+                    if groups.place == before:
+                        break
+                else:
+                    if group is None:
+                        break
+                    found.append(group[0])
+        return np.asarray(found, np.int64)
+
+
+def _leave(member: Member) -> None:
+    """Do not read it."""
+
+
+class _Opened(Protocol):
+    """What a `ByteFile` and a `ByteStream` have in common."""
+
+    path: str
+    identity: Identity
+
+    def close(self) -> None: ...
+
+
+class _TarReader(Reader):
+    """Reads elements one after another."""
+
+    def __init__(
+        self, file: _Opened, window: Window, place: int, extensions: tuple[str, ...] | None
+    ) -> None:
+        self.path, self.identity, self.place = file.path, file.identity, place
+        self._file, self._window, self._extensions = file, window, extensions
+        self._groups = Groups(window, place)
+        self._late: Exception | None = None  # what the element at `place` raises, if that is known
+
+    def read(self, most: int) -> Records:
+        places: list[int] = []
+        values: list[Any] = []
+        size = 0
+        while len(values) < most and size < RUN_BYTES:
+            try:
+                if self._late is not None:
+                    raise self._late
+                element = self._next()
+            except (RecordCorruptError, OSError) as problem:
+                self._late = problem
+                if values:
+                    break
+                if self._groups.place != self.place:  # it is known where to go on
+                    self._late = None
+                self.place = self._groups.place
+                raise
+            if element is None:
+                break
+            start, value = element
+            places.append(start)
+            values.append(value)
+            size += sum(len(data) for data in value.values())
+            self.place = self._groups.place
+        return Records(places, self.place, values)
+
+    def _next(self) -> tuple[int, dict[str, Any]] | None:
+        """The next element and its place."""
+        element = _Element(self.path, self._window, self._extensions)
+        try:
+            found = self._groups.next(element.take)
+        except DamageError as damage:
+            raise RecordCorruptError(self.path, damage.offset, damage.problem) from None
+        return None if found is None else (found[0], element.value(*found))
+
+    def seek(self, place: int) -> None:
+        if place != self.place or self._late is not None:
+            self.place, self._late = place, None
+            self._groups = Groups(self._window, place)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._file.close()
+
+
+class _Element:
+    """An element in the making: its members are read as they come, since a stream does not go back."""
+
+    def __init__(self, path: str, window: Window, extensions: tuple[str, ...] | None) -> None:
+        self._path, self._window, self._wanted = path, window, extensions
+        self._members: dict[str, bytes] = {}
+        self._unwanted: list[str] = []
+        self._problem: RecordCorruptError | None = None  # the first
+
+    def take(self, member: Member) -> None:
+        """Read a member, if it is wanted."""
+        extension = self._decoded(parts_of(member.name)[1], member.start).lower()
+        if self._wanted is not None and extension not in self._wanted:
+            self._unwanted.append(extension)
+        elif extension == KEY or extension in self._members:
+            problem = "is there twice: extensions count in lower case"
+            self._refuse(member.start, f"{_shown(member.name)} {problem}")
+        elif member.sparse:
+            problem = "is a sparse file, whose holes are not read; pack it without --sparse"
+            self._refuse(member.start, f"{_shown(member.name)} {problem}")
+        else:
+            self._members[extension] = self._data(member)
+
+    def value(self, start: int, key: bytes) -> dict[str, Any]:
+        """The element, all members of which were taken."""
+        name = self._decoded(key, start)
+        wanted = self._members if self._wanted is None else self._wanted
+        missing = [extension for extension in wanted if extension not in self._members]
+        if missing:
+            have = ", ".join(sorted([*self._members, *self._unwanted]))
+            problem = f"element {_shown(key)} has no {missing[0]!r}; it has {have}"
+            self._refuse(start, problem)
+        if self._problem is not None:
+            raise self._problem
+        return {KEY: name, **{extension: self._members[extension] for extension in wanted}}
+
+    def _decoded(self, name: bytes, offset: int) -> str:
+        try:
+            return name.decode()
+        except UnicodeDecodeError as error:
+            self._refuse(
+                offset, f"{_shown(name)} is no UTF-8: {error.reason} at byte {error.start}"
+            )
+            return ""
+
+    def _data(self, member: Member) -> bytes:
+        data = self._window.at(member.data, member.size)
+        if len(data) < member.size:
+            raise cut_off_data(member.start, len(data), member.size)
+        return data
+
+    def _refuse(self, offset: int, problem: str) -> None:
+        self._problem = self._problem or RecordCorruptError(self._path, offset, problem)
+
+
+def _shown(name: bytes) -> str:
+    return repr(name.decode(errors="backslashreplace"))

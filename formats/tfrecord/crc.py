@@ -1,0 +1,152 @@
+"""crc32c, Castagnoli's checksum: by a package that has it in C, else by numpy.
+
+It is linear: what a byte adds to it (XOR) depends on where it stands, counted from the end, and not on
+the others. So numpy looks up what each byte adds in a block of 64, all blocks at once; then joins blocks
+two by two, moving the first of each to where it stands. Tables are small: they stay in the cache when
+other processes work beside this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import numpy as np
+
+__all__ = ["masked_crc", "masked_crcs"]
+
+_POLYNOMIAL = 0x82F63B78
+_MASK = 0xA282EAD8
+_BLOCK = 64
+_CHUNK = 4096  # blocks that are looked up at once: a quarter of a MiB, which stays in the cache too
+_SHORT = 256  # bytes that are faster taken one by one
+
+
+def masked_crc(data: bytes) -> int:
+    """The checksum of some bytes as it stands in a file.
+
+    It is masked: the checksum of bytes that end with their checksum is always the same.
+    """
+    function = _compiled()
+    crc = int(_by_numpy([data])[0]) if function is None else function(data)
+    return ((crc >> 15 | crc << 17) + _MASK) & 0xFFFFFFFF
+
+
+def masked_crcs(pieces: Sequence[bytes]) -> np.ndarray:
+    """The same of each of some pieces.
+
+    Returns
+    -------
+    (n,) uint32 array
+    """
+    function = _compiled()
+    if function is None:
+        crcs = _by_numpy(pieces)
+    else:
+        crcs = np.fromiter(map(function, pieces), np.uint32, len(pieces))
+    return (crcs >> 15 | crcs << 17) + np.uint32(_MASK)
+
+
+@cache
+def _compiled() -> Callable[[bytes], int] | None:
+    """A function in C, if there is one."""
+    try:
+        import google_crc32c  # noqa: PLC0415 - an extra
+
+        if google_crc32c.implementation == "c":
+            return google_crc32c.value  # type: ignore[no-any-return]  # it has no types
+    except ImportError:
+        pass
+    try:
+        from crc32c import crc32c  # noqa: PLC0415 - another, as good
+    except ImportError:
+        return None
+    return crc32c  # type: ignore[no-any-return]  # as above
+
+
+# -- by numpy ----------------------------------------------------------------------------------------
+
+
+def _by_numpy(pieces: Sequence[bytes]) -> np.ndarray:
+    if sum(map(len, pieces)) <= _SHORT:
+        return np.array([_byte_by_byte(piece) for piece in pieces], np.uint32)
+    sizes = np.fromiter(map(len, pieces), np.int64, len(pieces)) + len(_first())
+    blocks = -(-sizes // _BLOCK)
+    fronts = [bytes(size) + _first() for size in range(_BLOCK)]  # zeros at the front add nothing
+    missing = (blocks * _BLOCK - sizes).tolist()
+    joined = b"".join(
+        part for size, piece in zip(missing, pieces, strict=True) for part in (fronts[size], piece)
+    )
+    crcs = _looked_up(_tables(), np.frombuffer(joined, np.uint8).reshape(-1, _BLOCK))
+    power = 0
+    while blocks.max() > 1:
+        odd = blocks & 1
+        if odd.any():  # a block of zeros goes before the first
+            where = np.arange(len(crcs)) + np.repeat(np.cumsum(odd), blocks)
+            crcs, some = np.zeros(len(crcs) + int(odd.sum()), np.uint32), crcs
+            crcs[where] = some
+        crcs = _moved(crcs[::2], power) ^ crcs[1::2]
+        blocks = (blocks + odd) >> 1
+        power += 1
+    return ~crcs
+
+
+def _looked_up(tables: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The sum over the bytes of each row, by a table for each column."""
+    sums = np.zeros(len(rows), np.uint32)
+    found = np.empty(min(len(rows), _CHUNK), np.uint32)
+    for first in range(0, len(rows), _CHUNK):
+        columns = np.ascontiguousarray(rows[first : first + _CHUNK].T)
+        into = sums[first : first + _CHUNK]
+        for table, column in zip(tables, columns, strict=True):
+            into ^= np.take(table, column, out=found[: len(into)], mode="clip")
+    return sums
+
+
+def _moved(crcs: np.ndarray, power: int) -> np.ndarray:
+    """What checksums become by 2**power blocks of zeros behind them."""
+    rows = np.ascontiguousarray(crcs, "<u4").view(np.uint8).reshape(-1, 4)
+    return _looked_up(_moving(power), rows)
+
+
+@cache
+def _moving(power: int) -> np.ndarray:
+    """The tables for that; a checksum is moved on as four bytes that stand at the front are."""
+    if power == 0:
+        return _tables()[:4]
+    before = _moving(power - 1)
+    return _moved(before.ravel(), power - 1).reshape(before.shape)
+
+
+@cache
+def _tables() -> np.ndarray:
+    """What a byte adds, by where it stands in a block."""
+    last = np.arange(256, dtype=np.uint32)
+    for _ in range(8):
+        last = np.where(last & 1, (last >> 1) ^ np.uint32(_POLYNOMIAL), last >> 1)
+    tables = [last]
+    for _ in range(_BLOCK - 1):
+        tables.append((tables[-1] >> 8) ^ last[tables[-1] & 0xFF])
+    return np.stack(tables[::-1])
+
+
+@cache
+def _first() -> bytes:
+    """Four bytes after which a checksum that began with 0 is as one begins: all bits set."""
+    crc = 0xFFFFFFFF
+    for _ in range(32):
+        crc = ((crc ^ _POLYNOMIAL) << 1 | 1) if crc >> 31 else crc << 1
+    return crc.to_bytes(4, "little")
+
+
+def _byte_by_byte(data: bytes) -> int:
+    table = _list()
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = (crc >> 8) ^ table[(crc ^ byte) & 0xFF]
+    return crc ^ 0xFFFFFFFF
+
+
+@cache
+def _list() -> list[int]:
+    return list(map(int, _tables()[-1]))

@@ -1,0 +1,279 @@
+"""Reading TFRecord files."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from tundish.errors import RecordCorruptError
+from tundish.formats.bytes.decompressing import compression_of
+from tundish.formats.bytes.file import ByteFile, open_file
+from tundish.formats.bytes.stream import PIECE, ByteStream, open_stream
+from tundish.formats.format import RUN_BYTES, Format, Identity, Reader, Records
+from tundish.formats.tfrecord.crc import masked_crc, masked_crcs
+from tundish.formats.tfrecord.walking import FOOTER, HEADER, Lengths, places_of
+
+__all__ = ["TFRecordFormat", "TFRecordReader"]
+
+_LARGE = 1 << 15
+"""Records from so many bytes on are read each on its own, straight to where they stay."""
+
+
+@dataclass(frozen=True)
+class TFRecordFormat(Format):
+    """Records of bytes with checksums, as tensorflow's writer makes them.
+
+    Attributes
+    ----------
+    compression : {"", "GZIP", "ZLIB", "ZSTD"}
+        Of the whole file.
+    buffer_size : int or None
+        How many bytes to read at once; None: as many as is good. 0: no more than is needed.
+    storage_options : tuple of pairs, optional
+        What a URL's filesystem is made with.
+    """
+
+    name: ClassVar[str] = "TFRecordDataset"
+    tuning: ClassVar[frozenset[str]] = frozenset({"buffer_size", "storage_options"})
+
+    compression: str = ""
+    buffer_size: int | None = None
+    storage_options: tuple[tuple[str, Any], ...] | None = None
+
+    @property
+    def leaf(self) -> type:
+        return bytes
+
+    @property
+    def seekable(self) -> bool:
+        return not self.compression
+
+    def open(self, path: str, place: int = 0, *, ahead: bool = True) -> TFRecordReader:
+        if self.compression:
+            stream = open_stream(path, self.compression, self.storage_options, place)
+            return TFRecordReader(path, place, stream.identity, _StreamWindow(stream, place))
+        file = open_file(path, self.storage_options)
+        if place > file.size:
+            file.close()
+            raise RecordCorruptError(
+                path, file.size, f"the file has {file.size:,} bytes, no record begins at {place:,}"
+            )
+        block = file.block if self.buffer_size is None else self.buffer_size
+        if not ahead:  # a record, or a few: 4 KiB of a local file
+            block = min(block, file.hop >> 5)
+        return TFRecordReader(path, place, file.identity, _FileWindow(file, block))
+
+    def places(self, path: str) -> np.ndarray:
+        if self.compression:
+            raise NotImplementedError("nobody knows where records are in a compressed file")
+        with open_file(path, self.storage_options) as file:
+            return places_of(file)
+
+
+class TFRecordReader(Reader):
+    """The records of a file.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    place : int
+        Of the first record.
+    identity : Identity
+        Of the file.
+    window : _FileWindow or _StreamWindow
+        Where its bytes come from.
+    """
+
+    def __init__(self, path: str, place: int, identity: Identity, window: _Window) -> None:
+        self.path, self.place, self.identity = path, place, identity
+        self._window = window
+        self._lengths = Lengths()
+        self._peeked: tuple[int, bytes] = (-1, b"")  # a place, and the header there
+
+    def read(self, most: int) -> Records:
+        header = self._header()
+        if not header:
+            return Records((), self.place, [])
+        length = self._lengths.of(header)
+        if length is None:
+            raise self._no_header(header)
+        size = HEADER + length + FOOTER
+        self._expect(length, self._window.left(self.place))
+        if length >= _LARGE and self._window.file:
+            return self._large(self._window.file, length, most)
+        data, at = self._window.around(self.place, size)
+        self._expect(length, len(data) - at)
+        if most == 1:
+            return self._one(data, at, length)
+        starts, after = self._lengths.walk(
+            data, at, min(len(data), at + max(size, RUN_BYTES)), most
+        )
+        ends = [*starts[1:], after]
+        values = [
+            data[start + HEADER : end - FOOTER] for start, end in zip(starts, ends, strict=True)
+        ]
+        behind = np.array(ends)
+        expected = np.ndarray(len(data) - FOOTER + 1, "<u4", data, 0, (1,))[behind - FOOTER]
+        found = masked_crcs(values)
+        base = self.place - at
+        wrong = np.flatnonzero(found != expected)
+        if wrong.size:
+            good = int(wrong[0])
+            if good == 0:
+                raise self._damaged(length, int(found[0]), int(expected[0]))
+            values, starts, after = values[:good], starts[:good], starts[good]
+        self.place = base + after
+        return Records(np.array(starts, np.int64) + base, self.place, values)
+
+    def _one(self, data: bytes, at: int, length: int) -> Records:
+        """A single record, without what is worth its while for many."""
+        end = at + HEADER + length
+        value = data[at + HEADER : end]
+        found, expected = masked_crc(value), int.from_bytes(data[end : end + FOOTER], "little")
+        if found != expected:
+            raise self._damaged(length, found, expected)
+        place, self.place = self.place, self.place + HEADER + length + FOOTER
+        return Records((place,), self.place, [value])
+
+    def _large(self, file: ByteFile, length: int, most: int) -> Records:
+        """Records that are read one by one, each with the header of the next."""
+        places: list[int] = []
+        values: list[bytes] = []
+        total = 0
+        while True:
+            value = file.pread(self.place + HEADER, length)
+            tail = file.pread(self.place + HEADER + length, FOOTER + HEADER)
+            complete = len(value) == length and len(tail) >= FOOTER
+            found, expected = masked_crc(value), int.from_bytes(tail[:FOOTER], "little")
+            if not complete or found != expected:
+                if values:
+                    break
+                self._expect(length, HEADER + len(value) + len(tail))
+                raise self._damaged(length, found, expected)
+            places.append(self.place)
+            values.append(value)
+            total += length
+            self.place += HEADER + length + FOOTER
+            self._peeked = self.place, tail[FOOTER:]
+            following = self._lengths.of(tail[FOOTER:])
+            if (
+                following is None
+                or following < _LARGE
+                or HEADER + following + FOOTER > self._window.left(self.place)
+                or len(values) >= most
+                or total >= RUN_BYTES
+            ):
+                break
+            length = following
+        return Records(places, self.place, values)
+
+    def _header(self) -> bytes:
+        """Of the record that is to be read: cut off, if the file is; empty at its end."""
+        place, header = self._peeked
+        if place != self.place:
+            data, at = self._window.around(self.place, HEADER)
+            header = data[at : at + HEADER]
+        return header
+
+    # -- what may be wrong -------------------------------------------------------------------------
+
+    def _expect(self, length: int, there: int) -> None:
+        """Check that a record is there up to its end."""
+        if HEADER + length + FOOTER > there:
+            raise RecordCorruptError(
+                self.path,
+                self.place,
+                f"the file is cut off: of this record of {length:,} bytes, which takes "
+                f"{HEADER + length + FOOTER:,} in the file, there are {there:,}",
+            )
+
+    def _no_header(self, header: bytes) -> RecordCorruptError:
+        if len(header) < HEADER:
+            problem = f"the file is cut off: it ends {len(header)} bytes into the {HEADER} before a record"
+        else:
+            length, expected = struct.unpack("<QI", header)
+            problem = (
+                f"the length of a record is damaged: its checksum is {masked_crc(header[:8]):#010x}, "
+                f"and {expected:#010x} stands in the file (the length would be {length:,})"
+            )
+        other = compression_of(header) if self.place == 0 else None
+        if other:
+            problem += f"; this looks like {other}: compression_type={other!r}?"
+        return RecordCorruptError(self.path, self.place, problem)
+
+    def _damaged(self, length: int, found: int, expected: int) -> RecordCorruptError:
+        """Of the record that is to be read; reading goes on behind it."""
+        place, self.place = self.place, self.place + HEADER + length + FOOTER
+        return RecordCorruptError(
+            self.path,
+            place,
+            f"the data of a record of {length:,} bytes are damaged: their checksum is {found:#010x}, "
+            f"and {expected:#010x} stands in the file",
+        )
+
+    def close(self) -> None:
+        self._window.close()
+
+
+class _Window(Protocol):
+    """A piece of a file that is at hand."""
+
+    @property
+    def file(self) -> ByteFile | None:
+        """What can be read at any place; None of a stream."""
+
+    def around(self, place: int, need: int) -> tuple[bytes, int]:
+        """Bytes, and where in them a place is: at least so many from there on, if they are there."""
+
+    def left(self, place: int) -> int:
+        """How many bytes there are from a place on, at most."""
+
+    def close(self) -> None: ...
+
+
+class _FileWindow:
+    def __init__(self, file: ByteFile, block: int) -> None:
+        self.file = file
+        self._block = block
+        self._data, self._base = b"", 0
+
+    def around(self, place: int, need: int) -> tuple[bytes, int]:
+        at = place - self._base
+        if at < 0 or at + need > len(self._data):
+            self._data = self.file.pread(place, max(need, self._block))
+            self._base, at = place, 0
+        return self._data, at
+
+    def left(self, place: int) -> int:
+        return self.file.size - place
+
+    def close(self) -> None:
+        self.file.close()
+
+
+class _StreamWindow:
+    file: ByteFile | None = None
+
+    def __init__(self, stream: ByteStream, place: int) -> None:
+        self._stream = stream
+        self._data, self._base = b"", place
+
+    def around(self, place: int, need: int) -> tuple[bytes, int]:
+        at = place - self._base
+        while at + need > len(self._data):
+            more = self._stream.read(max(PIECE, at + need - len(self._data)))
+            if not more:
+                break
+            self._data, self._base, at = self._data[at:] + more, place, 0
+        return self._data, at
+
+    def left(self, place: int) -> int:
+        return sys.maxsize
+
+    def close(self) -> None:
+        self._stream.close()

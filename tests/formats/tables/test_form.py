@@ -1,0 +1,147 @@
+"""Which columns are read, as what, and what is said where they are not there."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.formats.tables.reading import all_of
+
+from tundish.errors import SpecError
+from tundish.formats.tables.casting import Kind, cast, check_schema
+from tundish.formats.tables.form import check_columns, check_defaults
+from tundish.formats.tables.parquet import ParquetFormat
+from tundish.snapshot.fingerprint.describer import describe
+
+TABLE = pa.table({"a": [1, 2], "b.c": ["x", "y"], "s": [{"t": 0.5, "u": 1}, {"t": 1.5, "u": 2}]})
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    pq.write_table(TABLE, tmp_path / "table.parquet")
+    return tmp_path / "table.parquet"
+
+
+def form(columns: Any = None, schema: Any = None, defaults: Any = None) -> ParquetFormat:
+    return ParquetFormat(
+        columns=check_columns(columns),
+        schema=check_schema(schema),
+        defaults=check_defaults(defaults),
+    )
+
+
+def test_columns_come_in_the_order_that_was_asked_for(path: Path) -> None:
+    assert all_of(form(["b.c", "a"]), path)[0] == {"b.c": "x", "a": 1}
+    assert list(all_of(form(["b.c", "a"]), path)[0]) == ["b.c", "a"]
+
+
+def test_a_field_of_a_struct_stays_within_it(path: Path) -> None:
+    assert all_of(form(["s.u"]), path) == [{"s": {"u": 1}}, {"s": {"u": 2}}]
+
+
+def test_an_unknown_column_is_told_with_those_that_are_there(path: Path) -> None:
+    with pytest.raises(SpecError, match=r"table.parquet has no column 's.z'; .* 'a', 'b.c', 's'\."):
+        form(["a", "s.z"]).open(str(path))
+
+
+def test_a_column_that_is_missing_is_one_of_nulls(path: Path) -> None:
+    columns = ["a", "x", "y"]
+
+    assert all_of(form(columns, {"y": "int8"}, {"x": "?", "y": 3}), path)[1] == {
+        "a": 2,
+        "x": "?",
+        "y": np.int8(3),
+    }
+    assert np.isnan(all_of(form(["z"], {"z": "float32"}), path)[0]["z"])
+    assert "'z' (int8) is null" in all_of(form(["z"], {"z": "int8"}), path)[0][1]
+
+
+def test_a_schema_names_types_and_adds_columns(path: Path) -> None:
+    row = all_of(form(schema={"a": "int8", "n": "float64"}), path)[0]
+
+    assert list(row) == ["a", "b.c", "s", "n"]
+    assert row["a"].dtype == np.int8
+
+
+def test_a_value_that_does_not_fit_is_its_rows_error(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1, 300, 3, -129, 127]}), tmp_path / "p")
+
+    found = all_of(form(schema={"a": "int8"}), tmp_path / "p")
+
+    assert [x if isinstance(x, dict) else x[0] for x in found] == [
+        {"a": 1},
+        1,
+        {"a": 3},
+        3,
+        {"a": 127},
+    ]
+    assert "column 'a': 300 is no int8" in found[1][1]
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "wrong"),
+    [
+        ([1.0, 1.5, 2.0], pa.int64(), [1]),
+        ([1.0, 1e300, np.inf], pa.float32(), [1]),
+        ([0, 1, 2], pa.bool_(), [2]),
+        (["1", "x", "3"], pa.int64(), [1]),
+        ([2**24 + 1, 2**24], pa.float32(), [0]),
+        ([-1, 1], pa.uint8(), [0]),
+        ([None, 1], pa.int8(), []),
+    ],
+)
+def test_nothing_is_wrapped_or_cut_off(given: list[Any], kind: Any, wrong: list[int]) -> None:
+    bad: dict[int, str] = {}
+
+    made = cast(pa.array(given), kind, "c", bad)
+
+    assert list(bad) == wrong
+    assert made.type == kind
+    assert len(made) == len(given)
+
+
+def test_a_schema_travels_and_is_told_by_names() -> None:
+    made = form(
+        schema=pa.schema([("x", pa.list_(pa.float32(), 3)), ("t", pa.timestamp("ns", "UTC"))])
+    )
+
+    assert pickle.loads(pickle.dumps(made)) == made
+    assert b"pyarrow" not in pickle.dumps(made)
+    assert repr(Kind(pa.int8())) == "int8"
+    assert "timestamp[ns, tz=UTC]" in str(describe(made))
+
+
+def test_two_columns_of_a_name_are_told(tmp_path: Path) -> None:
+    pq.write_table(pa.Table.from_arrays([pa.array([1])] * 2, ["a", "a"]), tmp_path / "p")
+
+    with pytest.raises(SpecError, match="has 2 columns of the name 'a'"):
+        form().open(str(tmp_path / "p"))
+
+
+BAD: list[tuple[Callable[[Any], Any], Any, type[Exception], str]] = [
+    (check_columns, "a", TypeError, "must be a list of names"),
+    (check_columns, [1], TypeError, "must hold names"),
+    (check_columns, [], ValueError, "is empty"),
+    (check_columns, ["a", "a"], ValueError, "twice"),
+    (check_columns, ["a", "a.b"], ValueError, "a part of 'a'"),
+    (check_schema, ["a"], TypeError, "must be a pyarrow.Schema or a dict"),
+    (check_schema, {1: "int8"}, TypeError, "names as keys"),
+    (check_schema, {"a": "int7"}, TypeError, "must be a dtype, str or bytes"),
+    (check_schema, {"a": object}, TypeError, "must be a dtype, str or bytes"),
+    (check_schema, pa.schema([("a", pa.int8()), ("a", pa.int8())]), ValueError, "twice"),
+    (check_defaults, [1], TypeError, "must be a dict"),
+    (check_defaults, {1: 2}, TypeError, "names as keys"),
+    (check_defaults, {"a": None}, ValueError, "is None"),
+]
+
+
+@pytest.mark.parametrize(("check", "given", "kind", "text"), BAD, ids=lambda x: str(x)[:20])
+def test_wrong_arguments(check: Any, given: Any, kind: type[Exception], text: str) -> None:
+    with pytest.raises(kind, match=text):
+        check(given)
