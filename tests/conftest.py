@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 import hypothesis
 import psutil
+import pyarrow as pa
 import pytest
+from pyarrow import csv
 
 from tundish.loader.run import store
 
@@ -112,6 +114,20 @@ def bury_the_dead() -> None:
     deadline = time.monotonic() + ENDING_S
     while store._graves and time.monotonic() < deadline:
         store.visit_graves()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def a_cache_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Indexes of files that tests read are kept apart from the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TUNDISH_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def pyarrow_listens() -> None:
+    """As it first reads CSV, pyarrow listens for Ctrl-C: a pipe, which the process keeps."""
+    csv.read_csv(pa.py_buffer(b"a\n1\n"), read_options=csv.ReadOptions(use_threads=False))
 
 
 @pytest.fixture(autouse=True)

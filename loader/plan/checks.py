@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,13 @@ def check_items(name: str, value: Any, what: str) -> list[Any]:
     if not isinstance(value, (list, tuple, range)):
         raise TypeError(f"{name} must be a list of {what}, not {type(value).__name__} ({value!r})")
     return list(value)
+
+
+def check_options(name: str, value: Any) -> Mapping[str, Any] | None:
+    """A dict of options."""
+    if value is not None and not isinstance(value, Mapping):
+        raise TypeError(f"{name} must be a dict, not {type(value).__name__} ({value!r})")
+    return value
 
 
 def check_counts(name: str, value: Any, *, least: int | None = None) -> tuple[int, ...]:

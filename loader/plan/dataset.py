@@ -28,6 +28,7 @@ from tundish.loader.plan.node import (
     Unary,
     global_seed,
     walk,
+    why_unnumbered,
 )
 from tundish.loader.plan.options import OptionsMethods
 from tundish.loader.plan.order import OrderMethods
@@ -45,6 +46,7 @@ from tundish.loader.plan.uniqueness import UniquenessMethods
 from tundish.loader.plan.windows import WindowMethods
 from tundish.loader.run.iterator import (
     Iterator,
+    counted,
     draw_seed,
     element_at,
     found_dataset,
@@ -242,12 +244,17 @@ class Dataset(
 
     def __len__(self) -> int:
         count = self._node.cardinality
+        if count == UNKNOWN_CARDINALITY:
+            count = counted(self._node)
         if count == INFINITE_CARDINALITY:
             raise TypeError(
                 "this dataset is infinite, it has no length; take(n) makes one that ends"
             )
         if count == UNKNOWN_CARDINALITY:
-            raise TypeError("how many elements this dataset has is not known before it has run")
+            why = why_unnumbered(self._node)
+            raise TypeError(
+                f"how many elements this dataset has is not known before it has run{why}"
+            )
         return count
 
     def __bool__(self) -> bool:

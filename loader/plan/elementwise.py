@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from tundish.loader.plan.checks import (
     LARGEST,
@@ -91,6 +91,14 @@ class FlatMap(Unary):
     cardinality = UNKNOWN_CARDINALITY
     positional = False
     safe = False
+
+    placed: ClassVar[bool] = False
+    """Whether what names an element of an inner dataset is its place in a file, not its number."""
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether an inner dataset's errors, and one that cannot be made, are left out and counted."""
+        return False
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
         return [(0, ref[0])]

@@ -86,13 +86,8 @@ class Node:
     """Whether the items of its stream have been computed at this node."""
     noting: ClassVar[bool] = False
     """Whether it asks something about each element, which is computed along with the element."""
-    replays: ClassVar[bool] = False
-    """Whether an element cannot be made of its ref alone: the pass is run again up to there."""
     sequential: ClassVar[bool] = False
     """Whether what it does with an element depends on those before it: they must come in order."""
-
-    awaited: ClassVar[bool] = False
-    """Whether it has random access once its elements stand in files, which shows later."""
 
     transparent: ClassVar[bool] = False
     """Whether its elements are those of its input, whatever its arguments."""
@@ -103,6 +98,24 @@ class Node:
     meaning: ClassVar[int] = 1
     """Raised when it gives other elements of the same arguments than before: a snapshot that was
     written with the old meaning is not taken for one of the new."""
+
+    @property
+    def replays(self) -> bool:
+        """Whether an element cannot be made of its ref alone: the pass is run again up to there."""
+        return False
+
+    @property
+    def awaited(self) -> bool:
+        """Whether it may have random access when an iterator is made, which the plan does not say.
+
+        Its elements stand in files by then, or its files are looked at.
+        """
+        return False
+
+    @property
+    def unnumbered(self) -> str:
+        """Why nobody can tell which of its elements is number i, where its name does not say it."""
+        return ""
 
     @property
     def fails(self) -> bool:
@@ -214,6 +227,14 @@ def walk(node: Node, *, running: bool = False) -> Iterator[Node]:
             stack.append((here, True))
             ups = here.running if running else here.inputs
             stack.extend((up, False) for up in reversed(ups))
+
+
+def why_unnumbered(root: Node) -> str:
+    """What in a plan has no numbers, and why, to stand in an error; "" where nothing says it."""
+    for node in walk(root):
+        if node.unnumbered:
+            return f" ({'' if node is root else f'{node.label}: '}{node.unnumbered})"
+    return ""
 
 
 def plain(value: Any) -> Any:

@@ -8,13 +8,15 @@ from typing import Any, Self
 
 from tundish.errors import SpecError
 from tundish.loader.plan.checks import check_count, check_optional_flag, check_seed
-from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node, Unary, walk
-from tundish.loader.plan.options import InputContext
-
-NO_PERMUTATION = (
-    "shuffle(None) permutes positions and needs a finite dataset with random access; {} has none; "
-    "use shuffle(buffer_size)"
+from tundish.loader.plan.node import (
+    INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY,
+    Node,
+    Unary,
+    walk,
+    why_unnumbered,
 )
+from tundish.loader.plan.options import InputContext
 
 
 def may_permute(node: Node) -> bool:
@@ -25,6 +27,14 @@ def may_permute(node: Node) -> bool:
     if any(below.awaited for below in walk(node)):
         return True
     return node.positional and node.cardinality >= 0
+
+
+def no_permutation(node: Node) -> SpecError:
+    """What is raised of ``shuffle(None)`` above any other node."""
+    return SpecError(
+        "shuffle(None) permutes positions and needs a finite dataset with random access; "
+        f"{node.label} has none{why_unnumbered(node)}; use shuffle(buffer_size)"
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +238,7 @@ class OrderMethods:
         """
         if buffer_size is None:
             if not may_permute(self._node):
-                raise SpecError(NO_PERMUTATION.format(self._node.label))
+                raise no_permutation(self._node)
         else:
             buffer_size = check_count("buffer_size", buffer_size)
             if buffer_size < 1 and buffer_size != UNKNOWN_CARDINALITY:

@@ -16,6 +16,7 @@ from tundish.loader.plan.asserting import IgnoreErrors
 from tundish.loader.plan.batching import Unbatch
 from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.elementwise import Filter, FlatMap, Map
+from tundish.loader.plan.files.node import ReadFiles
 from tundish.loader.plan.node import INFINITE_CARDINALITY, Node, Unary, global_seed, walk
 from tundish.loader.plan.options import WithOptions, options_of
 from tundish.loader.plan.order import Prefetch, ShardByProcess, Shuffle, Skip, Take
@@ -32,6 +33,7 @@ ONE_BY_ONE = (
     Map,
     Filter,
     FlatMap,
+    ReadFiles,
     Unbatch,
     BatchRows,
     IgnoreErrors,

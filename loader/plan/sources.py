@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import glob
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from tundish.errors import SpecError
+from tundish.formats.paths import find
 from tundish.loader.plan.checks import (
     check_callable,
     check_count,
     check_items,
     check_optional_flag,
+    check_options,
     check_seed,
 )
 from tundish.loader.plan.counting import check_dtype, check_fits
@@ -311,31 +311,41 @@ class SourceMethods:
         shuffle: bool | None = None,
         seed: int | None = None,
         name: str | None = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Make a dataset of the paths, as str, that match a pattern.
+        r"""Make a dataset of the paths, as str, that match a pattern.
 
         Parameters
         ----------
         file_pattern : str, path or sequence of them
-            Glob patterns (``**`` crosses folders). The folders are read now.
+            Glob patterns, of local paths or of URLs that fsspec knows (``s3://bucket/train-*``). ``*`` and
+            ``?`` stand for any characters of a name, ``[ab]``, ``[a-z]`` and ``[!ab]`` for one of them, ``**`` for
+            any number of folders, or for all files below; a backslash takes their meaning away. The
+            folders are read now.
         shuffle : bool, optional
             Default True, as in tf.data: in a new order each iteration. False: sorted.
         seed : int, optional
             Of the shuffle.
         name : str, optional
             For tf.data's sake; ignored.
+        storage_options : dict, optional
+            What a URL's filesystem is made with.
 
         Raises
         ------
         FileNotFoundError
-            Nothing matches a pattern.
+            Nothing matches any of the patterns.
+        OSError
+            A folder cannot be read.
         ValueError
             There is no pattern.
 
         Notes
         -----
-        Files that several patterns match come as often. tf.data reads the folders when it is
-        iterated.
+        As in tf.data, names that begin with a dot match as all others do, folders match as files do, and
+        paths that several patterns match come as often. tf.data reads the folders when it is iterated,
+        has ``**`` stand for one folder, as ``*`` does, and puts ``./`` in front of relative paths.
 
         Examples
         --------
@@ -350,24 +360,21 @@ class SourceMethods:
         ['a.txt', 'b.txt']
         """
         several = not isinstance(file_pattern, _PATH)
-        patterns = check_items("file_pattern", file_pattern, "paths") if several else [file_pattern]
-        if not patterns:
+        given = check_items("file_pattern", file_pattern, "paths") if several else [file_pattern]
+        if not given:
             raise ValueError("file_pattern must hold at least one pattern, not 0")
-        found: list[str] = []
-        for given in patterns:
-            if not isinstance(given, _PATH):
+        for each in given:
+            if not isinstance(each, _PATH):
                 raise TypeError(
-                    f"file_pattern must hold paths, not {type(given).__name__} ({given!r})"
+                    f"file_pattern must hold paths, not {type(each).__name__} ({each!r})"
                 )
-            pattern = os.fsdecode(given)
-            # Not Path.glob: it takes no absolute pattern and skips nothing hidden.
-            matches = [p for p in glob.glob(pattern, recursive=True) if not Path(p).is_dir()]  # noqa: PTH207
-            if not matches:
-                raise FileNotFoundError(
-                    f"file_pattern must match a file, and {pattern!r} matches none"
-                )
-            found += matches
-        node: Node = Files(tuple(sorted(found)))
+        check_options("storage_options", storage_options)
+        patterns = [os.fsdecode(each) for each in given]
+        found = find(patterns, storage_options)
+        if not found:
+            shown = " or ".join(map(repr, patterns[:5])) + (" or ..." if len(patterns) > 5 else "")
+            raise FileNotFoundError(f"file_pattern must match a file, and nothing matches {shown}")
+        node: Node = Files(tuple(found))
         if check_optional_flag("shuffle", shuffle) is not False:
             node = Shuffle(node, max(1, len(found)), check_seed(seed), reshuffle=True)
         return cls._of(node)

@@ -12,6 +12,13 @@ from tundish.errors import SpecError
 from tundish.loader.plan.batching import Batch, Unbatch
 from tundish.loader.plan.counting import Counter, FromList, Random
 from tundish.loader.plan.elementwise import Enumerate, Filter, Map
+from tundish.loader.plan.files.node import (
+    Filenames,
+    FileRecords,
+    Indexed,
+    ReadFiles,
+    ReadFilesInTurn,
+)
 from tundish.loader.plan.mixing import Choose, Sample
 from tundish.loader.plan.options import WithOptions
 from tundish.loader.plan.order import (
@@ -265,12 +272,21 @@ def _common(one: ArraySpec, other: ArraySpec) -> ArraySpec:
     return ArraySpec(tuple([x if x == y else None for x, y in zip(a, b, strict=True)]), dtype)
 
 
+def _record(node: ReadFiles | ReadFilesInTurn | FileRecords | Indexed, _: Learn) -> Any:
+    return node.format.spec
+
+
 _MADE: dict[type[Node], Callable[[Any, Learn], Any]] = {
     Range: lambda node, _: ArraySpec((), node.dtype or np.int64),
     Counter: lambda node, _: ArraySpec((), node.dtype or np.int64),
     Random: lambda _node, _: ArraySpec((), np.int64),
     Tensors: lambda node, _: spec_of(node.value),
     Files: lambda _node, _: ArraySpec((), str),
+    Filenames: lambda _node, _: ArraySpec((), str),
+    ReadFiles: _record,
+    ReadFilesInTurn: _record,
+    FileRecords: _record,
+    Indexed: _record,
     FromList: _from_list,
     Slices: _slices,
     Generator: lambda node, _: node.signature,

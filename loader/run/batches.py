@@ -13,6 +13,7 @@ from tundish.loader.run.collate import Collator, misfit
 from tundish.loader.run.inline import give_up
 from tundish.loader.run.items import End, Failure, Made, Ref
 from tundish.loader.run.operators.forms import form_of_value
+from tundish.loader.run.operators.inners import FlatMapped
 from tundish.loader.run.shared import Row, Rows, Run, refs_of
 from tundish.loader.run.stages import ParallelStage
 from tundish.loader.run.storing.recorded import Recorded
@@ -38,7 +39,7 @@ class Batches:
     def __init__(self, node: Batch, up: Machine, label: str) -> None:
         self._up, self._size, self._drop = up, node.size, node.drop_remainder
         self._label = label
-        self._stage = up if isinstance(up, (ParallelStage, Recorded)) else None
+        self._stage = up if isinstance(up, (FlatMapped, ParallelStage, Recorded)) else None
         self._count = 0
         self._begin()
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import secrets
+import weakref
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tundish.loader.plan.node import global_seed, walk
 from tundish.loader.run.rng import derive_seed
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
     from tundish.loader.run.storing.recorder import Recorder
 
     Replay = Callable[["Context", Node, int], Iterator[tuple[Ref, Any]]]
+
+
+class Closing(Protocol):
+    """What can be closed."""
+
+    def close(self) -> None:
+        """Give back what it holds."""
 
 
 @dataclass(eq=False)
@@ -68,6 +76,9 @@ class Context:
     records: dict[int, dict[int, Any]] = field(default_factory=dict)
     """What was read of a source ahead of its items, by node and index (`reading`)."""
 
+    files: weakref.WeakSet[Closing] = field(default_factory=weakref.WeakSet)
+    """What has files open, to be closed with the iterator."""
+
     def __post_init__(self) -> None:
         self._numbers: dict[int, int] = {}
         self.nodes = list(walk(self.root))
@@ -111,17 +122,25 @@ class Context:
         again = Context(
             self.root, self.iteration, self.base_seed, self.graph_seed, self.prefix, self.where
         )
+        again.files = self.files
         again.live = {at: live.unrecorded() for at, live in self.live.items()}
         return again
 
     def inner(self, root: Node, origin: tuple[Any, ...]) -> Context:
         """The context of a dataset that a `flat_map` made of one element."""
         seed = derive_seed(self.base_seed, "inner", origin)
-        return Context(root, 0, seed, self.graph_seed, origin, self.where)
+        inner = Context(root, 0, seed, self.graph_seed, origin, self.where)
+        inner.files = self.files
+        return inner
 
     def beside(self, root: Node, iteration: int) -> Context:
         """The context of another plan, of which each pass is an iteration."""
         return Context(root, iteration, self.base_seed, self.graph_seed, self.prefix, self.where)
+
+    def close_files(self) -> None:
+        """Close what is open; what is asked again opens again."""
+        for each in list(self.files):
+            each.close()
 
     def captured_value(self, node: Node, pass_: int, ref: Ref) -> Any:
         """An element that a restored buffer names and that needs a replay; `Broken` for an error."""

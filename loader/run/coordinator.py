@@ -17,7 +17,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -45,6 +45,7 @@ from tundish.loader.run.messages import (
     align,
     share_offset,
 )
+from tundish.loader.run.operators.inners import FlatMapped
 from tundish.loader.run.origins import add_origin, describe_origin, replayed_elements
 from tundish.loader.run.parallel import AheadRepeated, AnyStage, ParallelPlanner
 from tundish.loader.run.peers import Job
@@ -89,6 +90,27 @@ _UNKNOWN = 16
 """A block whose size is not known yet may take such a part of the budget."""
 
 
+_LOOK_EVERY_S = 0.0002
+
+
+class Span(NamedTuple):
+    """The mark behind several elements that were given at once.
+
+    Parameters
+    ----------
+    block : Block
+        Which they are rows of.
+    stop : int
+        The row behind the last one.
+    beside : object
+        What else the machine's mark was made of.
+    """
+
+    block: Block
+    stop: int
+    beside: Any
+
+
 class Coordinator(Engine):
     """An engine whose elements are computed by workers.
 
@@ -125,6 +147,7 @@ class Coordinator(Engine):
         self._reserve = Reserve(self._ring, self.budget)
         self.moved = False
         self._elements = self._errors = self._copies = 0
+        self._looked = 0.0
         self._prefetch = max(
             (n.buffer_size for n in context.nodes if isinstance(n, Prefetch)), default=0
         )
@@ -175,7 +198,7 @@ class Coordinator(Engine):
         self._mark, self.given = mark, True  # no call in between
         self.moved = False
         self.feed()
-        self._pool.pump(0.0)  # type: ignore[union-attr]  # open
+        self._look()
         if isinstance(element, BaseException) and type(item) is Failure:
             self._errors += 1
             try:
@@ -184,6 +207,13 @@ class Coordinator(Engine):
                 del item, element  # else the error and this frame would keep each other
         self._elements += 1
         return element
+
+    def _look(self) -> None:
+        """Take in what workers have answered; small elements need no look for each of them."""
+        now = time.perf_counter()
+        if now - self._looked > _LOOK_EVERY_S:
+            self._looked = now
+            self._pool.pump(0.0)  # type: ignore[union-attr]  # open
 
     def _awaited(self, ask: Callable[[], Any]) -> Any:
         """What a machine gives, waiting for workers as long as it is not ready."""
@@ -252,14 +282,14 @@ class Coordinator(Engine):
 
     def several(self) -> list[Any] | None:
         network = self._network
-        if not isinstance(network, ParallelStage) or os.getpid() != self._owner:
+        if not isinstance(network, (FlatMapped, ParallelStage)) or os.getpid() != self._owner:
             return None
         self._before = self._mark
-        got: tuple[Block | None, int, list[Any]] = self._awaited(network.several)
+        got: tuple[Block | None, int, list[Any]] = self._awaited(network.rest)
         block, stop, elements = got
         if block is None:
             return None
-        self._mark, self.given = (block, stop), True
+        self._mark, self.given = Span(block, stop, network.beside()), True
         self._elements += len(elements)
         if self._kept:
             for element in elements:
@@ -274,11 +304,11 @@ class Coordinator(Engine):
 
     def position(self, left: int = 0) -> Any:
         mark = self._mark
-        if type(mark) is tuple and type(mark[0]) is Block:
-            assert isinstance(self._network, ParallelStage)
-            block, stop = mark
-            return self._network.dump(self._network.mark_at(block, stop - 1 - left))
-        return self._network.dump(mark)
+        network = self._network
+        if type(mark) is Span:
+            assert isinstance(network, (FlatMapped, ParallelStage))
+            mark = network.mark_at(mark.block, mark.stop - 1 - left, mark.beside)
+        return network.dump(mark)
 
     def pump(self) -> None:
         if self._pool is not None:
@@ -315,6 +345,7 @@ class Coordinator(Engine):
             if pool is not None:
                 self._final = pool
                 self._end(pool)
+            self.context.close_files()
 
     def save(self) -> None:
         super().save()
@@ -628,7 +659,8 @@ class Coordinator(Engine):
             block.drops.clear()
             block.gone = bool(done.flags & NOT_OPENED)
             block.inputs.peer = job.prefer
-            stage.chunk_done(block, max(count, 0), ended=bool(done.flags & STREAM_END))
+            ended = bool(done.flags & STREAM_END)
+            stage.chunk_done(block, max(count, 0), len(tail) + done.nbytes, ended=ended)
         if block.left == 0:
             self._complete(block)
 
@@ -690,8 +722,8 @@ class Coordinator(Engine):
                 block.slot = None
             stage.block_nbytes = max(block.nbytes, stage.block_nbytes // 2)
             stage.nbytes += block.nbytes
-        if block.layout is not None:
-            stage.pace.row_nbytes = block.layout.row_nbytes
+        if block.layout is not None and not isinstance(stage, StreamStage):
+            stage.pace.row_nbytes = block.layout.row_nbytes  # a stream was told all that it took
         block.clean = block.layout is not None and not (
             block.drops or block.errors or block.events or block.elements or block.notes
         )
@@ -774,7 +806,7 @@ class Coordinator(Engine):
             block.errors[row] = error
         block.left -= count
         if isinstance(block.stage, StreamStage):
-            block.stage.chunk_done(block, count, ended=block.gone)
+            block.stage.chunk_done(block, count, 0, ended=block.gone)
         if block.left == 0:
             self._complete(block)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.run.items import Failure
-from tundish.loader.run.plain import PlainStage
+from tundish.loader.run.machines import several_of
 from tundish.loader.run.planner import open_inline
 from tundish.loader.run.stats import Stats
 from tundish.loader.run.storing.stored import frozen, is_kept
@@ -139,12 +139,15 @@ class InlineEngine(Engine):
 
     def several(self) -> list[Any] | None:
         network = self._network
-        if not isinstance(network, PlainStage):
+        if not hasattr(network, "several"):
             return None
         self._note()
         self.begun = True
-        found = network.several(_AT_ONCE)
+        found = several_of(network, _AT_ONCE)
         if found is not None:
+            if self._kept:
+                for element in found:
+                    frozen(element)
             self._elements += len(found)
         return found
 
@@ -158,8 +161,10 @@ class InlineEngine(Engine):
     def position(self, left: int = 0) -> Any:
         network = self._network
         if not self._cut:
-            mark = network.mark_back(left) if left and isinstance(network, PlainStage) else None
-            return network.dump(network.mark() if mark is None else mark)
+            if left:
+                at_once: Any = network
+                return network.dump(at_once.mark_back(left))
+            return network.dump(network.mark())
         # Something may stand between two items: go again from the mark to the last delivered one.
         again = open_inline(self.context, self.options)
         again.load(network.dump(self._noted))
@@ -172,6 +177,7 @@ class InlineEngine(Engine):
 
     def close(self) -> None:
         self.leave()
+        self.context.close_files()
 
     def stats(self) -> Stats:
         return Stats(elements=self._elements, errors=self._errors)

@@ -17,6 +17,7 @@ from tundish.loader.plan.sources import Range
 from tundish.loader.plan.storing import Reread
 from tundish.loader.run import values
 from tundish.loader.run.chains import ELEMENTWISE, computes
+from tundish.loader.run.files import values as files
 from tundish.loader.run.operators import (
     asserting,
     counting,
@@ -51,6 +52,7 @@ TABLES = Tables(
         **grouping.VALUES,
         **scanning.VALUES,
         **asserting.VALUES,
+        **files.VALUES,
         **stored.VALUES,
         Reread: reread_value,
     },

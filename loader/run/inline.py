@@ -83,16 +83,17 @@ class InlineStage:
             try:
                 element = value(item, pass_)
             except Exception as error:  # noqa: BLE001 - the element's error
-                self._counts.add(self._events)
-                add_origin(
-                    error, describe_origin(*self._identity(ref_of(item), pass_)), self._where
-                )
-                return Failure(ref_of(item), error)
+                return self._failed(ref_of(item), error)
             if self._events:
                 self._counts.add(self._events)
             if element is not DROPPED:
                 note = self._notes.pop() if self._notes else None
                 return Made(item if kind is int else _ref(item), element, note)
+
+    def _failed(self, ref: Ref, error: Exception) -> Failure:
+        self._counts.add(self._events)
+        add_origin(error, describe_origin(*self._identity(ref, self._pass)), self._where)
+        return Failure(ref, error)
 
     def mark(self) -> Mark:
         return (self._counts.by_event, self._up.mark())

@@ -14,9 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tundish.errors import OutOfRangeError, SpecError
+from tundish.loader.plan.asserting import IgnoreErrors
 from tundish.loader.plan.checks import check_count, check_word
+from tundish.loader.plan.files.node import Indexed, ReadFiles
 from tundish.loader.plan.mixing import Sample
-from tundish.loader.plan.node import AUTOTUNE, check_workers, global_seed, walk
+from tundish.loader.plan.node import (
+    AUTOTUNE,
+    check_workers,
+    global_seed,
+    walk,
+    why_unnumbered,
+)
 from tundish.loader.plan.options import Options, options_of
 from tundish.loader.plan.order import Prefetch
 from tundish.loader.plan.static import static_spec
@@ -32,15 +40,22 @@ from tundish.loader.run.context import Context, first_seed
 from tundish.loader.run.coordinator import Coordinator
 from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.engine import Engine, InlineEngine
+from tundish.loader.run.files.indexing import indexed_for_access
 from tundish.loader.run.items import End, Failure
 from tundish.loader.run.operators.mixing import count_sources
 from tundish.loader.run.optional import Optional
 from tundish.loader.run.planner import effective, open_inline
 from tundish.loader.run.serving import in_worker, overruled
 from tundish.loader.run.state import check_state, make_state
+from tundish.loader.run.stats import count_skipped
 from tundish.loader.run.storing.saving import find, keep_all, version_to_save
 from tundish.loader.run.storing.setup import resolve
-from tundish.loader.run.storing.stored import computes_something, rows_of_found, snapshot_stats
+from tundish.loader.run.storing.stored import (
+    computes_something,
+    rows_of,
+    rows_of_found,
+    snapshot_stats,
+)
 from tundish.shm.budget import usable_cores
 from tundish.spec import copy_element, spec_of
 
@@ -52,6 +67,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Iterator",
+    "counted",
     "draw_seed",
     "element_at",
     "first_spec",
@@ -368,10 +384,17 @@ class Iterator:
         snapshots = snapshot_stats(self._engine.context)
         if snapshots:
             stats = replace(stats, snapshots=snapshots)
-        if not any(isinstance(node, Sample) and node.names for node in walk(self._root)):
-            return stats
-        with self._lock:
-            return replace(stats, sources=count_sources(self._position()))
+        nodes = list(walk(self._root, running=True))
+        skips = any(
+            isinstance(node, IgnoreErrors) or getattr(node, "on_error", None) == "skip"
+            for node in nodes
+        )
+        mixes = any(isinstance(node, Sample) and node.names for node in nodes)
+        if skips or mixes:
+            with self._lock:
+                at = self._position()
+            stats = replace(stats, skipped=count_skipped(at), sources=count_sources(at))
+        return stats
 
     def pump(self) -> None:
         """Take in what workers have answered and hand out more, without waiting.
@@ -466,13 +489,20 @@ def first_spec(node: Node) -> Any:
 
 
 def stored_rows(node: Node) -> Callable[[int], Any] | None:
-    """Random access to a complete snapshot, without a network; None for any other plan."""
-    if not isinstance(node, Snapshot):
+    """Random access to a complete snapshot, or to files, without a network; None for any other plan."""
+    if not isinstance(node, (ReadFiles, Snapshot)):
         return None
-    stored = resolve(effective(node), 0, None, fresh=True, write=False).root
-    if not isinstance(stored, Stored):
-        return None
-    return rows_of_found(stored.found)
+    found = indexed_for_access(resolve(effective(node), 0, None, fresh=True, write=False).root)
+    if isinstance(found, Indexed):
+        return rows_of(found.source, found.count)
+    return rows_of_found(found.found) if isinstance(found, Stored) else None
+
+
+def counted(node: Node) -> int:
+    """How many elements a plan has, where looking at its files tells."""
+    if not any(isinstance(below, ReadFiles) for below in walk(node, running=True)):
+        return node.cardinality
+    return indexed_for_access(effective(node)).cardinality
 
 
 def found_dataset(
@@ -490,9 +520,10 @@ def found_dataset(
 
 def element_at(node: Node, index: int) -> Any:
     """The element at a position of a positional plan, in this process."""
-    node = resolve(effective(node), 0, None, fresh=True, write=False).root
+    node = indexed_for_access(resolve(effective(node), 0, None, fresh=True, write=False).root)
     if not node.positional:
-        raise TypeError(f"{node.label} has no random access; iterate over the dataset")
+        why = why_unnumbered(node)
+        raise TypeError(f"{node.label} has no random access{why}; iterate over the dataset")
     at, count = check_count("index", index), node.cardinality
     if at < 0 and count >= 0:
         at += count

@@ -102,6 +102,12 @@ MakeMachine = Callable[[Builder, Any, int], Machine]
 """``make(builder, node, pass)``: the machine of a node of some type."""
 
 
+def several_of(machine: Any, most: int) -> list[Any] | None:
+    """The next elements of a machine that can give several at once; None: ask `next`."""
+    several = getattr(machine, "several", None)
+    return None if several is None else several(most)
+
+
 def rewrap(item: Any, wrap: Callable[[Ref], Ref]) -> Any:
     """Put an item's ref into an outer node's terms; a computed item keeps its value."""
     kind = type(item)
@@ -161,6 +167,10 @@ class Positions:
         if not len(refs):
             raise End
         return listed(refs)
+
+    def back(self, count: int) -> None:
+        """Give the last refs of `take` again."""
+        self._at -= count
 
     def mark_back(self, left: int) -> int:
         """The mark so many items before the last one of a run."""
@@ -261,6 +271,20 @@ class Repeated:
             return rewrap(item, self._wrap)
         raise End
 
+    def several(self, most: int) -> list[Any] | None:
+        """As the input's, if it has such a method; None at the end of a pass."""
+        try:
+            found = several_of(self._up, most)
+        except End:
+            return None
+        self._some = self._some or bool(found)
+        return found
+
+    def mark_back(self, left: int) -> Mark:
+        """The mark so many elements before the last one of `several`."""
+        up: Any = self._up
+        return (self._p, self._some, up, up.mark_back(left))
+
     def mark(self) -> Mark:
         return (self._p, self._some, self._up, self._up.mark())
 
@@ -284,6 +308,11 @@ class Chosen:
     def next(self) -> Any:
         up, first, step = self._up, self._first, self._step
         while True:
+            if self._seen < first:
+                left_out = several_of(up, first - self._seen)
+                if left_out is not None:
+                    self._seen += len(left_out)
+                    continue
             if self._stop is not None and self._seen >= self._stop:
                 raise End
             item = up.next()
@@ -291,6 +320,21 @@ class Chosen:
             self._seen += 1
             if at >= 0 and at % step == 0:
                 return item
+
+    def several(self, most: int) -> list[Any] | None:
+        """As the input's, if it has such a method; None where items are left out, and at the end."""
+        if self._stop is not None:
+            most = min(most, self._stop - self._seen)
+        if self._step > 1 or self._seen < self._first or most < 1:
+            return None
+        found = several_of(self._up, most)
+        self._seen += len(found or ())
+        return found
+
+    def mark_back(self, left: int) -> Mark:
+        """The mark so many elements before the last one of `several`."""
+        up: Any = self._up
+        return (self._seen - left, up.mark_back(left))
 
     def mark(self) -> Mark:
         return (self._seen, self._up.mark())

@@ -189,7 +189,9 @@ class ParallelPlanner(Planner):
         owner = self._coordinator
         number = owner.define(node, base, pass_, is_stream=True)
         cycle = node.cycle if isinstance(node, Interleave) else 1
-        stage = StreamStage(owner, number, up, cycle=cycle, ahead=owner.workers + 1)
+        stage = StreamStage(
+            owner, number, up, cycle=cycle, ahead=owner.workers + 1, placed=node.placed
+        )
         self.keep(stage)
         return stage
 

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.plan.batching import Batch, Unbatch
 from tundish.loader.plan.elementwise import Enumerate, FlatMap
+from tundish.loader.plan.files.node import FileRecords, ReadFiles
 from tundish.loader.plan.interleaving import Interleave
-from tundish.loader.plan.node import Node, Unary
 from tundish.loader.plan.options import Options, options_of
 from tundish.loader.plan.order import (
     Concatenate,
@@ -32,10 +32,15 @@ from tundish.loader.plan.order import (
     Skip,
     Take,
 )
+from tundish.loader.plan.rebuilding import other_inputs
 from tundish.loader.plan.sources import Generator, Zip
 from tundish.loader.plan.storing import Cache, Reread, Snapshot, SortedSnapshot
 from tundish.loader.run.chains import ELEMENTWISE, chain_base, defers
 from tundish.loader.run.evaluators import compile_inner, compile_values
+from tundish.loader.run.files.batches import FileBatches
+from tundish.loader.run.files.numbered import FileStage, files_below
+from tundish.loader.run.files.records import FileMachine
+from tundish.loader.run.files.sequence import FileSequence
 from tundish.loader.run.generating import Broken, until_it_raises
 from tundish.loader.run.inline import InlineBatches, InlineStage, Unbatched
 from tundish.loader.run.items import End, Failure, Ref
@@ -52,6 +57,7 @@ from tundish.loader.run.machines import (
     ProcessShare,
     Repeated,
     Zipped,
+    several_of,
 )
 from tundish.loader.run.operators import (
     asserting,
@@ -67,7 +73,7 @@ from tundish.loader.run.operators import (
     windows,
 )
 from tundish.loader.run.operators.caching import Cached, store_of
-from tundish.loader.run.operators.inners import FlatMapped, InlineInners, Inners
+from tundish.loader.run.operators.inners import FlatMapped, InlineInners, Inners, left_out
 from tundish.loader.run.operators.interleaving import Interleaved
 from tundish.loader.run.operators.windowing import WindowShuffle
 from tundish.loader.run.plain import PlainStage, is_plain, numbers_of
@@ -79,6 +85,7 @@ from tundish.loader.run.storing.streaming import recorded
 from tundish.loader.run.sweeping import SweptStage, compile_steps
 
 if TYPE_CHECKING:
+    from tundish.loader.plan.node import Node, Unary
     from tundish.loader.run.context import Context, Replay
 
 
@@ -100,26 +107,15 @@ def effective(node: Node, policy: str | None = None) -> Node:
 def _with_policy(node: Node, policy: str) -> Node:
     done: dict[int, Node] = {}
 
-    def rebuild(old: Node) -> Node:
-        if id(old) in done:
-            return done[id(old)]
-        changes: dict[str, Any] = {}
-        if getattr(old, "on_error", policy) is None:
-            changes["on_error"] = policy
-        for field in fields(old):
-            value = getattr(old, field.name)
-            if isinstance(value, Node):
-                new: Any = rebuild(value)
-                if new is not value:
-                    changes[field.name] = new
-            elif field.name == "ups":
-                new = tuple(rebuild(up) for up in value)
-                if any(a is not b for a, b in zip(new, value, strict=True)):
-                    changes[field.name] = new
-        done[id(old)] = replace(old, **changes) if changes else old
+    def rebuilt(old: Node) -> Node:
+        if id(old) not in done:
+            changes = other_inputs(old, rebuilt)
+            if getattr(old, "on_error", policy) is None:
+                changes["on_error"] = policy
+            done[id(old)] = replace(old, **changes) if changes else old
         return done[id(old)]
 
-    return rebuild(node)
+    return rebuilt(node)
 
 
 class Planner:
@@ -146,6 +142,13 @@ class Planner:
     def inners(self, node: FlatMap, up: Machine, base: Node, pass_: int) -> Inners:
         """The inner datasets."""
         raise NotImplementedError
+
+    def flattened(self, node: FlatMap, base: Node, pass_: int) -> Machine:
+        """The machine of the elements of inner datasets."""
+        inners = self.inners(node, self.build(node.up, pass_), base, pass_)
+        if isinstance(node, Interleave):
+            return Interleaved(node, inners, pass_, self.context)
+        return FlatMapped(inners, left_out(node, self.context))
 
     def repeated(self, node: Repeat, pass_: int) -> Machine:
         """A machine that goes through its input again and again."""
@@ -200,10 +203,7 @@ class Planner:
             base, dropping = chain_base(node.up)
             if dropping:
                 base = node.up
-            inners = self.inners(node, self.build(node.up, pass_), base, pass_)
-            if isinstance(node, Interleave):
-                return Interleaved(node, inners, pass_, self.context)
-            return FlatMapped(inners)
+            return self.flattened(node, base, pass_)
         if isinstance(node, Cache):
             store = store_of(node, self.cache_limit())
             return Cached(lambda: self.computed(node.up, 0), store)
@@ -309,6 +309,12 @@ class InlinePlanner(Planner):
             stored.found = files.found
             return stored
 
+        records = files_below(node)
+        if records is not None:
+            numbered = FileStage(up, value, identity, pass_, self.context, chain=chain)
+            numbered.source = records.source
+            return numbered
+
         if is_plain(node):
             plain = PlainStage(up, value, identity, pass_, self.context, chain=chain)
             plain.numbers = numbers_of(node)
@@ -334,12 +340,30 @@ class InlinePlanner(Planner):
         return closures()
 
     def batches(self, node: Batch, up: Machine, pass_: int) -> Machine:
-        return InlineBatches(node, up, self.context.label(node))
+        label = self.context.label(node)
+        if isinstance(up, FileSequence):
+            return FileBatches(node, up, label, up.form.leaf)
+        if isinstance(up, FileStage):
+            return FileBatches(node, up, label, up.source.form.leaf)
+        return InlineBatches(node, up, label)
+
+    def flattened(self, node: FlatMap, base: Node, pass_: int) -> Machine:
+        if not isinstance(node, ReadFiles):
+            return super().flattened(node, base, pass_)
+        dataset, identity = compile_inner(node, self.context, self.open_inner)
+        up = self.build(node.up, pass_)
+        return FileSequence(node, up, dataset, identity, pass_=pass_, context=self.context)
 
     def inners(self, node: FlatMap, up: Machine, base: Node, pass_: int) -> Inners:
         dataset, identity = compile_inner(node, self.context, self.open_inner)
         return InlineInners(
-            up, dataset, identity, pass_, open_inner=self.open_inner, context=self.context
+            up,
+            dataset,
+            identity,
+            pass_,
+            open_inner=self.open_inner,
+            context=self.context,
+            placed=node.placed,
         )
 
     def open_inner(self, plan: Node, origin: tuple[Any, ...], skip: int) -> Machine:
@@ -371,23 +395,32 @@ def replays(options: Options, cache_bytes: int) -> Replay:
 def open_inline(
     context: Context, options: Options, skip: int = 0, cache_bytes: int = 2**34
 ) -> Machine:
-    """An in-process network over a whole plan, the first `skip` items left out."""
+    """An in-process network over a whole plan, the first `skip` items left out.
+
+    Of the records of a file `skip` is where to begin.
+    """
     planner = InlinePlanner(context, options, cache_bytes)
     node = context.root
+    if isinstance(node, FileRecords):
+        return FileMachine(node, context, skip)
     base, dropping = chain_base(node)
     if skip and not dropping:
         # Maps above the base need not run for what is left out.
         up = planner.build(base, context.iteration)
-        for _ in range(skip):
-            try:
-                up.next()
-            except End:
-                break
+        leave_out(up, skip)
         return up if planner.is_computed(node) else planner.stage(node, base, up, context.iteration)
     network = planner.computed(node, context.iteration)
-    for _ in range(skip):
-        try:
-            network.next()
-        except End:
-            break
+    leave_out(network, skip)
     return network
+
+
+def leave_out(machine: Machine, count: int) -> None:
+    """Go over the next items of a machine, many at once where it can."""
+    try:
+        while count > 0:
+            found = several_of(machine, count)
+            if found is None:
+                machine.next()
+            count -= 1 if found is None else len(found)
+    except End:
+        pass

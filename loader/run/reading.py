@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tundish.loader.plan.files.node import Indexed
 from tundish.loader.plan.node import Unary
 from tundish.loader.plan.sources import FromSource
 from tundish.loader.plan.storing import Cache
+from tundish.loader.run.generating import Broken
+from tundish.loader.run.values import identities
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
     from tundish.loader.run.context import Context
-    from tundish.loader.run.values import Identity
 
 
-def compile_read(
-    top: Node, context: Context, identity: Identity
-) -> Callable[[Sequence[Any], int], None] | None:
+def compile_read(top: Node, context: Context) -> Callable[[Sequence[Any], int], None] | None:
     """Make a function that reads the records of many items before they are evaluated.
 
     Parameters
@@ -30,24 +30,21 @@ def compile_read(
         Whose items they are.
     context : Context
         Its `records` are filled; a source's evaluator takes them from there.
-    identity : callable
-        Of `top`: over one source an item's origin is its index there.
 
     Returns
     -------
     callable or None
-        ``read(items, pass)``; None where the records do not come from one source that has
-        ``__getitems__``.
+        ``read(items, pass)``; None where the records do not come from files with an index, or from
+        one source that has ``__getitems__``.
     """
     node = top
     while isinstance(node, Unary) and node.flat and not isinstance(node, Cache):
         node = node.up
-    if not isinstance(node, FromSource):
-        return None
-    getitems = getattr(node.source, "__getitems__", None)
-    if not callable(getitems):
+    getitems = _several(node)
+    if getitems is None:
         return None
     records = context.records.setdefault(id(node), {})
+    identity = identities(top, context, by_number=True)
 
     def read(items: Sequence[Any], pass_: int) -> None:
         records.clear()
@@ -63,3 +60,18 @@ def compile_read(
             records.update(zip(indices, found, strict=True))
 
     return read
+
+
+def _several(node: Node) -> Callable[[list[int]], Sequence[Any]] | None:
+    """How several records of a source are read at once."""
+    if isinstance(node, Indexed):
+        get = node.source.get
+        return lambda indices: [_broken(record) for record in get(indices)]
+    if not isinstance(node, FromSource):
+        return None
+    getitems = getattr(node.source, "__getitems__", None)
+    return getitems if callable(getitems) else None
+
+
+def _broken(record: Any) -> Any:
+    return Broken(record) if isinstance(record, Exception) else record

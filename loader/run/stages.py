@@ -330,7 +330,7 @@ class ParallelStage:
         self._last = (head, stop - 1)
         return (head, first, stop, None)
 
-    def several(self) -> tuple[Block | None, int, list[Any]]:
+    def rest(self) -> tuple[Block | None, int, list[Any]]:
         """The rest of the head block as a list, where its elements are small.
 
         Returns
@@ -361,12 +361,16 @@ class ParallelStage:
             return (self._counts.by_event, self._unordered_mark())
         last = self._last
         if type(last) is tuple and len(last) == 2 and type(last[0]) is Block:
-            return self.mark_at(*last)
+            return self.mark_at(*last, self.beside())
         return (self._counts.by_event, last)
 
-    def mark_at(self, block: Block, row: int) -> Mark:
+    def beside(self) -> Any:
+        """What a mark is made of besides a block and a row."""
+        return self._counts.by_event
+
+    def mark_at(self, block: Block, row: int, beside: Any) -> Mark:
         """The mark after a row of a block."""
-        return (self._counts.by_event, self._mark_in(block, row))
+        return (beside, self._mark_in(block, row))
 
     def _unordered_mark(self) -> Mark:
         """The mark before the oldest item that has not come, and which behind it have."""

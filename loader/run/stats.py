@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,9 @@ class Stats:
         How many elements named mixtures (`sample_from_datasets` of a dict) have given of each
         source, up to the last delivered element. It goes on where a restored state left off, and
         begins anew with each pass of a `repeat` around a mixture.
+    skipped : mapping of str to int
+        How many elements each operator with ``on_error="skip"`` has left out, and `ignore_errors`, by its
+        name in the plan: ``{"map#2": 3}``. It goes on where a restored state left off.
     snapshots : tuple of SnapshotStats
         What is done with each snapshot that is run, the one next to the source first.
     """
@@ -77,4 +81,19 @@ class Stats:
     used_bytes: int = 0
     budget_bytes: int = 0
     sources: Mapping[str, int] = field(default_factory=dict)
+    skipped: Mapping[str, int] = field(default_factory=dict)
     snapshots: tuple[SnapshotStats, ...] = ()
+
+
+def count_skipped(state: Any) -> dict[str, int]:
+    """How many elements were left out, by operator, wherever it stands in a position."""
+    found: dict[str, int] = {}
+    parts = state.values() if isinstance(state, dict) else state if isinstance(state, list) else ()
+    for below in parts:
+        for label, count in count_skipped(below).items():
+            found[label] = found.get(label, 0) + count
+    for event, count in state.get("counts", {}).items() if isinstance(state, dict) else ():
+        label, _, what = event.rpartition(" ")
+        if what in ("skipped", "ignored"):
+            found[label] = found.get(label, 0) + count
+    return found

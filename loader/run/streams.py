@@ -9,6 +9,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tundish.loader.run.files.records import ENDED
 from tundish.loader.run.inline import Counts
 from tundish.loader.run.items import End, Failure, NotReady, Ref, ref_of
 from tundish.loader.run.operators.inners import NOT_OPENED
@@ -18,7 +19,7 @@ from tundish.loader.run.stages import TASK_S, Pace, StageOwner
 if TYPE_CHECKING:
     from tundish.loader.run.machines import Machine, Mark
 
-_CHUNK_ROWS = 512
+_CHUNK_ROWS = 2048
 _CHUNK_BYTES = 1 << 20
 _FIRST_FIT = 16
 _CHUNKS_AHEAD = 3
@@ -61,6 +62,39 @@ class Stream:
         """Its next item; raises End or NotReady."""
         return self._stage.take(self)
 
+    def rest(self) -> tuple[Block | None, int, list[Any]]:
+        """The rest of the chunk at hand; see `FlatMapped.rest`."""
+        block = self._at_hand()
+        elements = None if block is None else block.elements_of(self.row, block.total)
+        if block is None or elements is None:
+            return None, 0, []
+        self._goes_to(block.total)
+        return block, block.total, elements
+
+    def run(self, most: int) -> Any:
+        """As `next`, but several rows of a chunk where that can be."""
+        block = self._at_hand()
+        if block is None:
+            return self.next()
+        first = self.row
+        self._goes_to(min(block.total, first + most))
+        return (block, first, self.row, None)
+
+    def give_back(self, rows: int) -> None:
+        """Take back the last rows of the last run."""
+        self._goes_to(self.row - rows)
+
+    def _at_hand(self) -> Block | None:
+        """A chunk that is made and in which nothing failed, of which rows are left."""
+        block = self.chunks[0] if self.chunks else None
+        if block is None or block.left or not block.clean or self.row >= block.total:
+            return None
+        return block
+
+    def _goes_to(self, row: int) -> None:
+        self._stage.turn_to(self)
+        self.row, self.taken = row, self.chunks[0].refs.after(row - 1)
+
 
 class InnerRefs(Sequence[Any]):
     """The refs of a chunk's rows: (outer ref, ordinal)."""
@@ -70,6 +104,10 @@ class InnerRefs(Sequence[Any]):
     def __init__(self, outer: Ref, first: int, size: int) -> None:
         self.outer, self.first, self.size = outer, first, size
 
+    def after(self, row: int) -> int:
+        """The ordinal behind a row's."""
+        return self.first + row + 1
+
     def __len__(self) -> int:
         return self.size
 
@@ -77,6 +115,35 @@ class InnerRefs(Sequence[Any]):
         if isinstance(row, slice):
             return [(self.outer, self.first + k) for k in range(*row.indices(self.size))]
         return (self.outer, self.first + row)
+
+
+class PlacedRefs(Sequence[Any]):
+    """The refs of a chunk's rows: (outer ref, place).
+
+    Before the chunk is made only where it begins is known.
+    """
+
+    __slots__ = ("_places", "_size", "first", "outer")
+
+    def __init__(self, outer: Ref, first: int, size: int) -> None:
+        self.outer, self.first, self._size = outer, first, size
+        self._places: list[int] = []
+
+    def made(self, places: list[int]) -> None:
+        """The chunk was made: the places of its rows, and that behind them."""
+        self._places = places
+
+    def after(self, row: int) -> int:
+        """The place behind a row."""
+        return self._places[row + 1]
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, row: Any) -> Any:
+        if isinstance(row, slice):
+            return [(self.outer, place) for place in self._places[:-1][row]]
+        return (self.outer, self._places[row])
 
 
 class StreamStage:
@@ -97,12 +164,22 @@ class StreamStage:
         How many the machine above reads in turn.
     ahead : int
         How many more may be begun.
+    placed : bool
+        Whether elements are named by their places: a chunk's answer tells them.
     """
 
     def __init__(
-        self, owner: StageOwner, number: int, up: Machine, *, cycle: int, ahead: int
+        self,
+        owner: StageOwner,
+        number: int,
+        up: Machine,
+        *,
+        cycle: int,
+        ahead: int,
+        placed: bool,
     ) -> None:
         self._owner, self.number, self._up = owner, number, up
+        self._refs: Any = PlacedRefs if placed else InnerRefs
         self._width = cycle + ahead
         self._open: OrderedDict[int, Stream] = OrderedDict()  # as their turns will come
         self._waiting: deque[Stream] = deque()
@@ -193,7 +270,8 @@ class StreamStage:
         return min(_CHUNK_ROWS, fit, self.pace.rows_in(TASK_S))
 
     def _ask(self, stream: Stream, rows: int) -> None:
-        block = Block(self._owner.next_block(), InnerRefs(stream.outer, stream.asked, rows), self)
+        refs = self._refs(stream.outer, stream.asked, rows)
+        block = Block(self._owner.next_block(), refs, self)
         block.inputs = stream
         stream.chunks.append(block)
         stream.flying = True
@@ -208,11 +286,18 @@ class StreamStage:
         self.blocks -= 1
         self._ask(stream, size)
 
-    def chunk_done(self, block: Block, rows: int, *, ended: bool) -> None:
-        """A chunk was made: `rows` of it, and whether the inner dataset ended there."""
+    def chunk_done(self, block: Block, rows: int, nbytes: int, *, ended: bool) -> None:
+        """A chunk was made: `rows` of it in so many bytes, and whether the inner dataset ended there."""
+        if rows and nbytes:
+            self.pace.row_nbytes = -(-nbytes // rows)
         stream = block.inputs
         stream.flying = self._full = False
-        stream.asked += rows
+        refs = block.refs
+        if isinstance(refs, InnerRefs):
+            stream.asked += rows
+        elif not block.gone:
+            refs.made(told_places(block, refs, rows))
+            stream.asked = refs.after(rows - 1) if rows else stream.asked
         stream.deaths = 0
         stream.ended = ended
         block.total = rows
@@ -242,7 +327,7 @@ class StreamStage:
 
     def take(self, stream: Stream) -> Any:
         """The next item of a stream."""
-        self._turn_to(stream)
+        self.turn_to(stream)
         if type(stream.item) is Failure:
             self._close(stream)
             return Failure((stream.outer, NOT_OPENED), stream.item.error)
@@ -258,8 +343,9 @@ class StreamStage:
                 return Failure((stream.outer, NOT_OPENED), block.error_of(row))
             if row < block.total:
                 stream.row += 1
-                stream.taken += 1
-                ref = block.refs[row]
+                refs = block.refs
+                stream.taken = refs.after(row)
+                ref = refs[row]
                 failed = row in block.errors
                 return Failure(ref, block.error_of(row)) if failed else Row(ref, block, row)
             self._drop_chunk(stream)
@@ -270,7 +356,7 @@ class StreamStage:
         self.feed()
         raise NotReady
 
-    def _turn_to(self, stream: Stream) -> None:
+    def turn_to(self, stream: Stream) -> None:
         """Note which stream is read: the one before it is wanted last."""
         if stream.number != self._current:
             if self._current in self._open:
@@ -310,3 +396,13 @@ class StreamStage:
         self._up.load(state)
         self._skip = skip
         self._reached = self._given = self._up.mark()
+
+
+def told_places(block: Block, refs: PlacedRefs, rows: int) -> list[int]:
+    """The places of a chunk's rows and of what follows, as the worker told them.
+
+    Where workers died of it, or it found no memory, nobody has: what is known is where it begins, and
+    its only row stands for all that follows.
+    """
+    told = block.notes.pop(0, None)
+    return [refs.first] * rows + [ENDED] if told is None else told.tolist()

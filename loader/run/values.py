@@ -21,6 +21,7 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.loader.plan.batching import Batch, Unbatch
 from tundish.loader.plan.elementwise import Enumerate, Filter, FlatMap, Map
+from tundish.loader.plan.files.node import Indexed
 from tundish.loader.plan.interleaving import Interleave
 from tundish.loader.plan.node import Unary
 from tundish.loader.plan.order import Concatenate, Repeat
@@ -90,6 +91,9 @@ class Maker:
     tables : Tables
         The closures by type of node.
     """
+
+    by_number = False
+    """Whether identities are asked for to find out which record of a source an item is."""
 
     def __init__(self, context: Context, open_inner: OpenInner, tables: Tables) -> None:
         self.context, self.open_inner, self.tables = context, open_inner, tables
@@ -314,6 +318,8 @@ class Maker:
 
     def inside(self, node: FlatMap) -> Value:
         """The evaluator of a node whose elements stand in datasets made of its input's."""
+        if node.replays:
+            return self.replayed(node)
         dataset, identity = self.inner_dataset(node), self.identity(node.up)
 
         def value(item: Any, pass_: int) -> Any:
@@ -418,6 +424,8 @@ class Maker:
     def identity(self, node: Node) -> Identity:
         """The identity of a node's refs: the pass and the origin (`tundish.loader.run.rng`)."""
         prefix = self.context.prefix
+        if isinstance(node, Indexed) and not self.by_number:
+            return self._in_file(node)
         if not node.inputs or isinstance(node, Snapshot):
             if prefix:
                 return lambda ref, pass_: (pass_, (*prefix, ref))
@@ -457,6 +465,16 @@ class Maker:
 
         return through
 
+    def _in_file(self, node: Indexed) -> Identity:
+        """That of a record is its file and its place, however it is read."""
+        prefix, origin, named = self.context.prefix, node.source.origin, node.files_at
+
+        def identity(ref: Any, pass_: int) -> tuple[int, Path]:
+            file, place = origin(ref)
+            return pass_, (*prefix, named[file], place)
+
+        return identity
+
     def _part(self, node: Node) -> Identity:
         ups = [self.identity(up) for up in node.inputs]
         base = concat_base(node) if isinstance(node, Concatenate) else None
@@ -472,9 +490,14 @@ class Maker:
         return identity
 
 
-def identities(node: Node, context: Context) -> Identity:
-    """The identity of a node's refs, for who evaluates nothing."""
-    return Maker(context, _no_inner, Tables({}, {})).identity(node)
+def identities(node: Node, context: Context, *, by_number: bool = False) -> Identity:
+    """The identity of a node's refs, for who evaluates nothing.
+
+    With `by_number` that of a record of files is its number in them.
+    """
+    maker = Maker(context, _no_inner, Tables({}, {}))
+    maker.by_number = by_number
+    return maker.identity(node)
 
 
 def _no_inner(*_: Any) -> NoReturn:

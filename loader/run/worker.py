@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.errors import SharedMemoryError
+from tundish.formats.format import Columns
 from tundish.loader.plan.elementwise import FlatMap
 from tundish.loader.plan.interleaving import Interleave
 from tundish.loader.run.collate import is_fixed
 from tundish.loader.run.context import Context
 from tundish.loader.run.evaluators import compile_inner, compile_sweep, compile_values
+from tundish.loader.run.files.numbered import files_below
 from tundish.loader.run.items import DROPPED, End, Failure, ref_of
 from tundish.loader.run.messages import (
     DONE,
@@ -79,6 +81,8 @@ class Stage:
         Of `compile_values`; for a stream the inner plan of an item.
     is_stream : bool
         Whether it reads inner datasets.
+    placed : bool
+        Whether their elements are named by places.
 
     Attributes
     ----------
@@ -86,12 +90,18 @@ class Stage:
         The number of the pass.
     """
 
-    __slots__ = ("identity", "is_stream", "label", "pass_", "read", "sweep", "value")
+    __slots__ = (
+        "files", "identity", "is_stream", "label", "pass_", "placed", "read", "sweep", "value"
+    )  # fmt: skip
 
-    def __init__(self, value: Value, identity: Identity, *, is_stream: bool) -> None:
+    def __init__(
+        self, value: Value, identity: Identity, *, is_stream: bool, placed: bool = False
+    ) -> None:
         self.value, self.identity, self.is_stream = value, identity, is_stream
+        self.placed = placed
         self.pass_ = 0
         self.sweep: Any = None
+        self.files: Any = None
         self.read: Any = None
         self.label = ""
 
@@ -162,12 +172,16 @@ class Worker(Serving):
             assert isinstance(flat_map, FlatMap)
             if isinstance(flat_map, Interleave):  # each is left open until it is its turn again
                 self._most_streams = max(self._most_streams, 2 * flat_map.cycle)
-            return Stage(*compile_inner(flat_map, context, open_inner), is_stream=True)
+            made = compile_inner(flat_map, context, open_inner)
+            return Stage(*made, is_stream=True, placed=flat_map.placed)
         stage = Stage(*compile_values(nodes[node], context, open_inner), is_stream=False)
         if self._deadline is None:
             stage.sweep = compile_sweep(nodes[node], nodes[base])
-            stage.read = compile_read(nodes[node], context, stage.identity)
+            stage.read = compile_read(nodes[node], context)
             stage.label = context.label(nodes[node])
+            records = files_below(nodes[node])
+            if records is not None and records.format.tabular:
+                stage.files = records.source
         return stage
 
     # -- tasks ---------------------------------------------------------------------------------
@@ -238,8 +252,10 @@ class Worker(Serving):
         deadline = self._deadline
         write: Any = None
         done = 0
-        if stage.read is not None:
-            stage.read(items, pass_)
+        if stage.files is not None and type(items) is range and items.step == 1:
+            done, write = self._table(stage.files, task, items, rows)
+        if stage.read is not None and done < task.rows:
+            stage.read(items[done:], pass_)
         if stage.sweep is not None and type(items) is range:
             done, write = self._sweep(stage, task, items, rows)
         for k, item in zip(
@@ -301,6 +317,37 @@ class Worker(Serving):
         if scalars:
             write = self._put_scalars(rows, task, scalars, write)
         return k - task.first + (k in rows.errors), write
+
+    def _table(self, files: Any, task: Task, items: range, rows: Rows) -> tuple[int, Any]:
+        """Copy rows of files that lie in columns, as far as they are of one kind; how many."""
+        write: Any = None
+        done = 0
+        while done < task.rows:
+            number = items[done] % len(files)
+            found = files.run(number, min(task.rows - done, len(files) - number))
+            if isinstance(found, Exception) or not isinstance(found[0], Columns):
+                break
+            run, first, stop = found
+            if not run.stackable:
+                break
+            leaves, tree = run.flat
+            if write is None:
+                write = self._begin(rows, task, run[first])
+            layout = rows.layout
+            assert layout is not None
+            keys = tuple([column_key(leaf) for leaf in leaves])
+            if tree != layout.tree or keys != layout.keys:
+                break
+            row = task.first + done
+            shift = task.first if rows.private else 0
+            for at, (column, leaf) in enumerate(zip(rows.columns, leaves, strict=True)):
+                part = leaf[first:stop]
+                if column is None:
+                    rows.extras[at].update(enumerate(part.tolist(), row))
+                else:
+                    column[row - shift : row - shift + len(part)] = part
+            done += stop - first
+        return done, write
 
     def _put_scalars(self, rows: Rows, task: Task, scalars: list[Any], write: Any) -> Any:
         column = rows.columns[0]
@@ -502,7 +549,8 @@ class Worker(Serving):
             # What the tail names is taken back after this task; the dataset is read in later ones.
             (item,) = self._decoded(tail, private=True)
             if deadline is not None:  # what is left out takes its time too
-                faulthandler.dump_traceback_later(deadline * (1 + skip), exit=True)
+                left_out = 0 if stage.placed else skip
+                faulthandler.dump_traceback_later(deadline * (1 + left_out), exit=True)
             try:
                 origin = stage.identity(ref_of(item), stage.pass_)
                 plan = stage.value(item, stage.pass_)
@@ -516,17 +564,23 @@ class Worker(Serving):
                 return rows, True
         if task.rows == 1:
             # Should this process die now, it is the element's fault, not the opening's.
-            self._outbox.say(RECORD.pack(Kind.PROGRESS, 0, 0, skip, 0))
+            self._outbox.say(RECORD.pack(Kind.PROGRESS, 0, 0, 0, 0))
             self._outbox.flush()
         write: Any = None
-        for k in range(task.first, task.first + task.rows):
+        places: list[int] = []
+        if stage.placed and network.text and deadline is None and task.rows > 1:
+            write = self._records(rows, task, network, places)
+        for k in range(task.first + len(places), task.first + task.rows):
             if deadline is not None:
                 faulthandler.dump_traceback_later(deadline, exit=True)
             try:
                 found = network.next()
             except End:
                 rows.drops = [*rows.drops, *range(k, task.first + task.rows)]
+                self._tell_places(rows, places, network)
                 return rows, True
+            if stage.placed:
+                places.append(found.ref)
             if type(found) is Failure:
                 rows.errors[k] = dumps_exception(found.error)
                 continue
@@ -535,10 +589,38 @@ class Worker(Serving):
             if not write(k, found.value):
                 write = self._scatter(rows, task, k)
                 write(k, found.value)
-        self._streams[key] = (network, skip + task.rows)
+        self._tell_places(rows, places, network)
+        self._streams[key] = (network, network.mark() if stage.placed else skip + task.rows)
         while len(self._streams) > self._most_streams:
             self._streams.popitem(last=False)
         return rows, False
+
+    def _records(self, rows: Rows, task: Task, network: Any, places: list[int]) -> Any:
+        """Read records of a file at once; gives a function that writes those that follow."""
+        write: Any = None
+        while len(places) < task.rows:
+            found = network.some(task.rows - len(places))
+            if found is None:
+                break
+            at, values = found
+            if write is None:
+                write = self._begin(rows, task, values[0])
+            first = task.first + len(places)
+            rows.extras[0].update(zip(range(first, first + len(values)), values, strict=True))
+            places += at
+        return write
+
+    def _tell_places(self, rows: Rows, places: list[int], network: Any) -> None:
+        """Tell the places of a chunk's rows, and that behind them."""
+        if places:
+            rows.notes[0] = np.array([*places, network.mark()], np.int64)
+
+
+def column_key(column: np.ndarray) -> Any:
+    """What `leaf_key` says of a column's rows."""
+    if column.dtype == object:
+        return type(column[0])
+    return (column.dtype, column.shape[1:])
 
 
 def main(fds: list[int], config: bytes) -> int:

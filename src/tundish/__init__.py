@@ -16,6 +16,7 @@ Where things live:
 - `snapshot`: what outlives a run;
 - `loader`: the pipeline; `loader.plan` says what is computed, `loader.run` how;
 - `torch`, `jax`, `tensorflow`, `orbax`: bridges to frameworks, each imported by name;
+- `io`: serialized examples and tensors, with tf.io's names;
 - `experimental`: tf.data's older spellings;
 - `testing`, `cli`: the laws as functions for your own tests, and the command line.
 
@@ -28,7 +29,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tundish import errors, experimental, testing
+    from tundish import errors, experimental, io, testing
+    from tundish.formats.tfrecord.writer import TFRecordWriter
     from tundish.loader.dataloader.collate import default_collate, default_convert
     from tundish.loader.dataloader.dataloader import DataLoader
     from tundish.loader.dataloader.distributed import DistributedSampler
@@ -43,6 +45,17 @@ if TYPE_CHECKING:
     )
     from tundish.loader.dataloader.torchrandom import TorchGenerator
     from tundish.loader.plan.dataset import Dataset
+    from tundish.loader.plan.files.fixed import FixedLengthRecordDataset
+    from tundish.loader.plan.files.lines import TextLineDataset
+    from tundish.loader.plan.files.sql import SqlDataset
+    from tundish.loader.plan.files.tables import (
+        ArrowDataset,
+        CsvDataset,
+        JsonLinesDataset,
+        ParquetDataset,
+    )
+    from tundish.loader.plan.files.tar import TarDataset
+    from tundish.loader.plan.files.tfrecord import TFRecordDataset
     from tundish.loader.plan.node import (
         AUTOTUNE,
         INFINITE_CARDINALITY,
@@ -64,22 +77,32 @@ __all__ = [
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
     "ArraySpec",
+    "ArrowDataset",
     "BatchSampler",
+    "CsvDataset",
     "DataLoader",
     "Dataset",
     "DatasetSpec",
     "DistributedSampler",
+    "FixedLengthRecordDataset",
     "InputContext",
     "Iterator",
     "IteratorSpec",
+    "JsonLinesDataset",
     "Optional",
     "Options",
+    "ParquetDataset",
     "Ragged",
     "RandomSampler",
     "Sampler",
     "SequentialSampler",
     "Sparse",
+    "SqlDataset",
     "SubsetRandomSampler",
+    "TFRecordDataset",
+    "TFRecordWriter",
+    "TarDataset",
+    "TextLineDataset",
     "ThreadingOptions",
     "TorchGenerator",
     "WeightedRandomSampler",
@@ -89,6 +112,7 @@ __all__ = [
     "errors",
     "experimental",
     "get_worker_info",
+    "io",
     "save_on_signal",
     "set_seed",
     "testing",
@@ -99,22 +123,32 @@ _HOME = {
     "INFINITE_CARDINALITY": "tundish.loader.plan.node",
     "UNKNOWN_CARDINALITY": "tundish.loader.plan.node",
     "ArraySpec": "tundish.spec",
+    "ArrowDataset": "tundish.loader.plan.files.tables",
     "BatchSampler": "tundish.loader.dataloader.samplers",
+    "CsvDataset": "tundish.loader.plan.files.tables",
     "DataLoader": "tundish.loader.dataloader.dataloader",
     "Dataset": "tundish.loader.plan.dataset",
     "DatasetSpec": "tundish.spec",
     "DistributedSampler": "tundish.loader.dataloader.distributed",
+    "FixedLengthRecordDataset": "tundish.loader.plan.files.fixed",
     "InputContext": "tundish.loader.plan.options",
     "Iterator": "tundish.loader.run.iterator",
     "IteratorSpec": "tundish.loader.run.optional",
+    "JsonLinesDataset": "tundish.loader.plan.files.tables",
     "Optional": "tundish.loader.run.optional",
     "Options": "tundish.loader.plan.options",
+    "ParquetDataset": "tundish.loader.plan.files.tables",
     "Ragged": "tundish.ragged",
     "RandomSampler": "tundish.loader.dataloader.samplers",
     "Sampler": "tundish.loader.dataloader.samplers",
     "SequentialSampler": "tundish.loader.dataloader.samplers",
     "Sparse": "tundish.ragged",
+    "SqlDataset": "tundish.loader.plan.files.sql",
     "SubsetRandomSampler": "tundish.loader.dataloader.samplers",
+    "TFRecordDataset": "tundish.loader.plan.files.tfrecord",
+    "TFRecordWriter": "tundish.formats.tfrecord.writer",
+    "TarDataset": "tundish.loader.plan.files.tar",
+    "TextLineDataset": "tundish.loader.plan.files.lines",
     "ThreadingOptions": "tundish.loader.plan.settings",
     "TorchGenerator": "tundish.loader.dataloader.torchrandom",
     "WeightedRandomSampler": "tundish.loader.dataloader.samplers",
@@ -125,7 +159,7 @@ _HOME = {
     "save_on_signal": "tundish.preemption",
     "set_seed": "tundish.loader.plan.node",
 }
-_SUBMODULES = frozenset({"errors", "experimental", "testing"})
+_SUBMODULES = frozenset({"errors", "experimental", "io", "testing"})
 
 if not TYPE_CHECKING:  # a checker that saw this would take any misspelt name
 

@@ -14,15 +14,18 @@ that says what to do until then.
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from tundish.formats.tfrecord.writer import TFRecordWriter
 from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.dataset import Dataset
+from tundish.loader.plan.files.sql import SqlDataset
 from tundish.loader.plan.node import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from tundish.loader.plan.options import Options
 from tundish.loader.plan.scanning import Reducer
@@ -35,18 +38,24 @@ from tundish.loader.plan.settings import (
 from tundish.loader.run.iterator import Iterator  # noqa: TC001 - so that signatures can be asked for
 from tundish.loader.run.optional import Optional
 
+if TYPE_CHECKING:
+    from tundish.loader.plan.files.csvtuples import CsvDataset, make_csv_dataset
+
 __all__ = [
     "AUTOTUNE",
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
     "AutotuneOptions",
     "Counter",
+    "CsvDataset",
     "DistributeOptions",
     "OptimizationOptions",
     "Optional",
     "Options",
     "RandomDataset",
     "Reducer",
+    "SqlDataset",
+    "TFRecordWriter",
     "ThreadingOptions",
     "assert_cardinality",
     "at",
@@ -65,6 +74,7 @@ __all__ = [
     "group_by_window",
     "ignore_errors",
     "load",
+    "make_csv_dataset",
     "map_and_batch",
     "pad_to_cardinality",
     "parallel_interleave",
@@ -84,15 +94,12 @@ Apply = Callable[[Dataset], Dataset]
 """A function for `Dataset.apply`."""
 
 _LATER = {
-    "SqlDataset": "until then read rows in a generator: `Dataset.from_generator`",
     "StatsAggregator": "`iterator.stats()` counts already",
     "StatsOptions": "`iterator.stats()` counts already",
-    "TFRecordWriter": "until then write with the tool that writes them today",
     "bytes_produced_stats": "`iterator.stats()` counts already",
     "distributed_save": "until then let each process save its own part",
     "latency_stats": "`iterator.stats()` counts already",
     "make_batched_features_dataset": "until then parse in `map`",
-    "make_csv_dataset": "until then read the file and use `Dataset.from_tensor_slices`",
     "service": "until then let each process read its own part: `Dataset.shard_by_process`",
 }
 
@@ -116,14 +123,22 @@ class Coming:
         self._refuse()
 
 
-def __getattr__(name: str) -> Coming:
+_HOME = {  # imported on first use: they load pyarrow
+    "CsvDataset": "tundish.loader.plan.files.csvtuples",
+    "make_csv_dataset": "tundish.loader.plan.files.csvtuples",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(importlib.import_module(_HOME[name]), name)
     if name in _LATER:
         return Coming(name, _LATER[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return sorted({*globals(), *_HOME, *_LATER})
 
 
 # -- functions for apply ---------------------------------------------------------------------------

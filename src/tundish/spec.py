@@ -389,11 +389,11 @@ def copy_element(value: Any) -> Any:
 
 
 def _is_immutable(value: np.ndarray) -> bool:
-    """Whether an array's memory is a file's that is never written again: it may be shared."""
+    """Whether an array's memory is never written again, a file's or an Arrow table's: it may be shared."""
     base = value.base
     if isinstance(base, np.ndarray):
         base = base.base
-    return getattr(base, "immutable", False)
+    return getattr(base, "immutable", False) or type(base).__module__ == "pyarrow.lib"
 
 
 def same_structure(first: Tree, second: Tree) -> bool:

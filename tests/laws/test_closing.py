@@ -89,6 +89,8 @@ def test_after_closing_next_says_so() -> None:
         next(it)
 
 
+# What is interrupted may be a function of a library between opening a file and its ``with``.
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
 def test_an_interrupt_leaves_the_iterator_usable() -> None:
     """What arrives while waiting is raised, and nothing is lost."""
 

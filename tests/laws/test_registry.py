@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+import tundish
 from tundish import Dataset
 from tundish.testing.compare import collect, difference
 from tundish.testing.model import Model
-from tundish.testing.registry import CASES, NOT_OPERATORS, REGISTRY, Case
+from tundish.testing.model.reading import MEANINGS
+from tundish.testing.registry import CASES, NOT_OPERATORS, READERS, REGISTRY, Case
 
 
 def public(kind: type) -> set[str]:
@@ -16,6 +18,12 @@ def public(kind: type) -> set[str]:
 
 def test_every_operator_and_source_is_in_the_registry() -> None:
     assert public(Dataset) - NOT_OPERATORS == set(REGISTRY)
+
+
+def test_every_reader_of_files_has_cases() -> None:
+    readers = {name for name in tundish.__all__ if name.endswith("Dataset") and name != "Dataset"}
+
+    assert readers == set(READERS) == set(MEANINGS)
 
 
 def test_every_case_uses_the_operator_it_stands_for() -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
+import sqlite3
 import struct
+import zlib
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +18,12 @@ class Files:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
+        self.count = 0
 
     def write(self, contents: list[bytes]) -> list[str]:
         """One file of each content; their paths."""
-        paths = [Path(self.folder, f"f{n}") for n in range(len(contents))]
+        paths = [Path(self.folder, f"f{self.count + n}") for n in range(len(contents))]
+        self.count += len(paths)
         for path, content in zip(paths, contents, strict=True):
             path.write_bytes(content)
         return [str(path) for path in paths]
@@ -25,6 +31,40 @@ class Files:
     def write_records(self, records: list[list[bytes]]) -> list[str]:
         """One TFRecord file of each list of records."""
         return self.write([b"".join(map(framed, file)) for file in records])
+
+    def gzipped(self, content: bytes) -> bytes:
+        """As a gzip file holds it."""
+        return gzip.compress(content, mtime=0)
+
+    def zlibbed(self, content: bytes) -> bytes:
+        """As a zlib stream holds it."""
+        return zlib.compress(content)
+
+    def records(self, *records: bytes) -> bytes:
+        """The content of a TFRecord file."""
+        return b"".join(map(framed, records))
+
+    def flipped(self, content: bytes, at: int) -> bytes:
+        """The content with a bit changed in one of its bytes."""
+        return content[:at] + bytes([content[at] ^ 4]) + content[at:][1:]
+
+    def length(self, size: int) -> bytes:
+        """What stands before a record of so many bytes."""
+        packed = struct.pack("<Q", size)
+        return packed + masked(packed)
+
+    def content(self, path: str) -> bytes:
+        """Of a file, as it is on disk."""
+        return Path(path).read_bytes()
+
+    def sqlite(self, *statements: str) -> str:
+        """The path of a database in which statements were run."""
+        path = str(Path(self.folder, "database"))
+        with closing(sqlite3.connect(path)) as connection:
+            for statement in statements:
+                connection.execute(statement)
+            connection.commit()
+        return path
 
     def write_truncated(self) -> list[str]:
         """A file whose second record lacks its last three bytes."""
@@ -39,6 +79,7 @@ class Files:
     def match(self, made: list[str], pattern: Any) -> Any:
         """Make empty files; the pattern, or patterns, within the folder."""
         for name in made:
+            Path(self.folder, name).parent.mkdir(parents=True, exist_ok=True)
             Path(self.folder, name).touch()
         if isinstance(pattern, str):
             return f"{self.folder}/{pattern}"

@@ -131,13 +131,27 @@ def numbers(value: Any) -> Counter[Any]:
     return Counter(float(np.float32(x)) for x in leaves(value) if isinstance(x, kinds))
 
 
+def records(value: Any) -> Counter[Any]:
+    """How often each element is in a list, errors and its end left out."""
+    if not isinstance(value, list):
+        return Counter()
+    return Counter([str(x) for x in value if not error(x) and x != "EOF"])
+
+
 def errors_in(value: Any) -> int:
     """How many elements of a list are errors."""
     return 0 if error(value) else sum(x == "error" for x in leaves(value))
 
 
+READING = re.compile(r"F\.(text|fixed|tfrecord|csv|list_files)|(Line|Record|Sql)(Dataset|Writer)\b")
+"""Code of what reads files."""
+
 WORDS: dict[str, Any] = {
     "re": re,
-    **{f.__name__: f for f in (error, errors_in, message, numbers, once, same, wide, words)},
+    "READING": READING,
+    **{
+        f.__name__: f
+        for f in (error, errors_in, message, numbers, once, records, same, wide, words)
+    },
 }
 """What the expression of a rule may use."""

@@ -221,6 +221,9 @@ class Functions:
     def tfrecord(self, records: list[list[bytes]], folder: str, **given: Any) -> Any:
         return tf.data.TFRecordDataset(self.files.write_records(records), **given)
 
+    def csv(self, contents: list[bytes], types: list[Any], **given: Any) -> Any:
+        return tf.data.experimental.CsvDataset(self.files.write(contents), types, **given)
+
     def tfrecord_truncated(self, folder: str) -> list[Any]:
         return self.drain_with_errors(tf.data.TFRecordDataset(self.files.write_truncated()))
 

@@ -16,7 +16,8 @@ from tests.oracle.running import run_all
 
 HERE = Path(__file__).parent
 RECORDED, MORE = HERE / "tfdata_cases.json", HERE / "more_cases.json"
-RULES = 12
+FILES = HERE / "reading_cases.json"
+RULES = 14
 EXCUSED = 0.15
 
 
@@ -35,8 +36,13 @@ def more() -> list[Verdict]:
     return verdicts_of(cases_of(MORE))
 
 
+@pytest.fixture(scope="module")
+def files() -> list[Verdict]:
+    return verdicts_of(cases_of(FILES))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("which", ["recorded", "more"])
+@pytest.mark.parametrize("which", ["recorded", "more", "files"])
 def test_cases_pass_or_have_a_rule(which: str, request: pytest.FixtureRequest) -> None:
     verdicts: list[Verdict] = request.getfixturevalue(which)
     failed = [f"{v.case['id']}: {v.expected}, got {v.got}" for v in verdicts if not v.passed]
@@ -45,9 +51,10 @@ def test_cases_pass_or_have_a_rule(which: str, request: pytest.FixtureRequest) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("which", ["recorded", "more"])
-def test_rules_excuse_few_cases(which: str, request: pytest.FixtureRequest) -> None:
-    verdicts: list[Verdict] = request.getfixturevalue(which)
+def test_rules_excuse_few_cases(
+    recorded: list[Verdict], more: list[Verdict], files: list[Verdict]
+) -> None:
+    verdicts = recorded + more + files
     excused = [v for v in verdicts if v.rule is not None]
 
     assert len(read_rules()) <= RULES
@@ -64,10 +71,13 @@ def test_workers_do_not_show() -> None:
 
 
 @pytest.mark.slow
-def test_every_rule_is_used(recorded: list[Verdict], more: list[Verdict]) -> None:
-    used = {verdict.rule.name for verdict in recorded + more if verdict.rule}
+def test_every_rule_is_used(
+    recorded: list[Verdict], more: list[Verdict], files: list[Verdict]
+) -> None:
+    verdicts = recorded + more + files
+    used = {verdict.rule.name for verdict in verdicts if verdict.rule}
     defects = {name for rule in read_rules() for name in rule.defects}
-    differing = {v.case["id"] for v in recorded + more if v.rule is not None}
+    differing = {v.case["id"] for v in verdicts if v.rule is not None}
 
     assert used == {rule.name for rule in read_rules()}
     assert defects <= differing
@@ -92,7 +102,7 @@ def test_the_guide_has_every_difference() -> None:
 
 
 def test_ids_are_distinct() -> None:
-    ids = [case["id"] for path in (RECORDED, MORE) for case in cases_of(path)]
+    ids = [case["id"] for path in (RECORDED, MORE, FILES) for case in cases_of(path)]
 
     assert len(ids) == len(set(ids))
     assert len(cases_of(RECORDED)) == 350

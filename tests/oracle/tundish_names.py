@@ -247,30 +247,31 @@ class Functions:
         return [Path(path).name for path in td.Dataset.list_files(paths, **given)]
 
     def text(self, contents: list[bytes], folder: str, **given: Any) -> td.Dataset:
-        return reader("TextLineDataset")(self.files.write(contents), **given)
+        return td.TextLineDataset(self.files.write(contents), **given)
 
     def text_missing(self, folder: str) -> td.Dataset:
-        return reader("TextLineDataset")([f"{folder}/nope"])
+        return td.TextLineDataset([f"{folder}/nope"])
 
-    def fixed(self, contents: list[bytes], folder: str, *sizes: int, **given: Any) -> td.Dataset:
-        return reader("FixedLengthRecordDataset")(self.files.write(contents), *sizes, **given)
+    def fixed(self, contents: list[bytes], folder: str, *sizes: Any, **given: Any) -> td.Dataset:
+        return td.FixedLengthRecordDataset(self.files.write(contents), *sizes, **given)
 
     def tfrecord(self, records: list[list[bytes]], folder: str, **given: Any) -> td.Dataset:
-        return reader("TFRecordDataset")(self.files.write_records(records), **given)
+        return td.TFRecordDataset(self.files.write_records(records), **given)
+
+    def csv(self, contents: list[bytes], types: list[Any], **given: Any) -> td.Dataset:
+        known = [str if isinstance(each, str) else each for each in types]
+        return td.experimental.CsvDataset(self.files.write(contents), known, **given)
+
+    def SqlDataset(self, driver: str, name: str, query: str, types: Any) -> td.Dataset:  # noqa: N802 - tf.data's name
+        several = isinstance(types, tuple)
+        known = ["str" if x == "string" else x for x in (types if several else (types,))]
+        return td.SqlDataset(driver, name, query, tuple(known) if several else known[0])
 
     def tfrecord_truncated(self, folder: str) -> list[Any]:
-        return self.drain_with_errors(reader("TFRecordDataset")(self.files.write_truncated()))
+        return self.drain_with_errors(td.TFRecordDataset(self.files.write_truncated()))
 
     def tfrecord_corrupt(self, folder: str) -> list[Any]:
-        return self.drain_with_errors(reader("TFRecordDataset")(self.files.write_corrupt()))
-
-
-def reader(name: str) -> Callable[..., td.Dataset]:
-    """A reader of tundish, or an error that says there is none yet."""
-    if not hasattr(td, name):
-        raise NotImplementedError(f"{name} comes with the readers")
-    found: Callable[..., td.Dataset] = getattr(td, name)
-    return found
+        return self.drain_with_errors(td.TFRecordDataset(self.files.write_corrupt()))
 
 
 class Gen:

@@ -7,19 +7,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tundish.loader.run.inline import Counts
 from tundish.loader.run.items import End, Failure, Made, Ref, ref_of
 from tundish.loader.run.origins import add_origin, describe_origin
+from tundish.loader.run.values import NODE_MARK
 
 if TYPE_CHECKING:
+    from tundish.loader.plan.elementwise import FlatMap
     from tundish.loader.run.context import Context
     from tundish.loader.run.machines import Machine, Mark
+    from tundish.loader.run.shared import Block
     from tundish.loader.run.values import Identity, OpenInner, Value
 
 NOT_OPENED = -1
-"""The ordinal in the ref of an error in place of a whole inner dataset."""
+"""The ordinal in the ref of an error in place of a whole inner dataset: it could not be made."""
 
 
 class Inner(Protocol):
@@ -30,14 +34,14 @@ class Inner(Protocol):
     outer : Ref
         Of what it is made.
     taken : int
-        How many elements of it have come.
+        How many elements of it have come; of a file, where the next one begins.
     """
 
     outer: Ref
     taken: int
 
     def next(self) -> Any:
-        """Its next item; one of ordinal `NOT_OPENED` is its only one. Raises End or NotReady."""
+        """Its next item; one of an ordinal below 0 is its only one. Raises End or NotReady."""
         ...
 
 
@@ -84,6 +88,8 @@ class InlineInners:
         ``open(plan, origin, skip)``: an in-process network.
     context : Context
         Of the iterator.
+    placed : bool
+        Whether elements are named by their places.
     """
 
     def __init__(
@@ -95,7 +101,9 @@ class InlineInners:
         *,
         open_inner: OpenInner,
         context: Context,
+        placed: bool,
     ) -> None:
+        self.placed = placed
         self._up, self._dataset, self._identity = up, dataset, identity
         self._pass, self._open_inner = pass_, open_inner
         self._where, self._events = context.where, context.events
@@ -154,34 +162,85 @@ class InlineInner:
                 return Failure((self.outer, NOT_OPENED), error)
             self._item = None
         found = self._network.next()
-        ref = (self.outer, self.taken)
-        self.taken += 1
+        if self._inners.placed:
+            ref = (self.outer, found.ref)
+            self.taken = self._network.mark()
+        else:
+            ref = (self.outer, self.taken)
+            self.taken += 1
         return Failure(ref, found.error) if type(found) is Failure else Made(ref, found.value)
 
 
 class FlatMapped:
-    """The elements of one inner dataset after another."""
+    """The elements of one inner dataset after another.
 
-    def __init__(self, inners: Inners) -> None:
-        self._inners = inners
+    Parameters
+    ----------
+    inners : Inners
+        Who opens them.
+    leaves_out : LeftOut or None
+        Which errors are left out, and counted; None: none.
+    """
+
+    def __init__(self, inners: Inners, leaves_out: LeftOut | None) -> None:
+        self._inners, self._leaves_out = inners, leaves_out
         self._inner: Inner | None = None
         self._skip = 0  # of the first one, after a restore
         self._before: Mark = inners.mark()
 
     def next(self) -> Any:
+        return self._asked(None)
+
+    def run(self, most: int) -> Any:
+        """As `next`, but of a chunk that a worker has made several rows: (chunk, first, stop, None)."""
+        return self._asked(most)
+
+    def give_back(self, rows: int) -> None:
+        """Take back the last rows of the last run."""
+        inner: Any = self._inner
+        inner.give_back(rows)
+
+    def _asked(self, most: int | None) -> Any:
         while True:
             if self._inner is None:
                 before = self._inners.mark()
                 self._inner = self._inners.open()
                 self._before, self._skip = before, 0
+            inner: Any = self._inner
             try:
-                item = self._inner.next()
+                item = inner.next() if most is None else inner.run(most)
             except End:
                 self._inner = None
                 continue
-            if item.ref[1] == NOT_OPENED:
+            if type(item) is tuple:
+                return item
+            if item.ref[1] < 0:
                 self._inner = None
+            if self._leaves_out is not None and self._leaves_out.has(item):
+                self._inners.counts.add([self._leaves_out.event])
+                continue
             return item
+
+    def rest(self) -> tuple[Block | None, int, list[Any]]:
+        """The rest of a chunk that a worker has made as a list, where its elements are small.
+
+        Returns
+        -------
+        (Block or None, int, list)
+            The chunk and the row behind the last one; None where elements have to be asked for one
+            by one.
+        """
+        inner: Any = self._inner
+        return (None, 0, []) if inner is None else inner.rest()
+
+    def beside(self) -> Any:
+        """What a mark is made of besides a chunk and a row."""
+        return (self._inners.counts.by_event, self._before)
+
+    def mark_at(self, block: Block, row: int, beside: Any) -> Mark:
+        """The mark after a row of a chunk."""
+        counts, before = beside
+        return (counts, block.refs.after(row), before)
 
     def mark(self) -> Mark:
         # Between two inputs the state names the next one; within one, that one and the element.
@@ -201,8 +260,38 @@ class FlatMapped:
         self._inners.load(state["up"], self._skip)
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """Which errors an operator leaves out: those of files, and of records in them.
+
+    Parameters
+    ----------
+    event : str
+        What one is counted as.
+    own : tuple of str
+        The names by which its own errors are marked. An input that is an error is not one of them.
+    """
+
+    event: str
+    own: tuple[str, ...]
+
+    def has(self, item: Any) -> bool:
+        """Whether an item is one of them."""
+        if type(item) is not Failure:
+            return False
+        return item.ref[1] != NOT_OPENED or getattr(item.error, NODE_MARK, None) in self.own
+
+
+def left_out(node: FlatMap, context: Context) -> LeftOut | None:
+    """Which errors an operator leaves out; None: it gives all."""
+    if not node.leaves_out:
+        return None
+    label = context.label(node)
+    return LeftOut(f"{label} skipped", (label, node.label))
+
+
 def with_opened(state: dict[str, Any], counts: dict[str, int]) -> dict[str, Any]:
-    """A state, with what was counted while inner datasets were opened.
+    """A state, with what was counted of inner datasets.
 
     Not at the top: a stage above tells its own counts from a state without any there.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.run.items import End, Failure, Ref, from_json, to_json
-from tundish.loader.run.operators.inners import NOT_OPENED, opened, with_opened
+from tundish.loader.run.operators.inners import left_out, opened, with_opened
 from tundish.loader.run.origins import note_wanted
 
 if TYPE_CHECKING:
@@ -27,11 +27,13 @@ class Interleaved:
     block's count. Slots are made as the cursor first reaches them.
 
     A mark is (slots as they once were, from which slots elements were taken since, how many of
-    those, ...): slots are copied when one of them is filled or emptied, not for each element.
+    those, ...): slots are copied when one of them is filled or emptied, not for each element. Where
+    elements are named by places, what is remembered of each is (slot, place behind it).
     """
 
     def __init__(self, node: Interleave, inners: Inners, pass_: int, context: Context) -> None:
         self._node, self._inners, self._pass, self._context = node, inners, pass_, context
+        self._leaves_out, self._placed = left_out(node, context), node.placed
         self._slots: list[Inner | None] = []
         self._cursor = self._count = self._filled = 0
         self._ended = False
@@ -39,7 +41,7 @@ class Interleaved:
 
     def _snapshot(self) -> None:
         slots = tuple([None if x is None else (x.outer, x.taken) for x in self._slots])
-        self._since: tuple[Slots, list[int]] = (slots, [])
+        self._since: tuple[Slots, list[Any]] = (slots, [])
         self._changed = False
 
     def next(self) -> Any:
@@ -68,6 +70,9 @@ class Interleaved:
                 self._advance()
                 continue
             self._took(at, item)
+            if self._leaves_out is not None and self._leaves_out.has(item):
+                self._inners.counts.add([self._leaves_out.event])
+                continue
             return item
 
     def _put(self, at: int, inner: Inner | None) -> None:
@@ -84,12 +89,13 @@ class Interleaved:
             self._count += 1
             if self._count == self._node.block:
                 self._advance()
-        elif item.ref[1] == NOT_OPENED:
+        elif item.ref[1] < 0:
             self._put(at, None)
         if self._changed or len(self._since[1]) >= _LOG:
             self._snapshot()
         else:
-            self._since[1].append(at)
+            inner = self._slots[at]
+            self._since[1].append((at, inner.taken) if self._placed and inner is not None else at)
 
     def _advance(self) -> None:
         self._count = 0
@@ -106,13 +112,16 @@ class Interleaved:
 
     def dump(self, mark: Mark) -> Any:
         (slots, log), taken, cursor, count, ended, counts, up = mark
-        come = [0] * len(slots)
-        for at in log[:taken]:
-            come[at] += 1
+        stand = [0 if slot is None else slot[1] for slot in slots]
+        for entry in log[:taken]:
+            if self._placed:
+                stand[entry[0]] = entry[1]
+            else:
+                stand[entry] += 1
         body = {
             "slots": [
-                None if slot is None else [to_json(slot[0]), slot[1] + more]
-                for slot, more in zip(slots, come, strict=True)
+                None if slot is None else [to_json(slot[0]), at]
+                for slot, at in zip(slots, stand, strict=True)
             ],
             "cursor": cursor,
             "block": count,

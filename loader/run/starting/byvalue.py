@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import cloudpickle
 
-__all__ = ["ByValue", "install", "look_up"]
+__all__ = ["ByValue", "install", "look_up", "module_name"]
 
 
 class ByValue:
@@ -47,6 +47,15 @@ class ByValue:
                 cloudpickle.register_pickle_by_value(sys.modules[name])
                 self._registered.append(sys.modules[name])
         return known
+
+
+def module_name(value: Any) -> str:
+    """The module that a class, function or object says it is of; "" where it says none.
+
+    Of a class that tells it for each of its instances, as that of Cython's functions, it is no text.
+    """
+    name = getattr(value, "__module__", None)
+    return name if isinstance(name, str) else ""
 
 
 def _importable(name: str) -> bool:

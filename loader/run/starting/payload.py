@@ -34,7 +34,7 @@ import psutil
 
 from tundish.errors import SharedMemoryError
 from tundish.loader.run.failure import dumps_exception, loads_exception
-from tundish.loader.run.starting.byvalue import ByValue, install, look_up
+from tundish.loader.run.starting.byvalue import ByValue, install, look_up, module_name
 from tundish.loader.run.starting.control import scratch_file
 from tundish.loader.run.starting.culprit import find_culprit
 from tundish.loader.run.starting.inherited import reduce_shared, starting
@@ -231,7 +231,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def reducer_override(self, value: Any) -> Any:
         named = isinstance(value, (type, types.FunctionType))
-        self.touched.add((value if named else type(value)).__module__ or "")
+        self.touched.add(module_name(value if named else type(value)))
         if isinstance(value, np.ndarray):
             return self._reduce_array(value)
         if (torch := sys.modules.get("torch")) is not None and type(value) is torch.Tensor:
@@ -241,7 +241,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             return shared
         if isinstance(value, _FILES) and value not in (sys.stdin, sys.stdout, sys.stderr):
             raise pickle.PicklingError("an open file has a position that processes cannot share")
-        if isinstance(value, type) and self.modules.take(value.__module__):
+        if isinstance(value, type) and self.modules.take(module_name(value)):
             if look_up(value.__module__, value.__qualname__) is value:
                 self.homes.append((value.__module__, value.__qualname__, value))
         elif isinstance(value, types.FunctionType):

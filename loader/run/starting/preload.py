@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
+from tundish.loader.run.starting.byvalue import module_name
+
 __all__ = ["installed", "modules_of"]
 
 _MOST = 2000
@@ -73,13 +75,13 @@ def modules_of(value: Any) -> Iterator[str]:
         yield value.__name__
         return
     if isinstance(value, types.FunctionType):
-        yield value.__module__ or ""
+        yield module_name(value)
         if value.__module__ == "__main__":
             yield from _globals_of(value)
         return
     cls = value if isinstance(value, type) else type(value)
     for base in cls.__mro__:
-        yield base.__module__
+        yield module_name(base)
         if base.__module__ == "__main__":
             for method in vars(base).values():
                 if isinstance(method, types.FunctionType):
@@ -92,4 +94,4 @@ def _globals_of(function: types.FunctionType) -> Iterator[str]:
         if isinstance(value, types.ModuleType):
             yield value.__name__
         elif value is not None:
-            yield getattr(value, "__module__", None) or ""
+            yield module_name(value)

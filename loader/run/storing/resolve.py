@@ -24,6 +24,7 @@ from tundish.errors import (
 from tundish.loader.plan.describing import describe_pipeline, describe_sorting, key_of
 from tundish.loader.plan.node import Node, walk
 from tundish.loader.plan.ranges import range_of
+from tundish.loader.plan.rebuilding import other_inputs
 from tundish.loader.plan.saving import found_node
 from tundish.loader.plan.storing import Found, Reread, Snapshot, Stored
 from tundish.loader.run.storing.dealing import in_order_of
@@ -79,17 +80,7 @@ class Resolving:
         return made
 
     def _with_inputs(self, node: Node) -> Node:
-        changes: dict[str, Any] = {}
-        for part in fields(node):
-            value = getattr(node, part.name)
-            if isinstance(value, Node):
-                new: Any = self.rebuilt(value)
-                if new is not value:
-                    changes[part.name] = new
-            elif part.name == "ups":
-                new = tuple([self.rebuilt(up) for up in value])
-                if any(a is not b for a, b in zip(new, value, strict=True)):
-                    changes[part.name] = new
+        changes = other_inputs(node, self.rebuilt)
         return _replaced(node, changes) if changes else node
 
     def _found(self, node: Snapshot) -> Found | None:

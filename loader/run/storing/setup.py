@@ -1,11 +1,14 @@
-"""A plan as it is run: what becomes of its snapshots, decided when an iterator is made."""
+"""A plan as it is run: what becomes of its snapshots and files, decided when an iterator is made."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tundish.loader.plan.files.node import ReadFiles
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.storing import Snapshot
+from tundish.loader.run.files.indexing import indexed
+from tundish.loader.run.permuting import check_permutations
 from tundish.loader.run.storing.live import Setup
 
 if TYPE_CHECKING:
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def resolve(root: Node, seed: int, graph_seed: int | None, *, fresh: bool, write: bool) -> Setup:
-    """Look at what stands on disk, and say what is to be done with each snapshot of a plan.
+    """Look at what stands on disk, and say what is to be done with each snapshot of a plan, and its files.
 
     Parameters
     ----------
@@ -32,20 +35,33 @@ def resolve(root: Node, seed: int, graph_seed: int | None, *, fresh: bool, write
         ``mode="read"``, and it is not complete.
     IncompatibleSnapshotError
         ``on_mismatch="error"``, and there are only snapshots of other pipelines.
+    SpecError
+        ``shuffle(None)`` stands above what has no random access.
     """
     setup = Setup(root, seed, graph_seed)
-    if any(isinstance(node, Snapshot) for node in walk(root)):
-        # pyarrow takes a while to load, and is needed by nobody else.
-        from tundish.loader.run.storing.resolve import Resolving  # noqa: PLC0415 - see above
-        from tundish.loader.run.storing.telling import check_permutations  # noqa: PLC0415 - see above
+    kinds = {type(node) for node in walk(root)}
+    stores = any(issubclass(kind, Snapshot) for kind in kinds)
+    if not stores and ReadFiles not in kinds:
+        return setup
+    try:
+        if stores:
+            # pyarrow takes a while to load, and is needed by nobody else.
+            from tundish.loader.run.storing.resolve import Resolving  # noqa: PLC0415 - see above
 
-        try:
             setup.root = Resolving(setup, fresh=fresh, write=write).rebuilt(root)
-            check_permutations(setup.root)
-        except BaseException:
-            setup.leave()  # those that were to be written
-            raise
+        _look_at_files(setup)
+        check_permutations(setup.root)
+    except BaseException:
+        setup.leave()  # those that were to be written
+        raise
     return setup
+
+
+def _look_at_files(setup: Setup) -> None:
+    as_run = indexed(setup.root)
+    waiting = [node for node in walk(setup.root) if id(node) in setup.live]
+    setup.live = {id(as_run(node)): setup.live[id(node)] for node in waiting}
+    setup.root = as_run(setup.root)
 
 
 def resolved_inner(root: Node) -> Node:

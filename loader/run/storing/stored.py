@@ -9,6 +9,7 @@ import numpy as np
 
 from tundish.loader.plan.batching import Batch
 from tundish.loader.plan.checks import check_count
+from tundish.loader.plan.files.node import Indexed, ReadFiles, ReadFilesInTurn
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.options import WithOptions
 from tundish.loader.plan.order import Concatenate, Prefetch, Repeat, Shard, Shuffle, Skip, Take
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tundish.loader.run.context import Context
     from tundish.loader.run.values import Make, MakeNoted, Value
     from tundish.snapshot.reading.reader import Reader
+    from tundish.source import Source
 
 _CHOOSING = (Dealt, Prefetch, Shard, Shuffle, Skip, Take, WithOptions)
 
@@ -44,8 +46,12 @@ def computes_something(node: Node) -> bool:
 
 def rows_of_found(found: Found) -> Callable[[int], Any]:
     """``rows(index)``: an element of a complete snapshot, negative indices from the end."""
-    reader, count = reader_of(found), found.rows
-    get = reader.__getitem__
+    return rows_of(reader_of(found), found.rows)
+
+
+def rows_of(source: Source, count: int) -> Callable[[int], Any]:
+    """``rows(index)``: an element of what has random access, negative indices from the end."""
+    get = source.__getitem__
 
     def rows(index: int) -> Any:
         if type(index) is int and 0 <= index < count:
@@ -67,13 +73,15 @@ def source_of(node: Node) -> Stored | None:
 
 
 def is_kept(node: Node) -> bool:
-    """Whether a plan's elements are those of a snapshot, chosen or in batches: then they are read-only.
+    """Whether a plan's elements are those of a snapshot or a table, chosen or in batches: then they are read-only.
 
     Those of one that is complete are views of files, most of them. The others are no different: what
     changes elements in place is to fail in the first epoch.
     """
     while isinstance(node, (*_CHOOSING, Batch, Repeat)):
         node = node.up
+    if isinstance(node, (Indexed, ReadFiles, ReadFilesInTurn)):
+        return node.format.tabular
     return isinstance(node, Snapshot)
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import logging
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tundish.errors import IncompatibleSnapshotError, SpecError
-from tundish.loader.plan.node import Node, walk
-from tundish.loader.plan.order import NO_PERMUTATION, Shuffle
-from tundish.loader.plan.storing import Snapshot, Stored
+from tundish.errors import IncompatibleSnapshotError
 from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.files.store import open_store
 from tundish.snapshot.fingerprint.differences import differences, touched
 from tundish.snapshot.lease import holder_of, lease_name
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.node import Node
+    from tundish.loader.plan.storing import Snapshot
 
 log = logging.getLogger("tundish.snapshot")
 
@@ -93,23 +94,3 @@ def incomplete(path: str, key: str, pipeline: Any) -> str:
         f"{path}: mode='read' needs a complete snapshot of this pipeline ({key}), and {have}; "
         "run it once with mode='auto', or `tundish snapshot write`"
     )
-
-
-def check_permutations(root: Node) -> None:
-    """Refuse ``shuffle(None)`` over what has no random access, or not yet."""
-    for node in walk(root, running=True):
-        if (
-            isinstance(node, Shuffle)
-            and node.window is None
-            and not (node.positional and node.cardinality >= 0)
-        ):
-            waiting = [
-                n for n in walk(node) if isinstance(n, Snapshot) and not isinstance(n, Stored)
-            ]
-            if waiting:
-                raise SpecError(
-                    "shuffle(None) permutes positions; the snapshot below it has random access once "
-                    f"it is complete, and {waiting[0].path} is not: run the pipeline up to the "
-                    "snapshot first, or use shuffle(buffer_size)"
-                )
-            raise SpecError(NO_PERMUTATION.format(node.up.label))

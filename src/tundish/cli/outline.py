@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 from tundish.loader.plan.batching import Batch, Unbatch
 from tundish.loader.plan.dataset import Dataset, show_cardinality
 from tundish.loader.plan.elementwise import Filter, FlatMap, Map
+from tundish.loader.plan.files.node import ByNumber, ReadFiles, ReadFilesInTurn
 from tundish.loader.plan.node import AUTOTUNE, Node, function_name, walk
 from tundish.loader.plan.options import Options, WithOptions, options_of
 from tundish.loader.plan.order import Prefetch, Shuffle
 from tundish.loader.plan.sources import Files, Generator
 from tundish.loader.plan.storing import Cache
 from tundish.loader.run.chains import chain_base
+from tundish.loader.run.files.indexing import foreseen
 from tundish.loader.run.iterator import how_many_workers
 from tundish.loader.run.planner import effective
 
@@ -69,7 +71,7 @@ class Outline:
 
 def outline(dataset: Dataset) -> Outline:
     """Describe a dataset, without running any of its functions."""
-    node = effective(dataset._node)  # noqa: SLF001 - this is about what a dataset is made of
+    node = foreseen(effective(dataset._node))  # noqa: SLF001 - this is about what a dataset is made of
     count, why = workers(node)
     where = {0: "in this process", 1: "in a worker"}.get(count, f"in {count} workers")
     numbers = stages(node)
@@ -140,6 +142,8 @@ def place(node: Node, stage: int, where: str) -> str:
         return "a setting"
     if isinstance(node, Generator):
         return "in this process"
+    if isinstance(node, ByNumber):
+        return "a source, by number (an index of the files)"
     if not node.inputs:
         return "a source" if node.positional else "a source, read in order"
     return "on indices alone" if node.positional else "in order"
@@ -186,7 +190,9 @@ def workers(node: Node) -> tuple[int, str]:
 def resume(node: Node) -> Iterator[str]:
     """What a restored iterator has to do again."""
     for each in walk(node):
-        if isinstance(each, Generator):
+        if isinstance(each, (ReadFiles, ReadFilesInTurn)) and each.replays:
+            yield f"{each.label} reads a file again up to where it stood: it is compressed, or a query"
+        elif isinstance(each, Generator):
             yield "from_generator is read again from the start of its pass"
         elif isinstance(each, Cache):
             yield "what a cache had kept is computed again when it is needed"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tundish.errors import SpecError
 from tundish.loader.plan.dataset import Dataset
-from tundish.testing.cases import FAMILIES
+from tundish.testing.cases import FAMILIES, reading
 from tundish.testing.expressions import Pipeline, Step
 from tundish.testing.model import Model
 
@@ -83,7 +83,9 @@ def _longer(
 def _outcomes(drawn: Pipeline) -> int:
     if "folder()" in str(drawn) and drawn.steps[-1].text.startswith(".shuffle(None"):
         raise SpecError("there is no random access before all stands in files")
-    drawn.build()
+    made = drawn.build()
+    if drawn.steps and drawn.steps[-1].text.startswith(".shuffle(None"):
+        made.iterator(workers=0).close()  # of files it is known only when they are looked at
     return len(drawn.build(Model).outcomes(limit=MOST + 1))
 
 
@@ -114,6 +116,7 @@ def _source(rng: random.Random) -> str:
             f"D.load(saved(D, {n}))",
             f"D.from_list({[[k] * (k % 3 + 1) for k in range(n + 1)]})",
             f"D.list_files(FILES, {rng.choice(('shuffle=False', f'seed={n}'))})",
+            *[reading.source(rng) for _ in range(3)],
         )
     )
 

@@ -11,6 +11,7 @@ import numpy as np
 from tundish.loader.plan.dataset import Dataset
 from tundish.loader.plan.options import InputContext
 from tundish.testing import functions
+from tundish.testing.files import Reading, files, read
 from tundish.testing.folders import folder, saved
 from tundish.testing.functions import Inner
 
@@ -26,7 +27,7 @@ def evaluate(text: str, dataset: Any, **more: Any) -> Any:
     """What an expression of ours stands for, with the class `dataset` for ``D``."""
     names = {name: getattr(functions, name) for name in functions.__all__}
     names |= {"InputContext": InputContext, "FILES": FILES, "Within": Within, "np": np}
-    names |= {"folder": folder, "saved": saved}
+    names |= {"folder": folder, "saved": saved, "files": files, "read": read, "Reading": Reading}
     return eval(text, {"D": dataset, **names, **more})  # noqa: S307 - our own expression
 
 

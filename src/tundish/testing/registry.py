@@ -15,6 +15,7 @@ import numpy as np
 from tundish.loader.plan.options import InputContext
 from tundish.testing.cases import FAMILIES
 from tundish.testing.cases.case import Case, failing
+from tundish.testing.cases.reading import READERS
 from tundish.testing.folders import folder
 from tundish.testing.functions import (
     Become,
@@ -30,7 +31,7 @@ from tundish.testing.functions import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["CASES", "FIRST", "NOT_OPERATORS", "REGISTRY", "Case"]
+__all__ = ["CASES", "FIRST", "NOT_OPERATORS", "READERS", "REGISTRY", "Case"]
 
 NOT_OPERATORS = frozenset(
     {
@@ -328,7 +329,7 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
 for family in FAMILIES:
     REGISTRY |= family.CASES
 
-FIRST = tuple(cases[0] for cases in REGISTRY.values())
+FIRST = tuple(cases[0] for cases in (*REGISTRY.values(), *READERS.values()))
 """One case of every operator and source."""
 
-CASES = tuple(case for cases in REGISTRY.values() for case in cases)
+CASES = tuple(case for cases in (*REGISTRY.values(), *READERS.values()) for case in cases)

@@ -118,7 +118,7 @@ def test_a_record_that_comes_twice_is_given_twice(tmp_path: Path) -> None:
 def test_items_that_are_no_indices_of_one_source(other: Any, tmp_path: Path) -> None:
     node = other(td.Dataset.from_source(Batched(tmp_path))).map(lambda *x: 0)._node
 
-    assert compile_read(node, Context(node, 0, 0), lambda ref, pass_: (pass_, ref)) is None
+    assert compile_read(node, Context(node, 0, 0)) is None
 
 
 def test_an_error_is_raised_at_its_element(tmp_path: Path) -> None:

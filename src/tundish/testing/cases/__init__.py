@@ -13,6 +13,7 @@ from tundish.testing.cases import (
     mixing,
     packing,
     padding,
+    reading,
     rebatching,
     resampling,
     scanning,
@@ -36,4 +37,5 @@ FAMILIES = (
     resampling,
     asserting,
     storing,
+    reading,
 )

@@ -11,10 +11,10 @@ from __future__ import annotations
 from tundish.testing.model.asserting import Asserting
 from tundish.testing.model.basic import Basic
 from tundish.testing.model.grouping import Grouping
-from tundish.testing.model.interleaving import Interleaving
 from tundish.testing.model.mixing import Mixing
 from tundish.testing.model.packing import Packing
 from tundish.testing.model.padding import Padding
+from tundish.testing.model.reading import Reading
 from tundish.testing.model.rebatching import Rebatching
 from tundish.testing.model.resampling import Resampling
 from tundish.testing.model.scanning import Scanning
@@ -33,11 +33,11 @@ class Model(
     Resampling,
     Asserting,
     Mixing,
-    Interleaving,
     Padding,
     Taking,
     Grouping,
     Storing,
+    Reading,
     Basic,
 ):
     """A dataset as a function from a pass to its items.

@@ -84,6 +84,12 @@ class Basic:
         self.inputs = inputs
         self.seeded = False
 
+    def within(self, outer: Item) -> Iterator[Item]:
+        """The items of a dataset that was made of an item."""
+        below = Pass(0, self.numbers(), (outer.number, outer.path))
+        for ordinal, item in enumerate(self.items(below)):
+            yield outer.inside(ordinal)._replace(value=item.value, error=item.error)
+
     def outcomes(self, iteration: int = 0, limit: int = 100_000) -> list[Outcome]:
         """What an iterator of this dataset gives.
 
@@ -234,9 +240,7 @@ class Basic:
                 if made.error:
                     yield made
                     continue
-                prefix = (outer.number, outer.path)
-                for at, inner in enumerate(made.value.items(Pass(0, made.value.numbers(), prefix))):
-                    yield outer.inside(at)._replace(value=inner.value, error=inner.error)
+                yield from made.value.within(outer)
 
         return type(self)(items, self)
 

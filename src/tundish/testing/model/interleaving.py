@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from tundish.testing.model.basic import Basic, Item, Pass, arguments, called
+from tundish.testing.model.basic import Basic, arguments, called
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from tundish.testing.model.basic import Item, Pass
 
 
 class Interleaving(Basic):
@@ -37,7 +39,7 @@ class Interleaving(Basic):
                     if made.error:
                         yield made  # and the next input is for the same slot
                     else:
-                        slots[at] = _inside(outer, made.value)
+                        slots[at] = made.value.within(outer)
                     continue
                 item = next(slot, None) if slot is not None else None
                 if item is None:
@@ -49,10 +51,3 @@ class Interleaving(Basic):
                     at, come = (at + 1) % cycle_length, 0
 
         return type(self)(items, self)
-
-
-def _inside(outer: Item, dataset: Any) -> Iterator[Item]:
-    """The items of a dataset that was made of an item."""
-    below = Pass(0, dataset.numbers(), (outer.number, outer.path))
-    for ordinal, item in enumerate(dataset.items(below)):
-        yield outer.inside(ordinal)._replace(value=item.value, error=item.error)

@@ -46,6 +46,17 @@ def test_what_the_users_modules_have_imported(monkeypatch: pytest.MonkeyPatch) -
     assert installed(["", "nowhere", "numpy", "json", "__main__"]) == ()
 
 
+def test_a_class_that_names_no_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the class of Cython's functions' classes, where a descriptor answers for each of those."""
+    told = property(lambda cls: "packaging.version")
+    meta = type("Meta", (type,), {"__module__": told})
+    module = types.ModuleType("users_functions")
+    module.__dict__.update(meta=meta, made=meta("Made", (), {}), other=__import__("packaging"))
+    monkeypatch.setitem(sys.modules, "users_functions", module)
+
+    assert "packaging" in installed(["users_functions"])
+
+
 def test_what_a_function_needs_is_imported_before_workers_are_made() -> None:
     """An installed module, by way of the module of the function."""
     assert "psutil" in preloaded(Dataset.range(3).map(measured))

@@ -1,0 +1,50 @@
+"""A plan with some of its nodes exchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from tundish.loader.plan.node import Node
+
+__all__ = ["exchanging", "other_inputs"]
+
+
+def other_inputs(node: Node, rebuilt: Callable[[Node], Node]) -> dict[str, Any]:
+    """The fields of a node that hold inputs, as they are when those are rebuilt; without what stays."""
+    changes: dict[str, Any] = {}
+    for part in fields(node):
+        value = getattr(node, part.name)
+        if isinstance(value, Node):
+            new: Any = rebuilt(value)
+            if new is not value:
+                changes[part.name] = new
+        elif part.name == "ups":
+            new = tuple([rebuilt(up) for up in value])
+            if any(a is not b for a, b in zip(new, value, strict=True)):
+                changes[part.name] = new
+    return changes
+
+
+def exchanging(
+    others: Mapping[int, Node], change: Callable[..., Node] = replace
+) -> Callable[[Node], Node]:
+    """Make a function that gives a plan with other nodes in the place of some.
+
+    Parameters
+    ----------
+    others : dict
+        What takes the place of a node, by its id.
+    change : callable
+        ``change(node, **inputs)``: the node with other inputs.
+    """
+    done: dict[int, Node] = dict(others)
+
+    def exchanged(node: Node) -> Node:
+        if id(node) not in done:
+            changes = other_inputs(node, exchanged)
+            done[id(node)] = change(node, **changes) if changes else node
+        return done[id(node)]
+
+    return exchanged

@@ -1,0 +1,100 @@
+"""Records of files by their number, many at once, in this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tundish.formats.format import Records, Run
+from tundish.loader.plan.files.node import Indexed
+from tundish.loader.plan.options import WithOptions
+from tundish.loader.plan.order import Prefetch, Repeat, Shard, Shuffle, Skip, Take
+from tundish.loader.run.files.records import mark_as_own
+from tundish.loader.run.files.refs import Stretch
+from tundish.loader.run.inline import InlineStage
+from tundish.loader.run.items import End, Failure
+from tundish.loader.run.machines import Positions, listed
+
+if TYPE_CHECKING:
+    from tundish.formats.files import RecordFiles
+    from tundish.loader.plan.node import Node
+    from tundish.loader.run.items import Ref
+    from tundish.loader.run.machines import Mark
+
+Several = tuple[Stretch, Run, int, int] | Failure
+"""Refs, a run, and from where to where in it; or an error."""
+
+_CHOOSING = (Prefetch, Repeat, Shard, Shuffle, Skip, Take, WithOptions)
+
+
+def files_below(node: Node) -> Indexed | None:
+    """The files of which a node chooses records; None for anything else.
+
+    Its refs are their numbers, in pass p of a `repeat` p times as many as there are more.
+    """
+    while isinstance(node, _CHOOSING):
+        node = node.up
+    return node if isinstance(node, Indexed) else None
+
+
+class FileStage(InlineStage):
+    """As `InlineStage`, over positions of files; it gives runs of records, as `FileSequence` does."""
+
+    source: RecordFiles
+    """The files."""
+
+    def several(self, most: int) -> list[Any] | None:
+        """The next elements at once; None where they have to be asked for one by one."""
+        if not isinstance(self._up, Positions):
+            return None
+        found = self.some(most)
+        if isinstance(found, Failure):
+            self.back(1)
+            return None
+        _, run, first, stop = found
+        return run.part(first, stop)
+
+    def some(self, most: int) -> Several:
+        """As `next`, but as many records as lie one behind the other: (refs, run, first, stop)."""
+        up = self._up
+        if not isinstance(up, Positions):  # a state leaves out what came out of turn
+            item: Any = self.next()
+            if type(item) is Failure:
+                return item
+            return Stretch(None, [item.ref], 0, 1), Records([], 0, [item.value]), 0, 1
+        refs = up.take(most)
+        if not len(refs):
+            raise End
+        if not isinstance(refs, range) or refs.step != 1:
+            return self._scattered(up, listed(refs))
+        number = refs[0] % len(self.source)
+        found = self.source.run(number, min(len(refs), len(self.source) - number))
+        if isinstance(found, Exception):
+            up.back(len(refs) - 1)
+            return self._damaged(refs[0], found)
+        run, first, stop = found
+        up.back(len(refs) - (stop - first))
+        return Stretch(None, refs, 0, stop - first), run, first, stop
+
+    def _scattered(self, up: Positions, refs: list[Ref]) -> Several:
+        """Records that lie here and there, up to the first that cannot be read."""
+        count = len(self.source)
+        values = self.source.get([ref % count for ref in refs])
+        good = next((k for k, x in enumerate(values) if isinstance(x, Exception)), len(refs))
+        up.back(len(refs) - max(good, 1))
+        if not good:
+            return self._damaged(refs[0], values[0])
+        return Stretch(None, refs, 0, good), Records([], 0, values[:good]), 0, good
+
+    def _damaged(self, ref: Ref, error: Exception) -> Failure:
+        mark_as_own(error, self.source.form)
+        return self._failed(ref, error)
+
+    def back(self, count: int) -> None:
+        """Give the last records again."""
+        assert isinstance(self._up, Positions)
+        self._up.back(count)
+
+    def mark_back(self, left: int) -> Mark:
+        """The mark so many elements before the last one of `several`."""
+        assert isinstance(self._up, Positions)
+        return (self._counts.by_event, self._up.mark_back(left))

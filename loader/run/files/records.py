@@ -1,0 +1,200 @@
+"""The records of one file from a place on, with what is damaged among them as errors."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.run.items import End, Failure, Made
+from tundish.loader.run.origins import add_origin, describe_origin
+from tundish.loader.run.values import NODE_MARK
+
+if TYPE_CHECKING:
+    from tundish.formats.format import Format, Reader, Run
+    from tundish.loader.plan.files.node import FileRecords
+    from tundish.loader.run.context import Context
+
+ENDED = 2**62
+"""The place behind a record at which a file can be read no further."""
+
+AT_FIRST, AT_ONCE = 64, 1 << 16
+"""How many records are asked of a reader at once, where they are small: the first time, and later."""
+
+
+class Damaged:
+    """What comes in the place of a record that cannot be read.
+
+    Parameters
+    ----------
+    place : int
+        Of the record.
+    after : int
+        Where reading goes on; `ENDED`: nowhere.
+    error : Exception
+        What the reader raised.
+    """
+
+    __slots__ = ("after", "error", "place")
+
+    def __init__(self, place: int, after: int, error: Exception) -> None:
+        self.place, self.after, self.error = place, after, error
+
+
+class OpenFile:
+    """Reads a file run by run; what is raised is a part of what comes.
+
+    Parameters
+    ----------
+    form : Format
+        Of the file.
+    path : str
+        Which.
+    place : int
+        Where to begin.
+    context : Context
+        Closes what is open when its iterator is closed.
+
+    Raises
+    ------
+    Exception
+        What opening it raised.
+    """
+
+    __slots__ = ("__weakref__", "_reader")
+
+    def __init__(self, form: Format, path: str, place: int, context: Context) -> None:
+        self._reader: Reader | None = None
+        try:
+            self._reader = form.open(path, place)
+        except Exception as error:
+            mark_as_own(error, form)
+            raise
+        context.files.add(self)
+
+    def some(self, most: int) -> Run | Damaged | None:
+        """The next records; None at the end, where the file is closed."""
+        reader = self._reader
+        if reader is None:
+            return None
+        at = reader.place
+        try:
+            run = reader.read(most)
+        except Exception as error:  # noqa: BLE001 - whatever a format, or a driver, raises
+            if reader.place > at:
+                return Damaged(at, reader.place, error)
+            self.close()
+            return Damaged(at, ENDED, error)
+        if len(run):
+            return run
+        self.close()
+        return None
+
+    def close(self) -> None:
+        """Let the file go."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class FileMachine:
+    """The stream of one file's records; a mark is the place of the next.
+
+    Parameters
+    ----------
+    node : FileRecords
+        Which file.
+    context : Context
+        Of the plan of this file.
+    place : int
+        Where to begin.
+
+    Raises
+    ------
+    Exception
+        What opening the file raised.
+    """
+
+    def __init__(self, node: FileRecords, context: Context, place: int) -> None:
+        self._node, self._context = node, context
+        self.text = node.format.leaf is not None  # all records are bytes, or str
+        self._size = AT_FIRST
+        self._go(place)
+
+    def _go(self, place: int) -> None:
+        self._place = place
+        self._run: list[tuple[Made, int]] = []  # what is left of a run, the next last
+        self._damaged: Damaged | None = None
+        self._file = None
+        if place != ENDED:
+            self._file = OpenFile(self._node.format, self._node.path, place, self._context)
+
+    def next(self) -> Any:
+        if not self._run:
+            failure = self._refill()
+            if failure is not None:
+                return failure
+        item, self._place = self._run.pop()
+        return item
+
+    def _refill(self) -> Failure | None:
+        """Have records at hand, or give an error."""
+        found, self._damaged = self._damaged, None
+        if found is None:
+            run = None if self._file is None else self._file.some(self._size)
+            self._size = min(2 * self._size, AT_ONCE)
+            if run is None:
+                raise End
+            if not isinstance(run, Damaged):
+                places = listed_places(run)
+                made = map(Made, places, run.records())
+                self._run = list(zip(made, [*places[1:], run.after], strict=True))[::-1]
+                return None
+            found = run
+        self._place = found.after
+        pass_, path = self._context.prefix
+        origin = (*path, found.place) if isinstance(path, tuple) else (path, found.place)
+        name_damage(found, self._node.format, (pass_, origin), self._context.where)
+        return Failure(found.place, found.error)
+
+    def some(self, most: int) -> tuple[list[int], list[Any]] | None:
+        """The next records at once, and their places; None where `next` has to be asked."""
+        if self._file is None or self._run or self._damaged is not None:
+            return None
+        found = self._file.some(most)
+        if found is None:
+            return None
+        if isinstance(found, Damaged):
+            self._damaged = found
+            return None
+        self._place = found.after
+        return listed_places(found), found.records()
+
+    def mark(self) -> int:
+        return self._place
+
+    def dump(self, mark: int) -> int:
+        return mark
+
+    def load(self, state: int) -> None:
+        self._go(state)
+
+
+def name_damage(found: Damaged, form: Format, origin: tuple[int, Any], where: str) -> None:
+    """Note on an error which record it is."""
+    mark_as_own(found.error, form)
+    add_origin(found.error, describe_origin(*origin), where)
+
+
+def mark_as_own(error: Exception, form: Format) -> None:
+    """Mark an error as one of a reader: it is not its input's."""
+    with contextlib.suppress(AttributeError):  # a type without a __dict__
+        setattr(error, NODE_MARK, form.name)
+
+
+def listed_places(run: Run) -> list[int]:
+    """The places of a run's records as a list of ints."""
+    places = run.places
+    return places.tolist() if hasattr(places, "tolist") else list(places)

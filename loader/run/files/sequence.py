@@ -1,0 +1,218 @@
+"""Files read one after another in this process, many records at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.run.files.records import (
+    AT_FIRST,
+    AT_ONCE,
+    ENDED,
+    Damaged,
+    OpenFile,
+    listed_places,
+    name_damage,
+)
+from tundish.loader.run.files.refs import Stretch
+from tundish.loader.run.inline import Counts
+from tundish.loader.run.items import Failure, Made, Ref, ref_of
+from tundish.loader.run.operators.inners import (
+    NOT_OPENED,
+    left_out,
+    opened,
+    with_opened,
+)
+from tundish.loader.run.origins import add_origin, describe_origin
+
+if TYPE_CHECKING:
+    from tundish.formats.format import Run
+    from tundish.loader.plan.files.node import ReadFiles
+    from tundish.loader.run.context import Context
+    from tundish.loader.run.files.numbered import Several
+    from tundish.loader.run.machines import Machine, Mark
+    from tundish.loader.run.values import Identity, Value
+
+
+class FileSequence:
+    """The records of one file after another; gives what `FlatMapped` gives over `InlineInners`.
+
+    Parameters
+    ----------
+    node : ReadFiles
+        Which files, in which format.
+    up : Machine
+        The paths.
+    dataset : callable
+        ``dataset(item, pass)``: the plan of a file's records.
+    identity : callable
+        Of the paths.
+    pass_ : int
+        The number of the pass.
+    context : Context
+        Of the iterator.
+    """
+
+    def __init__(
+        self,
+        node: ReadFiles,
+        up: Machine,
+        dataset: Value,
+        identity: Identity,
+        *,
+        pass_: int,
+        context: Context,
+    ) -> None:
+        self.form = node.format
+        self._up, self._dataset, self._identity = up, dataset, identity
+        self._pass, self._where, self._events = pass_, context.where, context.events
+        self._context = context
+        self._leaves_out = left_out(node, context)
+        self._counts = Counts()
+        self._begin(0)
+
+    def _begin(self, skip: int) -> None:
+        """Stand before a file, whose first records may be left out."""
+        self._skip = skip
+        self._before: Mark = self._up.mark()
+        self._within = False  # a file; then `_after` says where in it
+        self._file: OpenFile | None = None
+        self._run: Run | None = None
+        self._outer: Ref = None
+        self._records: list[Any] | None = None
+        self._k = self._count = self._after = 0
+        self._places: list[int] = []  # of the run's records, where they are taken one by one
+        self._size = AT_FIRST
+        self._failed: tuple[Failure, Mark] | None = None
+
+    # -- runs ----------------------------------------------------------------------------------
+
+    def _refill(self) -> None:
+        """Have a run of which a record is left, or a failure."""
+        stood = self.mark()
+        while self._k >= self._count and self._failed is None:
+            if self._file is None:
+                self._open(stood)
+                continue
+            found = self._file.some(self._size)
+            if found is None:
+                self._file, self._within = None, False
+            elif isinstance(found, Damaged):
+                self._damaged(found, stood)
+            else:
+                self._size = min(2 * self._size, AT_ONCE)
+                self._run, self._records = found, None
+                self._k, self._count, self._after = 0, len(found), found.after
+
+    def _open(self, stood: Mark) -> None:
+        """Open the next file."""
+        before = self._up.mark()
+        item = self._up.next()
+        skip, self._skip = self._skip, 0
+        self._before, self._within = before, True
+        self._outer, self._after = ref_of(item), skip
+        if type(item) is Failure:
+            self._within = False
+            self._give(Failure((self._outer, NOT_OPENED), item.error), stood)
+            return
+        if skip == ENDED:
+            self._within = False
+            return
+        try:
+            plan: Any = self._dataset(item, self._pass)
+            self._file = OpenFile(plan.format, plan.path, skip, self._context)
+        except Exception as error:  # noqa: BLE001 - the element's error
+            add_origin(
+                error, describe_origin(*self._identity(self._outer, self._pass)), self._where
+            )
+            self._within = False
+            self._give(Failure((self._outer, NOT_OPENED), error), stood)
+        finally:
+            if skip:
+                self._events.clear()  # it was opened before, and counted
+            self._counts.add(self._events)
+
+    def _damaged(self, found: Damaged, stood: Mark) -> None:
+        p, path = self._identity(self._outer, self._pass)
+        origin = (*path, found.place) if isinstance(path, tuple) else (path, found.place)
+        name_damage(found, self.form, (p, origin), self._where)
+        self._after = found.after
+        self._give(Failure((self._outer, found.place), found.error), stood)
+
+    def _give(self, failure: Failure, stood: Mark) -> None:
+        """Have a failure come next; `stood`: the mark as long as it has not been given."""
+        if self._leaves_out is not None and self._leaves_out.has(failure):
+            self._counts.add([self._leaves_out.event])
+        else:
+            self._failed = (failure, stood)
+
+    # -- elements ------------------------------------------------------------------------------
+
+    def next(self) -> Any:
+        while True:
+            k = self._k
+            if k < self._count:
+                records = self._records
+                if records is None:
+                    assert self._run is not None
+                    records = self._records = self._run.records()
+                    self._places = listed_places(self._run)
+                self._k = k + 1
+                return Made((self._outer, self._places[k]), records[k])
+            if self._failed is not None:
+                failure = self._failed[0]
+                self._failed = None
+                return failure
+            self._refill()
+
+    def several(self, most: int) -> list[Any] | None:
+        """The next elements at once; None where the next is an error."""
+        if self._k >= self._count:
+            self._refill()
+            if self._failed is not None:
+                return None
+        assert self._run is not None
+        k = self._k
+        self._k = min(self._count, k + most)
+        return self._run.part(k, self._k)
+
+    def some(self, most: int) -> Several:
+        """As `next`, but as many records of a run as are there: (refs, run, first, stop)."""
+        if self._k >= self._count:
+            self._refill()
+            if self._failed is not None:
+                failure: Failure = self.next()
+                return failure
+        assert self._run is not None
+        k = self._k
+        self._k = min(self._count, k + most)
+        return Stretch(self._outer, self._run.places, k, self._k), self._run, k, self._k
+
+    def back(self, count: int) -> None:
+        """Give the last records of `some` again."""
+        self._k -= count
+
+    # -- state ---------------------------------------------------------------------------------
+
+    def mark(self) -> Mark:
+        return self.mark_back(0)
+
+    def mark_back(self, left: int) -> Mark:
+        """The mark so many records before the last one of `several`."""
+        if self._failed is not None:
+            return self._failed[1]
+        counts, k = self._counts.by_event, self._k - left
+        if not self._within:
+            return (counts, self._skip, self._up.mark())
+        if k < self._count:
+            assert self._run is not None
+            return (counts, int(self._run.places[k]), self._before)
+        return (counts, self._after, self._before)
+
+    def dump(self, mark: Mark) -> Any:
+        counts, at, up = mark
+        return with_opened({"inner": at, "up": self._up.dump(up)}, counts)
+
+    def load(self, state: Any) -> None:
+        self._counts.by_event = opened(state)
+        self._up.load(state["up"])
+        self._begin(state["inner"])

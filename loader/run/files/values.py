@@ -1,0 +1,40 @@
+"""Evaluators of the records of files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.plan.files.node import Filenames, Indexed, ReadFiles, ReadFilesInTurn
+from tundish.loader.run.generating import Broken
+from tundish.loader.run.values import Maker, raise_from
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.node import Node
+    from tundish.loader.run.values import Make, Value
+
+
+def _record(maker: Maker, node: Indexed) -> Value:
+    source, label = node.source, node.format.name
+    maker.context.files.add(source)
+    records = maker.context.records.setdefault(id(node), {})
+
+    def value(item: Any, _: int) -> Any:
+        if item in records:
+            found = records.pop(item)
+            if isinstance(found, Broken):
+                raise_from(found.error, label)  # type: ignore[arg-type]  # records fail with exceptions
+            return found
+        try:
+            return source[item]
+        except Exception as error:  # noqa: BLE001 - the record's, or its file's
+            raise_from(error, label)
+
+    return value
+
+
+VALUES: dict[type[Node], Make] = {
+    Filenames: Maker.files,
+    Indexed: _record,
+    ReadFiles: Maker.inside,
+    ReadFilesInTurn: Maker.inside,
+}

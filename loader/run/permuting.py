@@ -1,0 +1,37 @@
+"""What ``shuffle(None)`` needs, looked at when an iterator is made: only then it shows."""
+
+from __future__ import annotations
+
+from tundish.errors import SpecError
+from tundish.loader.plan.files.node import ReadFiles
+from tundish.loader.plan.node import Node, walk
+from tundish.loader.plan.order import Shuffle, no_permutation
+from tundish.loader.plan.storing import Snapshot, Stored
+
+__all__ = ["check_permutations"]
+
+
+def check_permutations(root: Node) -> None:
+    """Refuse ``shuffle(None)`` over what has no random access, or not yet."""
+    for node in walk(root, running=True):
+        if (
+            isinstance(node, Shuffle)
+            and node.window is None
+            and not (node.positional and node.cardinality >= 0)
+        ):
+            waiting = [
+                n for n in walk(node) if isinstance(n, Snapshot) and not isinstance(n, Stored)
+            ]
+            if waiting:
+                raise SpecError(
+                    "shuffle(None) permutes positions; the snapshot below it has random access once "
+                    f"it is complete, and {waiting[0].path} is not: run the pipeline up to the "
+                    "snapshot first, or use shuffle(buffer_size)"
+                )
+            left = [n for n in walk(node) if isinstance(n, ReadFiles) and n.on_error == "skip"]
+            if left:
+                raise SpecError(
+                    f"shuffle(None) permutes positions, and {left[0].label} leaves out records that "
+                    "cannot be read, which have none: let it raise, and put ignore_errors() behind the shuffle"
+                )
+            raise no_permutation(node.up)

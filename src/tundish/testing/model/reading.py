@@ -1,0 +1,289 @@
+"""What the records of files are: each format in a few lines, over a file that is read as a whole.
+
+A record is named by its file and its place in it. What is damaged is an error in its place; then
+comes the next record, where it is known where that begins, or else the next file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import sqlite3
+import tarfile
+import zlib
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from tundish.errors import RecordCorruptError
+from tundish.testing.files import masked
+from tundish.testing.model.basic import Basic
+from tundish.testing.model.interleaving import Interleaving
+from tundish.testing.nests import normal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tundish.testing.model.basic import Item, Pass
+
+__all__ = ["MEANINGS", "Reading"]
+
+Found = list[tuple[int, Any]]
+"""The place of each record, and the record or the error."""
+
+
+class OutError(Exception):
+    """What is left out, by ``on_error="skip"``."""
+
+
+class Reading(Interleaving):
+    """Sources that read files."""
+
+    @classmethod
+    def read_files(
+        cls,
+        reader: str,
+        filenames: Any,
+        *,
+        num_parallel_reads: int | None = None,
+        on_error: str = "raise",
+        index: Any = None,
+        **how: Any,
+    ) -> Self:
+        """The records of files, as the class `reader` of `tundish` reads them.
+
+        Parameters
+        ----------
+        reader : str
+            The name of the class.
+        filenames, num_parallel_reads, on_error, index, **how
+            Its arguments.
+        """
+        paths = filenames if isinstance(filenames, Interleaving) else cls._listed(list(filenames))
+        skips = on_error == "skip"
+
+        def opened(path: Any) -> _File:
+            try:
+                return _File(MEANINGS[reader](path, **how), skips=skips)
+            except Exception as error:  # noqa: BLE001 - whatever the system says of a file
+                raise OutError if skips else error  # noqa: B904 - which counts alone
+
+        if num_parallel_reads is None:
+            model = paths.flat_map(opened)
+        else:
+            model = paths.interleave(opened, num_parallel_reads if num_parallel_reads > 0 else 16)
+
+        def items(this: Pass) -> Iterator[Item]:
+            return (item for item in model.items(this) if not isinstance(item.error, OutError))
+
+        return cls(items, paths)
+
+
+class _File(Basic):
+    """The records of one file: an item is named by its place, not by its number."""
+
+    def __init__(self, found: Found, *, skips: bool) -> None:
+        super().__init__(lambda _: iter(()))
+        self._found, self._skips = found, skips
+
+    def within(self, outer: Item) -> Iterator[Item]:
+        for place, value in self._found:
+            item = outer.inside(place)
+            if isinstance(value, Exception):
+                yield item._replace(value=None, error=OutError() if self._skips else value)
+            else:
+                yield item._replace(value=normal(value))
+
+
+def damage() -> RecordCorruptError:
+    """An error of which nothing is compared but that it is one."""
+    return RecordCorruptError("", 0, "")
+
+
+def content(path: str, compression_type: str | None) -> tuple[bytes, bool, bool]:
+    """A file's bytes, whether they are whole, and whether a checksum is wrong."""
+    data = Path(path).read_bytes()
+    if not compression_type or not data:
+        return data, True, False
+    engine = zlib.decompressobj(31 if compression_type == "GZIP" else 15)
+    made = b""
+    for k in range(len(data)):  # byte by byte: what comes before the checksum stays
+        try:
+            made += engine.decompress(data[k : k + 1])
+        except zlib.error:
+            return made, False, True
+    return made, engine.eof, False
+
+
+# -- formats
+
+
+def lines(path: str, compression_type: str | None = None, encoding: str | None = None) -> Found:
+    """A line ends with a newline, which is taken off, with one carriage return before it."""
+    data, whole, wrong = content(path, compression_type)
+    if wrong:
+        return [(0, damage())]
+    found: Found = []
+    place = 0
+    for line in data.split(b"\n"):
+        text: Any = line
+        end = place + len(line) + 1
+        ended = end <= len(data)
+        if not ended and not (line and whole):
+            break
+        if ended and line.endswith(b"\r"):
+            text = line[:-1]
+        if encoding:
+            try:
+                text = text.decode(encoding)
+            except UnicodeDecodeError:
+                text = damage()
+        found.append((place, text))
+        place = end
+    return found if whole else [*found, (min(place, len(data)), damage())]
+
+
+def fixed(
+    path: str,
+    record_bytes: int,
+    header_bytes: int = 0,
+    footer_bytes: int = 0,
+    compression_type: str | None = None,
+) -> Found:
+    """What is between the header and the footer, in pieces."""
+    data, whole, wrong = content(path, compression_type)
+    if wrong:
+        raise damage()
+    end = len(data) - footer_bytes
+    if end < header_bytes:
+        raise damage()
+    found: Found = [
+        (at, data[at : at + record_bytes] if at + record_bytes <= end else damage())
+        for at in range(header_bytes, end, record_bytes)
+    ]
+    return found if whole else [*found, (end, damage())]
+
+
+def records(path: str, compression_type: str | None = None) -> Found:
+    """Length, its checksum, data, its checksum."""
+    data, whole, wrong = content(path, compression_type)
+    if wrong:
+        return [(0, damage())]
+    found: Found = []
+    place = 0
+    while place < len(data):
+        head, check = data[place : place + 8], data[place + 8 : place + 12]
+        end = place + 12 + int.from_bytes(head, "little")
+        if len(check) < 4 or masked(head) != check or end + 4 > len(data):
+            return [*found, (place, damage())]
+        record = data[place + 12 : end]
+        found.append((place, record if masked(record) == data[end : end + 4] else damage()))
+        place = end + 4
+    return found if whole else [*found, (place, damage())]
+
+
+def parquet(path: str, columns: list[str] | None = None) -> Found:
+    """The rows of a table."""
+    import pyarrow as pa  # noqa: PLC0415 - here and below: only for tables
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    data = Path(path).read_bytes()
+    try:
+        return rows(pq.read_table(pa.BufferReader(data), columns=columns))
+    except pa.ArrowException:
+        raise damage() from None
+
+
+def arrow(path: str) -> Found:
+    """The rows of a table."""
+    import pyarrow as pa  # noqa: PLC0415 - see above
+
+    data = Path(path).read_bytes()
+    with contextlib.suppress(pa.ArrowException):
+        return rows(pa.ipc.open_file(data).read_all())
+    batches = list(pa.ipc.open_stream(data[8:]))  # it lacks its end: what stands before it comes
+    found = rows(pa.Table.from_batches(batches))
+    return [*found, (len(found), damage())]
+
+
+def rows(table: Any) -> Found:
+    """Each named by its number."""
+    return list(enumerate(table.to_pylist()))
+
+
+ROW = re.compile(rb'(-?\d+),(-?\d+\.\d+),"([^"]*)"\n?')
+
+
+def comma_separated(path: str, **_: Any) -> Found:
+    """The lines behind the first."""
+
+    def row(line: bytes) -> dict[str, Any]:
+        fields = ROW.fullmatch(line)
+        if not fields:
+            raise ValueError
+        n, x, s = fields.groups()
+        return {"n": int(n), "x": float(x), "s": s.decode()}
+
+    return by_line(path, row)[1:]
+
+
+def json_lines(path: str, **_: Any) -> Found:
+    """An object a line."""
+
+    def row(line: bytes) -> dict[str, Any]:
+        found = json.loads(line)
+        return {"n": found["n"], "x": float(found["x"]), "s": found["s"]}
+
+    return by_line(path, row)
+
+
+def by_line(path: str, row: Callable[[bytes], Any]) -> Found:
+    """What is made of each line of a file."""
+    found: Found = []
+    place = 0
+    for line in io.BytesIO(Path(path).read_bytes()):
+        try:
+            found.append((place, row(line)))
+        except (ValueError, KeyError):
+            found.append((place, damage()))
+        place += len(line)
+    return found
+
+
+def archive(path: str, compression_type: str | None = None) -> Found:
+    """Members of one base name, one after another, are an element."""
+    data, whole, _ = content(path, compression_type)
+    elements: dict[str, tuple[int, dict[str, Any]]] = {}
+    with contextlib.suppress(tarfile.TarError), tarfile.open(fileobj=io.BytesIO(data)) as file:
+        for member in file:
+            key, _, extension = member.name.partition(".")
+            taken = file.extractfile(member)
+            assert taken is not None
+            element = elements.setdefault(key, (member.offset, {"__key__": key}))
+            element[1][extension] = taken.read()
+    found: Found = list(elements.values())
+    if b"\0" * 512 not in data[-1024:]:  # it was cut off: the last may lack members
+        found[-1:] = [(found[-1][0], damage())]
+    return found if whole else [*found, (len(data), damage())]
+
+
+def database(path: str, query: str, **_: Any) -> Found:
+    """The rows of what is asked."""
+    with closing(sqlite3.connect(path)) as connection:
+        return list(enumerate(map(tuple, connection.execute(query))))
+
+
+MEANINGS: dict[str, Callable[..., Found]] = {
+    "TextLineDataset": lines,
+    "FixedLengthRecordDataset": fixed,
+    "TFRecordDataset": records,
+    "ParquetDataset": parquet,
+    "ArrowDataset": arrow,
+    "CsvDataset": comma_separated,
+    "JsonLinesDataset": json_lines,
+    "TarDataset": archive,
+    "SqlDataset": database,
+}
+"""By the name of the class."""
