@@ -6,6 +6,7 @@
 #   make thorough  the laws over every case in their long forms (a quarter of an hour), before a release
 #   make test-torch     the tests against real PyTorch (its CPU build, where pip finds one), in .venv-torch
 #   make test-bridges   the tests of the bridges to JAX, Orbax and TensorFlow, in .venv-jax and .venv-tensorflow
+#   make test-services  the tests against real servers on this machine alone (S3 over HTTP, PostgreSQL), in .venv-services
 #   make bench   the benchmarks, each with its bounds measured in the same run
 #   make docs    the guide and the reference as a site in docs/_build; a broken link fails
 #   make clean   remove the virtual environments and all caches
@@ -15,15 +16,15 @@
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
-BENCHMARKS := transport_large transport_small jpeg startup inprocess overhead robustness loading snapshot_reading snapshot_epochs
-FRAMEWORKS := tests/torch tests/bridges
+BENCHMARKS := transport_large transport_small jpeg startup inprocess overhead robustness loading snapshot_reading snapshot_epochs reading parsing
+FRAMEWORKS := tests/torch tests/bridges tests/services
 
 # The stamp names the checkout and the interpreter, so that a copied checkout or another PYTHON=
 # never runs with a .venv made for something else.
 STAMP := $(VENV)/installed-$(shell echo "$$(pwd -P) $(PYTHON)" | cksum | cut -d' ' -f1)
 IDENTITY := import sys; print(sys.version, sys.base_prefix)
 
-.PHONY: venv demo test fast thorough test-torch test-bridges check bench docs clean
+.PHONY: venv demo test fast thorough test-torch test-bridges test-services check bench docs clean
 .DEFAULT_GOAL := test
 
 venv: $(STAMP)
@@ -57,7 +58,11 @@ test-torch: .venv-torch/installed
 
 test-bridges: .venv-jax/installed .venv-tensorflow/installed
 	.venv-jax/bin/python -m pytest tests/bridges/test_jax.py tests/bridges/test_orbax.py tests/test_docs.py
-	.venv-tensorflow/bin/python -m pytest tests/bridges/test_tensorflow.py tests/test_docs.py
+	.venv-tensorflow/bin/python -m pytest tests/bridges/test_tensorflow.py \
+	  tests/formats/tfrecord/test_tensorflow.py tests/formats/example/test_tensorflow.py tests/test_docs.py
+
+test-services: .venv-services/installed
+	.venv-services/bin/python -m pytest tests/services
 
 # Frameworks do not all agree on the versions of what they share, so each has a place of its own.
 .venv-%/installed: pyproject.toml constraints.txt constraints-frameworks.txt

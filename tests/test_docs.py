@@ -22,7 +22,7 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", "JAX_PLATFORMS": "cpu"}
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FRAMEWORK = re.compile(
-    r"^(?:from|import) (?:tundish\.)?(accelerate|jax|orbax|tensorflow|torch)\b", re.MULTILINE
+    r"^(?:from|import) (?:tundish\.)?(accelerate|jax|orbax|PIL|tensorflow|torch)\b", re.MULTILINE
 )
 BLOCKS = [
     pytest.param(block[1], id=f"{page.relative_to(ROOT)}-{number}")

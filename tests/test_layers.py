@@ -17,6 +17,7 @@ PARTS = ("shm", "formats", "snapshot", "loader")
 # A layer may import itself and the layers named here; a face may import everything.
 FACES = {
     "experimental",
+    "io",
     "testing",
     "cli",
     "torch",

@@ -26,13 +26,13 @@ ITERATOR = """__next__ get_next get_next_as_optional element_spec state_dict loa
     restore stats close __enter__ __exit__"""
 AROUND = """Options ThreadingOptions AUTOTUNE INFINITE_CARDINALITY UNKNOWN_CARDINALITY ArraySpec
     IteratorSpec Optional set_seed errors InputContext DataLoader default_collate get_worker_info
-    testing experimental"""
+    testing experimental io ArrowDataset CsvDataset FixedLengthRecordDataset
+    JsonLinesDataset ParquetDataset
+    SqlDataset TarDataset TextLineDataset TFRecordDataset TFRecordWriter"""
 EXPERIMENTAL = """snapshot save load unbatch unique take_while shuffle_and_repeat group_by_window latency_stats
     to_variant SqlDataset StatsAggregator StatsOptions ThreadingOptions TFRecordWriter AUTOTUNE
     service"""
 LATER = {
-    "readers of files": """TFRecordDataset TextLineDataset FixedLengthRecordDataset SqlDataset
-        ArrowDataset ParquetDataset CsvDataset JsonLinesDataset TarDataset TFRecordWriter io""",
     "the input half of tf.distribute": "distribute",
     "checks of values": "debugging",
     "statistics": "StatsOptions StatsAggregator",

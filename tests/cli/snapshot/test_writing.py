@@ -95,7 +95,7 @@ def test_options_reach_the_files(file: Path) -> None:
         ("pipelines_of_a_user.py:missing", "has no attribute 'missing'"),
         ("pipelines_of_a_user.py:number", "this is no Dataset but of type int"),
         ("pipelines_of_a_user.py:fails", "missing 1 required positional argument"),
-        ("pipelines_of_a_user.py:nothing_there", "matches none"),
+        ("pipelines_of_a_user.py:nothing_there", "nothing matches"),
         ("pipelines_of_a_user.py", "MODULE:NAME"),
         ("missing.py:data", "there is no such file"),
         ("no_such_module_here:data", "there is no module 'no_such_module_here'"),
