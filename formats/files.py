@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,26 +13,17 @@ from tundish.errors import RecordCorruptError
 from tundish.spec import flatten, unflatten
 
 if TYPE_CHECKING:
-    from tundish.formats.format import Format, Identity, Places, Reader, Run
+    from tundish.formats.format import Format, Reader, Run
+    from tundish.formats.index import Index
 
-__all__ = ["UNREADABLE", "Indexed", "RecordFiles"]
+__all__ = ["UNREADABLE", "RecordFiles", "joined"]
 
 UNREADABLE = -1
 """The place of what stands for a whole file that cannot be opened."""
 
 _MOST_OPEN = 16
 _AT_ONCE = 1 << 16
-
-
-class Indexed(Protocol):
-    """What is known of a file: where its records are, or why nobody can tell."""
-
-    @property
-    def places(self) -> Places: ...
-    @property
-    def identity(self) -> Identity | None: ...
-    @property
-    def error(self) -> Exception | None: ...
+_HOP = 1 << 12  # bytes that take less time to read than another call
 
 
 class RecordFiles:
@@ -47,11 +38,11 @@ class RecordFiles:
         Of all of them.
     paths : sequence of str
         The files.
-    indexes : sequence of Indexed
+    indexes : sequence of Index
         Of each.
     """
 
-    def __init__(self, form: Format, paths: Sequence[str], indexes: Sequence[Indexed]) -> None:
+    def __init__(self, form: Format, paths: Sequence[str], indexes: Sequence[Index]) -> None:
         self.form, self.paths = form, tuple(paths)
         counts = [1 if index.error is not None else len(index.places) for index in indexes]
         self._starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
@@ -127,35 +118,41 @@ class RecordFiles:
 
     def _get(self, indices: Sequence[int], *, ahead: bool) -> list[Any]:
         """`ahead`: the one that is asked for, and those behind it are kept for who asks next."""
-        numbers = np.asarray(indices, np.int64)
-        files = np.searchsorted(self._starts, numbers, "right") - 1
-        order = np.argsort(numbers, kind="stable").tolist()
+        order = np.argsort(np.asarray(indices, np.int64), kind="stable").tolist()
+        numbers = [int(indices[each]) for each in order]
         found: list[Any] = [None] * len(order)
         k = 0
         while k < len(order):
-            first = int(numbers[order[k]])
-            file = int(files[order[k]])
-            most = 1
-            while k + most < len(order) and numbers[order[k + most]] == first + most:
-                most += 1
-            stop = min(first + most, int(self._starts[file + 1]))
-            run = self._read(file, first, _AT_ONCE if ahead else stop - first, ahead=ahead)
+            first = last = numbers[k]
+            file = int(np.searchsorted(self._starts, first, "right")) - 1
+            behind = k + 1
+            while behind < len(order) and self._near(file, last, numbers[behind]):
+                last = numbers[behind]
+                behind += 1
+            most = _AT_ONCE if ahead else last + 1 - first
+            run = self._read(file, first, most, ahead=ahead)
             if isinstance(run, Exception):
                 found[order[k]] = run
                 k += 1
                 continue
             if ahead:
                 self._run, self._next = (first, run), first + len(run)
-            for each in range(min(len(run), stop - first)):
-                found[order[k]] = run[each]
-                k += 1
-            # The same record may be asked for more than once.
-            while k < len(order) and k and numbers[order[k]] == numbers[order[k - 1]]:
-                found[order[k]] = found[order[k - 1]]
+            stop = min(first + len(run), last + 1)
+            while k < len(order) and numbers[k] < stop:
+                found[order[k]] = run[numbers[k] - first]
                 k += 1
         if not ahead and len(order):
-            self._next = int(numbers[-1]) + 1
+            self._next = int(indices[-1]) + 1
         return found
+
+    def _near(self, file: int, number: int, other: int) -> bool:
+        """Whether a record and a later one are read at once, and those between them left out."""
+        start, stop = int(self._starts[file]), int(self._starts[file + 1])
+        if other >= stop or other - number <= 1:
+            return other < stop
+        if self.form.tabular:  # rows that nobody wants would be decoded
+            return False
+        return self._place(file, other - start) - self._place(file, number - start) <= _HOP
 
     def _read(self, file: int, first: int, most: int, *, ahead: bool) -> Run | Exception:
         """Records of a file from a number on, or what stands in the place of the first."""

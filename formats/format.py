@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -194,6 +194,15 @@ class Format(ABC):
 
     tuning: ClassVar[frozenset[str]] = frozenset()
     """Arguments that say how fast, not what."""
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The arguments that say what its records are, where they are not the defaults."""
+        return {
+            each.name: getattr(self, each.name)
+            for each in fields(self)
+            if each.name not in self.tuning and getattr(self, each.name) != each.default
+        }
 
     @property
     def leaf(self) -> type | None:

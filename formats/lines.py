@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tundish.errors import RecordCorruptError
+from tundish.formats.bytes.decompressing import looks_like
 from tundish.formats.bytes.file import ByteFile, is_remote, open_file
 from tundish.formats.bytes.stream import ByteStream, open_stream
 from tundish.formats.format import Format, Places, Reader, Records
@@ -79,12 +80,19 @@ class LinesFormat(Format):
             size = _block(file)
             at = 0
             while piece := file.pread(at, size):
+                if not at and _is_compressed(piece):
+                    return np.zeros(1, np.int64)
                 ends = _newlines(piece)
                 ends += at + 1
                 found.frombytes(ends.data.cast("B"))
                 at += len(piece)
         places = np.frombuffer(found, np.int64)
         return places[:-1] if places[-1] == at else places  # behind the last newline begins no line
+
+
+def _is_compressed(head: bytes) -> bool:
+    """Whether no text begins like this: what GZIP and ZSTD begin with; ZLIB's is an x."""
+    return head.startswith((b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"))
 
 
 class _LinesReader(Reader):
@@ -210,11 +218,9 @@ class _LinesReader(Reader):
                 bad, place = error.object[error.start : error.end], self.place
                 self._next += 1
                 self.place = int(self._starts[self._next])
-                raise RecordCorruptError(
-                    self.path,
-                    place,
-                    f"this line is not {encoding}: {bad!r} at byte {error.start:,} of it: {error.reason}",
-                ) from None
+                problem = f"this line is not {encoding}: {bad!r} at byte {error.start:,} of it: {error.reason}"
+                hint = "" if place else looks_like(error.object)
+                raise RecordCorruptError(self.path, place, problem + hint) from None
         return values
 
     # -- bytes -------------------------------------------------------------------------------------
@@ -238,7 +244,13 @@ class _LinesReader(Reader):
     def _piece(self, most: int) -> bytes:
         """The next bytes; none at the end of the file."""
         if self._at >= len(self._buffer):
+            first = not self._offset and not self._form.compression
             self._buffer, self._at = self._fetch(self._size(most)), 0
+            if first and _is_compressed(self._buffer):
+                head = self._buffer
+                self._forget()
+                problem = f"this is no text: the file begins with {head[:4]!r}"
+                raise RecordCorruptError(self.path, 0, problem + looks_like(head))
         piece = self._buffer[self._at : self._at + _PIECE_BYTES]
         self._at += _PIECE_BYTES
         return piece

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
-__all__ = ["DECOMPRESSORS", "Decompressor", "compression_of", "zstd_module"]
+__all__ = ["DECOMPRESSORS", "Decompressor", "compression_of", "looks_like", "zstd_module"]
 
 
 class Decompressor(Protocol):
@@ -109,3 +109,9 @@ def compression_of(head: bytes) -> str | None:
     if len(head) > 1 and head[0] == 0x78 and (head[0] << 8 | head[1]) % 31 == 0:
         return "ZLIB"
     return None
+
+
+def looks_like(head: bytes) -> str:
+    """How a message about a file goes on that may be compressed, by its first bytes; else ""."""
+    found = compression_of(head)
+    return f"; this looks like {found}: compression_type={found!r}?" if found else ""

@@ -8,6 +8,7 @@ is not read, and what was cut off is simply not there.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 import stat
@@ -15,8 +16,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Self
-
-from tundish.formats.bytes.durable import BINARY
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -39,9 +38,6 @@ StorageOptions = Mapping[str, Any] | tuple[tuple[str, Any], ...] | None
 _LOCAL_SCHEMES = ("file://", "local://")
 _PROTOCOL = re.compile("[A-Za-z][A-Za-z0-9+.-]*(://|::)")  # "s3://...", "zip::file://..."
 _PIECE = 1 << 30  # that one system call reads at most
-_FLAGS = (
-    os.O_RDONLY | BINARY | getattr(os, "O_NONBLOCK", 0)
-)  # so that opening a pipe does not wait for its writer
 _TELLTALES = frozenset(
     {"etag", "generation", "md5", "md5hash", "crc32c", "version", "versionid", "mtime", "created",
      "updated", "last_modified", "lastmodified", "last-modified"}
@@ -94,6 +90,8 @@ def filesystem_of(path: str, storage_options: StorageOptions = None) -> tuple[An
         fsspec, or its driver for this protocol, is not installed.
     ValueError
         There is no such protocol.
+    OSError
+        The filesystem cannot be reached, with the path.
     """
     try:
         from fsspec.core import url_to_fs  # noqa: PLC0415 - an extra, needed for URLs only
@@ -109,6 +107,8 @@ def filesystem_of(path: str, storage_options: StorageOptions = None) -> tuple[An
             f"{path} cannot be opened: {problem} (for s3:// install s3fs, for gs:// gcsfs, "
             f"for az:// adlfs; {protocol}:// may need another)"
         ) from problem
+    except Exception as problem:  # each filesystem has its own
+        raise named_error(problem, path) from problem
     return filesystem, inner
 
 
@@ -185,28 +185,28 @@ class ByteFile(ABC):
 class _LocalFile(ByteFile):
     """A regular file of this machine."""
 
-    block = (
-        1 << 18
-    )  # larger ones are new memory each time, which costs more than the calls it saves
+    block = 1 << 18  # larger ones are new memory each time, at more cost than the calls it saves
     hop = 1 << 17
-
-    _descriptor = -1
 
     def __init__(self, path: str) -> None:
         self.path = path
+        name = local_path(path)
         try:
-            self._descriptor = os.open(local_path(path), _FLAGS)
+            found = os.stat(name)  # noqa: PTH116 - a `Path` would cost ten times the call
+            if stat.S_ISREG(found.st_mode):  # a pipe would wait for its writer
+                # Of the ways to hold a descriptor it is the one that no interrupt can make leak.
+                self._file = io.FileIO(name)
+                self._descriptor = self._file.fileno()
+                found = os.fstat(self._descriptor)
         except OSError as error:
             raise named_error(error, path) from None
-        found = os.fstat(self._descriptor)
-        self.size = found.st_size
-        self.identity = (found.st_size, found.st_mtime_ns)
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if not stat.S_ISREG(found.st_mode):
-            self.close()
-            if stat.S_ISDIR(found.st_mode):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
             # a pipe or a device has no offsets to read at
             raise OSError(errno.ESPIPE, "Not a regular file", path)
+        self.size = found.st_size
+        self.identity = (found.st_size, found.st_mtime_ns)
 
     def _read(self, offset: int, count: int) -> bytes:
         try:
@@ -231,12 +231,12 @@ class _LocalFile(ByteFile):
         return done
 
     def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        self._descriptor = -1
+        self._file.close()
 
     def __del__(self) -> None:
-        self.close()
+        if hasattr(self, "_file"):
+            self._file.close()
 
 
 class _RemoteFile(ByteFile):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tundish.errors import RecordCorruptError
 from tundish.formats.bytes.decompressing import DECOMPRESSORS, Decompressor, compression_of
@@ -20,13 +20,30 @@ if TYPE_CHECKING:
 
     from tundish.formats.format import Identity
 
-__all__ = ["COMPRESSIONS", "PIECE", "ByteStream", "open_stream"]
+__all__ = ["COMPRESSIONS", "PIECE", "ByteStream", "check_compression", "open_stream"]
 
 COMPRESSIONS = ("", *DECOMPRESSORS)
 """What `open_stream` can undo."""
 
 PIECE = 1 << 20
 """So many decompressed bytes are made, held and skipped at once, at most."""
+
+
+def check_compression(compression_type: Any) -> str:
+    """The argument `compression_type`; None is "".
+
+    Raises
+    ------
+    TypeError, ValueError
+        It is no str, or no compression that is known.
+    """
+    if compression_type is None:
+        return ""
+    if compression_type in COMPRESSIONS:
+        return str(compression_type)
+    known = ", ".join(map(repr, COMPRESSIONS))
+    kind = ValueError if isinstance(compression_type, str) else TypeError
+    raise kind(f"compression_type must be one of {known}, not {compression_type!r}")
 
 
 def open_stream(

@@ -13,7 +13,6 @@ import logging
 import os
 import secrets
 import zlib
-from dataclasses import fields
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,17 +36,12 @@ VERSION = 1
 """Of what is written, and of what a format calls a place."""
 
 _KEY = b"tundish"
-_COPIED = 1 << 20  # bytes up to which an index is copied instead of mapped
 _log = logging.getLogger("tundish")
 
 
 def described(form: Format, path: str, *, beside: bool) -> dict[str, Any]:
     """What an index is of, as JSON: nothing that says only how to get at the bytes."""
-    given = {
-        each.name: repr(getattr(form, each.name))
-        for each in fields(form)
-        if each.name not in form.tuning and getattr(form, each.name) != each.default
-    }
+    given = {name: repr(value) for name, value in form.given.items()}
     if not is_remote(path):
         path = os.path.abspath(local_path(path))  # noqa: PTH100 - links stay what they are
     if beside:  # the two may be moved together
@@ -153,11 +147,9 @@ def _write_batch(sink: Any, batch: Any) -> None:
 
 
 def _opened(where: str, storage_options: StorageOptions) -> Any:
-    """A source for pyarrow: mapped where it is large, as nobody changes it."""
+    """A source for pyarrow: read, not mapped, since who cuts a mapped file ends this process."""
     import pyarrow as pa  # noqa: PLC0415 - as in `read`
 
-    if not is_remote(where) and Path(where).stat().st_size > _COPIED:
-        return pa.memory_map(where)
     with open_file(where, storage_options) as file:
         return pa.BufferReader(file.pread(0, file.size))
 

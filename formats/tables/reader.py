@@ -143,6 +143,11 @@ class Batch:
     rows: Any
     problem: str = ""
 
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the rows are."""
+        return 0 if self.rows is None else int(self.rows.nbytes)
+
 
 class BatchReader(TableReader):
     """Reads rows by their numbers, of batches of Arrow's that are kept for a while.
@@ -161,6 +166,7 @@ class BatchReader(TableReader):
     def __init__(self, path: str, place: int, ahead: bool) -> None:
         super().__init__(path, place)
         self._kept: OrderedDict[Any, Batch] = OrderedDict()
+        self._used = 0  # bytes of them
         self._room = 0 if ahead else KEPT_BYTES
         self._bytes = PIECE_BYTES if ahead else FEW_BYTES
 
@@ -193,12 +199,12 @@ class BatchReader(TableReader):
 
     def keep(self, key: Any, batch: Batch) -> None:
         """Keep a batch, and of those before it what there is room for."""
+        self._used += batch.nbytes - (self._kept[key].nbytes if key in self._kept else 0)
         self._kept[key] = batch
-        used = sum(each.rows.nbytes for each in self._kept.values() if each.rows is not None)
-        while len(self._kept) > 1 and used > self._room:
-            _, old = self._kept.popitem(last=False)
-            used -= 0 if old.rows is None else old.rows.nbytes
+        while len(self._kept) > 1 and self._used > self._room:
+            self._used -= self._kept.popitem(last=False)[1].nbytes
 
     def close(self) -> None:
         super().close()
         self._kept.clear()
+        self._used = 0

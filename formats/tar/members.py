@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tundish.formats.bytes.decompressing import compression_of, looks_like
+
 if TYPE_CHECKING:
     from tundish.formats.tar.window import Window
 
@@ -25,7 +27,6 @@ _REGULAR = (b"0", b"\0", b"7", b"S")
 _SPARSE = b"S"
 _WITHOUT_DATA = (b"1", b"2", b"3", b"4", b"5", b"6")  # links, devices, folders, pipes
 _EXTENDING = (b"x", b"X", b"g", b"L", b"K")
-_MAGIC = ((b"\x1f\x8b", "gzip", "GZIP"), (b"\x28\xb5\x2f\xfd", "zstd", "ZSTD"))
 _OCTAL = re.compile(rb" *([0-7]*) *(?:\0.*)?", re.DOTALL)
 
 
@@ -148,9 +149,8 @@ def _checked_size(block: bytes, offset: int) -> int:
 
 def _check_magic(block: bytes) -> None:
     """Tell a file that is compressed as what it is."""
-    for magic, kind, name in _MAGIC:
-        if block.startswith(magic):
-            raise DamageError(0, f"no tar header; looks like {kind}: compression_type='{name}'?")
+    if compression_of(block) in {"GZIP", "ZSTD"}:  # what ZLIB's two bytes say may be a name
+        raise DamageError(0, f"no tar header{looks_like(block)}")
 
 
 def _negative(block: bytes) -> int:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from tundish.errors import RecordCorruptError
-from tundish.formats.bytes.decompressing import compression_of
+from tundish.formats.bytes.decompressing import looks_like
 from tundish.formats.bytes.file import ByteFile, open_file
 from tundish.formats.bytes.stream import PIECE, ByteStream, open_stream
 from tundish.formats.format import RUN_BYTES, Format, Identity, Reader, Records
@@ -201,10 +201,8 @@ class TFRecordReader(Reader):
                 f"the length of a record is damaged: its checksum is {masked_crc(header[:8]):#010x}, "
                 f"and {expected:#010x} stands in the file (the length would be {length:,})"
             )
-        other = compression_of(header) if self.place == 0 else None
-        if other:
-            problem += f"; this looks like {other}: compression_type={other!r}?"
-        return RecordCorruptError(self.path, self.place, problem)
+        hint = looks_like(header) if self.place == 0 else ""
+        return RecordCorruptError(self.path, self.place, problem + hint)
 
     def _damaged(self, length: int, found: int, expected: int) -> RecordCorruptError:
         """Of the record that is to be read; reading goes on behind it."""

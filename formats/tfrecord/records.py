@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from tundish.formats.bytes.sink import open_sink
-from tundish.formats.bytes.stream import COMPRESSIONS
+from tundish.formats.bytes.stream import check_compression
 from tundish.formats.tfrecord.crc import masked_crcs
 
 if TYPE_CHECKING:
@@ -185,12 +185,3 @@ def _as_bytes(record: Any) -> bytes:
     raise TypeError(
         f"a record is bytes, not {type(record).__name__}{hint} ({reprlib.repr(record)})"
     )
-
-
-def check_compression(compression_type: Any) -> None:
-    """Check the argument `compression_type`."""
-    if compression_type is None or compression_type in COMPRESSIONS:
-        return
-    known = ", ".join(map(repr, COMPRESSIONS))
-    kind = ValueError if isinstance(compression_type, str) else TypeError
-    raise kind(f"compression_type must be one of {known}, not {compression_type!r}")

@@ -90,10 +90,13 @@ class TFRecordWriter:
         Raises
         ------
         TypeError
-            An element is not bytes.
+            `dataset` is none, or an element is not bytes.
         OSError
             The file cannot be written.
         """
+        if not hasattr(dataset, "__iter__"):
+            what = f"{type(dataset).__name__} ({dataset!r})"
+            raise TypeError(f"dataset must be a Dataset of bytes, not {what}")
         writer = RecordWriter(self._path, self._options, storage_options=self._storage_options)
         with writer:
             for number, record in enumerate(dataset):

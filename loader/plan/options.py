@@ -59,7 +59,7 @@ class Options(Settings):
     deterministic : bool, optional
         False delivers results in the order they are ready.
     on_error : {"raise", "skip", "retry"}, optional
-        For every `map` and `filter` that says nothing itself.
+        For every `map`, `filter` and reader of files that says nothing itself; a reader never retries.
     deadline : float, optional
         Seconds that the functions may take for one element, else its error is a `StalledError`
         with the worker's stack. Needs process workers.

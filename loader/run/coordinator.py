@@ -60,7 +60,7 @@ from tundish.loader.run.shared import (
     Rows,
     as_ref,
     roots_of,
-    tell,
+    tell_all,
 )
 from tundish.loader.run.stages import TASK_S, ParallelStage
 from tundish.loader.run.starting.payload import loads_exception
@@ -604,7 +604,7 @@ class Coordinator(Engine):
                 for node, p, n in replayed_elements(base, item, pass_):
                     value = self.context.captured_value(node, p, n)
                     captured[self.context.index(node), p, n] = value
-        piece = Encoded(([tell(item) for item in items], captured))
+        piece = Encoded((tell_all(items), captured))
         ring = self._ring
         if ring is None or piece.nbytes <= _TAIL_BYTES:
             return b"\0" + piece.to_bytes(), []

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from tundish.errors import SpecError
+from tundish.formats.files import UNREADABLE
 from tundish.loader.plan.batching import Batch, Unbatch
 from tundish.loader.plan.elementwise import Enumerate, Filter, FlatMap, Map
 from tundish.loader.plan.files.node import Indexed
@@ -471,7 +472,10 @@ class Maker:
 
         def identity(ref: Any, pass_: int) -> tuple[int, Path]:
             file, place = origin(ref)
-            return pass_, (*prefix, named[file], place)
+            path = (*prefix, named[file])
+            if place == UNREADABLE:  # it stands for the file
+                return pass_, path if prefix else named[file]
+            return pass_, (*path, place)
 
         return identity
 

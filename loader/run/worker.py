@@ -52,7 +52,7 @@ from tundish.loader.run.origins import add_origin, describe_origin
 from tundish.loader.run.planner import InlinePlanner
 from tundish.loader.run.reading import compile_read
 from tundish.loader.run.serving import Serving, serve
-from tundish.loader.run.shared import kept, open_item
+from tundish.loader.run.shared import kept, open_all
 from tundish.loader.run.starting.payload import dumps_exception, unpack
 from tundish.loader.run.values import identities, raise_from
 from tundish.loader.run.writing import NeedsMore, Rows, own, writer
@@ -241,7 +241,7 @@ class Worker(Serving):
         else:
             items, captured = decode(bytearray(tail[1:]))
         self._context.captured.update(captured)
-        opened = [open_item(item, self._arena) for item in items]
+        opened = open_all(items, self._arena)
         return [kept(item) for item in opened] if private else opened
 
     def _rows(self, stage: Stage, task: Task, items: Sequence[Any]) -> Rows:

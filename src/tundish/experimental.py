@@ -39,7 +39,8 @@ from tundish.loader.run.iterator import Iterator  # noqa: TC001 - so that signat
 from tundish.loader.run.optional import Optional
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.files.csvtuples import CsvDataset, make_csv_dataset
+    from tundish.loader.plan.files.csvbatches import make_csv_dataset
+    from tundish.loader.plan.files.csvtuples import CsvDataset
 
 __all__ = [
     "AUTOTUNE",
@@ -125,7 +126,7 @@ class Coming:
 
 _HOME = {  # imported on first use: they load pyarrow
     "CsvDataset": "tundish.loader.plan.files.csvtuples",
-    "make_csv_dataset": "tundish.loader.plan.files.csvtuples",
+    "make_csv_dataset": "tundish.loader.plan.files.csvbatches",
 }
 
 

@@ -156,6 +156,12 @@ def test_a_line_that_does_not_decode_is_an_error_in_its_place(path: Path) -> Non
     assert errors[2][1].endswith("unexpected end of data")
 
 
+def test_text_that_seems_to_be_compressed(path: Path) -> None:
+    found = lines_of(path, gzip.compress(b"one\ntwo\n"), TEXT)
+
+    assert found[0][1].endswith("; this looks like GZIP: compression_type='GZIP'?")
+
+
 @pytest.mark.parametrize("most", [1, 2, 3, 1000])
 def test_many_lines_that_do_not_decode(path: Path, most: int) -> None:
     found = lines_of(path, b"good\nb\xffd\n" * 1000, TEXT, most)
@@ -304,3 +310,14 @@ def test_a_compressed_file_that_is_cut_off(path: Path) -> None:
     assert len(whole) > 40_000
     assert offset >= 17 * len(whole)
     assert "cut off" in problem
+
+
+@pytest.mark.parametrize("form", [LinesFormat(), TEXT])
+def test_compressed_bytes_are_no_lines(path: Path, form: LinesFormat) -> None:
+    """Read without its compression, such a file would give lines that are nonsense."""
+    found = lines_of(path, gzip.compress(b"one\ntwo\n" * 1000), form)
+
+    assert len(found) == 1
+    assert found[0][0] == 0
+    assert "no text" in found[0][1]
+    assert form.places(str(path)).tolist() == [0]

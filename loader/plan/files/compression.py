@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tundish.loader.plan.files.dataset import check_compression, filenames_node
+from tundish.formats.bytes.stream import check_compression
+from tundish.loader.plan.files.dataset import filenames_node
 from tundish.loader.plan.files.node import paths_node
 
 __all__ = ["compression_of"]

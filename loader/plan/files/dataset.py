@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 Paths = str | bytes | os.PathLike[str] | Sequence[str | bytes | os.PathLike[str]] | Dataset
 
-COMPRESSIONS = ("", "GZIP", "ZLIB", "ZSTD")
-
 
 class FileDataset(Dataset):
     """A dataset of the records of files; what is made of it is a plain `Dataset`."""
@@ -65,7 +63,13 @@ def filenames_node(filenames: Any) -> Node:
         return filenames._node  # noqa: SLF001 - ours
     if isinstance(filenames, (str, bytes, os.PathLike)):
         return Filenames((os.fsdecode(filenames),))
-    found = check_items("filenames", filenames, "paths")
+    try:
+        found = check_items("filenames", filenames, "paths")
+    except TypeError:
+        what = f"{type(filenames).__name__} ({filenames!r})"
+        raise TypeError(
+            f"filenames must be a path, a list of paths, or a Dataset of paths, not {what}"
+        ) from None
     for each in found:
         if not isinstance(each, (str, bytes, os.PathLike)):
             raise TypeError(f"filenames must hold paths, not {type(each).__name__} ({each!r})")
@@ -79,16 +83,6 @@ def check_index(index: Any) -> Index:
     if index != "beside":
         raise ValueError(f"index must be None, True, False or 'beside', not {index!r}")
     return "beside"
-
-
-def check_compression(compression_type: Any) -> str:
-    """The argument `compression_type`; None is ""."""
-    if compression_type is None:
-        return ""
-    if compression_type not in COMPRESSIONS:
-        shown = ", ".join(map(repr, COMPRESSIONS))
-        raise ValueError(f"compression_type must be one of {shown}, not {compression_type!r}")
-    return str(compression_type)
 
 
 def check_buffer(buffer_size: Any) -> int | None:

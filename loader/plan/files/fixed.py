@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tundish.formats.bytes.stream import check_compression
 from tundish.formats.fixed import FixedFormat
 from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.files.dataset import (
     FileDataset,
     Paths,
     check_buffer,
-    check_compression,
     check_storage,
 )
 
@@ -45,9 +45,10 @@ class FixedLengthRecordDataset(FileDataset):
     on_error : {"raise", "skip"}, optional
         What to do with a file that cannot be read, or that ends within a record: raise its error in its
         place, or leave it out and count it (``iterator.stats.skipped``). Either way reading goes on with the
-        next file.
+        next file. Default: ``Options.on_error``, else "raise".
     index : bool, optional
-        Whether to look at the sizes of the files first. None: where that is possible.
+        Whether to look at the sizes of the files first, and where each record begins is arithmetic. None:
+        where that is possible; False: never.
     storage_options : dict, optional
         What a URL's filesystem is made with.
 

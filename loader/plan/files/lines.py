@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tundish.formats.bytes.stream import check_compression
 from tundish.formats.lines import LinesFormat
 from tundish.loader.plan.files.dataset import (
     FileDataset,
     Paths,
     check_buffer,
-    check_compression,
     check_storage,
 )
 
@@ -39,11 +39,11 @@ class TextLineDataset(FileDataset):
     on_error : {"raise", "skip"}, optional
         What to do with a line that cannot be decoded, or a file that cannot be read: raise its error
         in its place, or leave it out and count it (``iterator.stats.skipped``). Either way reading goes on
-        with the next line, or the next file.
+        with the next line, or the next file. Default: ``Options.on_error``, else "raise".
     index : bool or "beside", optional
-        Whether to find out where each line begins, which takes reading the files once: then
+        Whether to find out where each line begins, for which the files are gone through once: then
         `shuffle(None)`, `shard`, `skip`, ``len`` and ``ds[i]`` are arithmetic. None: where the pipeline
-        needs it. It is kept in a cache folder; "beside": beside each file.
+        needs it; False: never. It is kept in a cache folder; "beside": beside each file.
     storage_options : dict, optional
         What a URL's filesystem is made with.
 

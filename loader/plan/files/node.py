@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from tundish.loader.plan.elementwise import FlatMap
@@ -60,16 +60,6 @@ class _Plan:
     _node: Node
 
 
-def given_to(form: Format) -> dict[str, Any]:
-    """The arguments of a format that say what its records are, where they are not the defaults."""
-    given = {
-        each.name: getattr(form, each.name)
-        for each in fields(form)
-        if each.name not in form.tuning and getattr(form, each.name) != each.default
-    }
-    return {name: value for name, value in given.items() if value is not None}
-
-
 def checked_path(path: Any, rest: tuple[Any, ...] = ()) -> str:
     """An element of a dataset of paths."""
     if rest or not isinstance(path, (str, bytes, os.PathLike)):
@@ -123,7 +113,7 @@ class Reads:
         raise NotImplementedError
 
     def arguments(self) -> dict[str, Any]:
-        return given_to(self.format)
+        return self.format.given
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,4 +196,4 @@ class ByNumber(Unary):
         return self.format.name
 
     def arguments(self) -> dict[str, Any]:
-        return given_to(self.format)
+        return self.format.given

@@ -39,7 +39,7 @@ class SqlDataset(FileDataset):
     on_error : {"raise", "skip"}, optional
         What to do with a row whose values are not of `output_types`: raise its error in its place, or
         leave it out and count it (``iterator.stats.skipped``). Either way reading goes on with the next row. An
-        error of the database ends the rows.
+        error of the database ends the rows. Default: ``Options.on_error``, else "raise".
 
     Raises
     ------

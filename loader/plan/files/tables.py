@@ -44,12 +44,14 @@ class ParquetDataset(FileDataset):
     defaults : dict of str to value, optional
         What stands for nulls, by the column's name.
     num_parallel_reads : int, optional
-        Read so many files in turn, a row of each, in so many workers. ``AUTOTUNE``: 16 files in turn.
+        Read so many files in turn, a row of each, in so many workers: the order is that of
+        ``interleave(cycle_length=num_parallel_reads)``. ``AUTOTUNE``: 16 files in turn.
     name : str, optional
-        Ignored, as by other datasets.
+        For tf.data's sake; ignored.
     on_error : {"raise", "skip"}, optional
         What to do with a row that cannot be given, or a file that cannot be read: raise its error in its
-        place, or leave it out and count it (``iterator.stats.skipped``).
+        place, or leave it out and count it (``iterator.stats.skipped``). Either way reading goes on with
+        the next row, or the next file. Default: ``Options.on_error``, else "raise".
     use_threads : bool
         Whether pyarrow may decode columns in threads of its own, where the reading is done in this process.
     buffer_size : int, optional
@@ -64,6 +66,8 @@ class ParquetDataset(FileDataset):
 
     Notes
     -----
+    tf.data has none.
+
     What becomes of Arrow's types: ints, floats and bool are numpy's; text is str, binary bytes; dates, times
     and timestamps datetime64 or timedelta64 (with a time zone: the UTC instant); lists arrays, structs dicts,
     dictionaries their values. A decimal needs a float in `schema`; a map, union, or list of structs is a
@@ -133,7 +137,7 @@ class ArrowDataset(FileDataset):
 
     Notes
     -----
-    Types and nulls are those of `ParquetDataset`.
+    tf.data has none. Types and nulls are those of `ParquetDataset`.
 
     A record batch is read at once. Its rows are found without reading them, so `shuffle(None)`, `shard`,
     `skip`, ``len`` and ``ds[i]`` are arithmetic; rows in random order want small batches. Arrow has no
@@ -198,8 +202,9 @@ class CsvDataset(FileDataset):
         what else pyarrow takes for one.
     newlines_in_values : bool
         Whether a quoted field may hold newlines. If not, each line is a row.
-    compression_type : {None, "", "GZIP", "ZLIB", "ZSTD"}
-        Of all files. None: by their names (``.gz``, ``.zst``), which must be known then, and be of one kind.
+    compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
+        Of all files. None: by their names (``.gz``, ``.zst``), which must agree; where names show only as the
+        dataset of paths runs, "".
     num_parallel_reads, name, on_error
         As of `ParquetDataset`.
     index : bool or "beside", optional
@@ -292,7 +297,7 @@ class JsonLinesDataset(FileDataset):
     columns, schema, defaults
         As of `ParquetDataset`. The columns that are not named, and the dtypes of those that `schema` does not
         name, are learnt from the first MiB of each file.
-    compression_type : {None, "", "GZIP", "ZLIB", "ZSTD"}
+    compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
         As of `CsvDataset`.
     num_parallel_reads, name, on_error
         As of `ParquetDataset`.
@@ -308,6 +313,8 @@ class JsonLinesDataset(FileDataset):
 
     Notes
     -----
+    tf.data has none.
+
     Each line that is not blank is an object. A key that it lacks is a null, of which `ParquetDataset` says what
     becomes. A key that is not among the columns is left out if `columns` or `schema` is given, else it is an
     error of its line: what is in a file is not lost unsaid. So is a line that is no object, or not UTF-8, and a

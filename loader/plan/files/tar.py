@@ -29,8 +29,8 @@ class TarDataset(FileDataset):
     filenames : path, list of paths, or Dataset of paths
         Read one after another, in this order. A path may be a URL that fsspec knows.
     compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
-        Of all files. None: by their names (.gz, .tgz, .zst, .tzst), which must agree; of names that
-        only a dataset's function knows, none.
+        Of all files. None: by their names (``.gz``, ``.tgz``, ``.zst``, ``.tzst``), which must agree; where
+        names show only as the dataset of paths runs, "".
     num_parallel_reads : int, optional
         Read so many files in turn, an element of each, in so many workers: the order is that of
         ``interleave(cycle_length=num_parallel_reads)``. ``AUTOTUNE``: 16 files in turn.
@@ -43,12 +43,12 @@ class TarDataset(FileDataset):
     on_error : {"raise", "skip"}, optional
         What to do with an element that is damaged or lacks a wanted file, or a file that cannot be read:
         raise its error in its place, or leave it out and count it (``iterator.stats.skipped``). Either way reading
-        goes on with the next element, where its place is known, or the next file.
+        goes on with the next element where its place is known, else with the next file. Default:
+        ``Options.on_error``, else "raise".
     index : bool or "beside", optional
-        Whether to find out where each element begins, which takes going over all headers once, but not
-        over the data: then `shuffle(None)`, `shard`, `skip`, ``len`` and ``ds[i]`` are arithmetic. None: where
-        the pipeline needs it. It is kept in a cache folder; "beside": beside each file. There is none
-        of compressed archives.
+        Whether to find out where each element begins, for which the headers are gone through once, but not
+        the data: then `shuffle(None)`, `shard`, `skip`, ``len`` and ``ds[i]`` are arithmetic. None: where
+        the pipeline needs it; False: never. It is kept in a cache folder; "beside": beside each file.
     storage_options : dict, optional
         What a URL's filesystem is made with.
 

@@ -150,6 +150,7 @@ class Launcher:
         self._numbers = itertools.count(1)
         self._workers: weakref.WeakValueDictionary[int, WorkerProcess]
         self._workers = weakref.WeakValueDictionary()
+        self._given_back: set[int] = set()  # descriptors, of the news being taken in
         self._environ = worker_environ(threads)
         self._failure: str | None = None
         self._quitting = False
@@ -265,6 +266,7 @@ class Launcher:
         with self._lock:
             if self.alive:
                 news = self._control.receive()
+                self._given_back = set()
                 try:
                     while news:
                         self._take_in(news[0])
@@ -273,7 +275,8 @@ class Launcher:
                 except BaseException:  # some of it may be lost: start over with another zygote
                     self._control.closed = True
                     kept = {worker.sentinel for worker in self._workers.values()}
-                    for fd in {fd for message in news for fd in message.fds} - kept:
+                    told = {fd for message in news for fd in message.fds}
+                    for fd in told - kept - self._given_back:
                         os.close(fd)
                     raise
                 if self._control.closed:
@@ -347,6 +350,9 @@ class Launcher:
         worker = self._workers.get(message.worker)
         if worker is None:  # released meanwhile
             for fd in message.fds:
+                self._given_back.add(
+                    fd
+                )  # before: closed twice, it could be somebody else's by then
                 os.close(fd)
         elif message.kind is Kind.STARTED:
             worker.pid = message.value

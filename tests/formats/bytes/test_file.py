@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,25 @@ def test_a_local_path_may_look_like_a_url_further_on(tmp_path: Path) -> None:
             assert file.pread(0, 9) == b"x"
 
 
+def test_an_interrupt_while_a_file_is_closed_leaves_none_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "x").write_bytes(b"x")
+    file = open_file(str(tmp_path / "x"))
+    interrupted = type(file)
+
+    def interrupt(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    monkeypatch.setattr(interrupted, "__del__", interrupt)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it was not closed, and what was raised
+        monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+        del file
+    assert len(list(Path("/proc/self/fd").iterdir())) == before - 1
+
+
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
 
@@ -160,6 +180,17 @@ def test_a_url_that_cannot_be_opened() -> None:
     memory.rm("/folder", recursive=True)
     with pytest.raises(ValueError, match="nosuch://x cannot be opened"):
         open_file("nosuch://x")
+
+
+def test_a_filesystem_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError("no route")
+
+    monkeypatch.setattr("fsspec.core.url_to_fs", refuse)
+    with pytest.raises(OSError, match="OSError: no route") as caught:
+        open_file("hdfs://cluster/a")
+
+    assert caught.value.filename == "hdfs://cluster/a"
 
 
 def test_without_fsspec(monkeypatch: pytest.MonkeyPatch) -> None:

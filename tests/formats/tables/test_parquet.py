@@ -63,6 +63,27 @@ def test_what_is_kept_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert 1 <= len(kept._kept) <= 2
 
 
+def test_keeping_rows_takes_no_look_at_all_that_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+
+    class Counted(reader.Batch):
+        @property
+        def nbytes(self) -> int:
+            looks.append(self.first)
+            return super().nbytes
+
+    monkeypatch.setattr(parquet, "Batch", Counted)
+    path = tmp_path / "p"
+    pq.write_table(pa.table({"x": range(100)}), path, row_group_size=1)
+    with ParquetFormat().open(str(path), ahead=False) as opened:
+        for place in reversed(range(100)):
+            opened.seek(place)
+            assert opened.read(1).records() == [{"x": place}]
+    assert len(looks) <= 200
+
+
 def damaged(path: Path, group: int) -> None:
     """A row group of which a page's bytes have changed."""
     start = pq.ParquetFile(path).metadata.row_group(group).column(0).data_page_offset

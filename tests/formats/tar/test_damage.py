@@ -75,7 +75,7 @@ def test_no_archive_at_all(tmp_path: Path) -> None:
         (0, "the archive ends 5 bytes into a header: it was cut off")
     ]
     assert problems(tmp_path, b"\x1f\x8b" + b"x" * 600) == [
-        (0, "no tar header; looks like gzip: compression_type='GZIP'?")
+        (0, "no tar header; this looks like GZIP: compression_type='GZIP'?")
     ]
     assert problems(tmp_path, b"x" * 600) == [
         (0, "no tar header: its checksum should be 60736, and is b'xxxxxxxx'")

@@ -80,6 +80,13 @@ def test_what_does_not(wrong: Any, told: str, tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
+def test_what_is_no_dataset(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"dataset must be a Dataset of bytes, not int \(5\)"):
+        td.TFRecordWriter(tmp_path / "some").write(5)  # type: ignore[arg-type]  # what is refused
+
+    assert names(tmp_path) == []
+
+
 @pytest.mark.parametrize("compression", ["", "GZIP", "ZLIB", "ZSTD"])
 def test_compressed(compression: str, tmp_path: Path) -> None:
     sizes = []

@@ -85,6 +85,8 @@ def test_what_is_left_over(paths: list[Path]) -> None:
         ({"index": "here"}, ValueError, "index must be None, True, False or 'beside'"),
         ({"storage_options": "x"}, TypeError, "storage_options must be a dict"),
         ({"filenames": [1]}, TypeError, "filenames must hold paths, not int"),
+        ({"filenames": iter("x")}, TypeError, "filenames must be a path, a list of paths, or a D"),
+        ({"filenames": None}, TypeError, "filenames must be a path, .* not NoneType"),
     ],
     ids=str,
 )

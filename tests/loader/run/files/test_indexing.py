@@ -171,6 +171,7 @@ def test_a_file_that_cannot_be_opened_is_one_record(paths: list[str], tmp_path: 
     ds = td.TextLineDataset([paths[0], missing, paths[2]], index=True)
 
     assert len(ds) == 9
+    notes: list[str] = []
     for workers in (0, 2):
         found: list[Any] = []
         with ds.iterator(workers=workers) as it:
@@ -181,7 +182,9 @@ def test_a_file_that_cannot_be_opened_is_one_record(paths: list[str], tmp_path: 
                     break
                 except FileNotFoundError as error:
                     found.append(error.filename)
+                    notes.append(error.__notes__[0])
         assert found == [*LINES[:3], missing, *LINES[3:]]
+    assert all(note.startswith("tundish: in TextLineDataset, element 1, in") for note in notes)
 
 
 def test_a_file_that_changed_meanwhile_is_an_error(paths: list[str]) -> None:
