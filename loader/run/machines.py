@@ -422,10 +422,13 @@ class ProcessShare:
         return self._up.mark()
 
     def dump(self, mark: Mark) -> Any:
-        return self._up.dump(mark)
+        below = self._up.dump(mark)
+        # Not at the top: a stage above tells its own counts from a state without any there.
+        counted = isinstance(below, dict) and "counts" in below
+        return {"share": below} if counted else below
 
     def load(self, state: Any) -> None:
-        self._up.load(state)
+        self._up.load(state["share"] if isinstance(state, dict) and "share" in state else state)
 
 
 class Concatenated:

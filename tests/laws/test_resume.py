@@ -327,3 +327,25 @@ def test_what_an_operator_of_ours_was_given_is_compared(saved: Any, other: Any, 
         refusing.load_state_dict(state)
     with saved().iterator(workers=0) as iterator:
         iterator.load_state_dict(state)
+
+
+def test_counts_on_both_sides_of_a_resume_stay_with_their_stage() -> None:
+    """Two stages with nothing between them that has a state of its own."""
+
+    def whole(x: int) -> int:
+        if x in {0, 10}:
+            raise ValueError(x)
+        return x
+
+    mine = Dataset.range(20).map(whole, on_error="skip").shard_by_process(InputContext(4, 2))
+    ds = mine.map(lambda x: {"x": x})
+    with ds.iterator() as it:
+        next(it)
+        state = it.state_dict()
+        list(it)
+        end = it.state_dict()
+    with ds.iterator() as it:
+        it.load_state_dict(state)
+        list(it)
+        assert it.state_dict() == end
+        assert it.stats.skipped == {"map#1": 2}
