@@ -109,6 +109,8 @@ class Columns(Run):
         columns, tree = self.flat
         # Rows of an array of numbers are numpy's scalars, as they are to be.
         parts = [column[first:stop] for column in columns]
+        if not parts:
+            return [unflatten(tree, []) for _ in range(first, stop)]
         return [unflatten(tree, list(row)) for row in zip(*parts, strict=True)]
 
     @property

@@ -10,6 +10,7 @@ import pytest
 
 from tundish.errors import RecordCorruptError
 from tundish.formats.files import RecordFiles
+from tundish.formats.format import Columns
 from tundish.formats.index import indexes_of
 from tundish.formats.lines import LinesFormat
 
@@ -63,3 +64,10 @@ def test_records_that_lie_close_by_are_read_at_once(
     monkeypatch.setattr(RecordFiles, "_read", counted)
     assert files.get([0, 2, 5, 9, 10, 13, 19]) == ["0", "2", "5", "9", "10", "13", "19"]
     assert reads == [0, 5, 9]  # the lines between 5 and 9 are long
+
+
+def test_records_without_columns_are_records() -> None:
+    """A JSON line may be an object without a key."""
+    run = Columns(range(3), 3, {})
+
+    assert run.records() == [run[0]] * 3 == [{}] * 3
