@@ -62,7 +62,7 @@ def _zlib() -> Decompressor:
 
 
 def _isal(flag: str) -> Any:
-    """Intel's, about twice as fast; None where it is not installed."""
+    """Intel's, which is faster; None where it is not installed."""
     try:
         from isal import igzip_lib  # noqa: PLC0415 - an extra, needed for compressed files only
     except ImportError:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
 from tundish.loader.plan.node import Node
 
-__all__ = ["exchanging", "other_inputs"]
+__all__ = ["changed", "exchanging", "other_inputs"]
 
 
 def other_inputs(node: Node, rebuilt: Callable[[Node], Node]) -> dict[str, Any]:
@@ -48,3 +49,19 @@ def exchanging(
         return done[id(node)]
 
     return exchanged
+
+
+_CHANGED: weakref.WeakKeyDictionary[Node, dict[Any, Node]] = weakref.WeakKeyDictionary()
+
+
+def changed(node: Node, **inputs: Any) -> Node:
+    """The node with other inputs: the same one whenever it is asked for, since caches are kept by node."""
+    known = _CHANGED.setdefault(node, {})
+    key = tuple([(name, _identities(value)) for name, value in inputs.items()])
+    if key not in known:
+        known[key] = replace(node, **inputs)
+    return known[key]
+
+
+def _identities(value: Any) -> Any:
+    return tuple(map(id, value)) if isinstance(value, tuple) else id(value)

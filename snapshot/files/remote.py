@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SnapshotCorruptError, SnapshotError
+from tundish.formats.bytes.file import filesystem_of
 from tundish.snapshot.failpoints import reach
 from tundish.snapshot.files.local import LIMIT, REMOVED_FIRST
 from tundish.snapshot.files.sink import Sink
@@ -35,20 +36,10 @@ def remote_store(url: str, storage_options: Options[str, Any] | None = None) -> 
     SnapshotError
         fsspec, or its driver for this protocol, is not installed.
     """
-    protocol = url.split("://", 1)[0]
     try:
-        from fsspec.core import url_to_fs  # noqa: PLC0415 - an extra, needed for URLs only
-    except ImportError:
-        raise SnapshotError(
-            f"{url} is not a local path, and fsspec is not installed: pip install 'tundish[fsspec]'"
-        ) from None
-    try:
-        filesystem, root = url_to_fs(url, **(storage_options or {}))
+        filesystem, root = filesystem_of(url, storage_options)
     except (ImportError, ValueError) as problem:
-        raise SnapshotError(
-            f"{url} cannot be opened: {problem} (for s3:// install s3fs, for gs:// gcsfs, "
-            f"for az:// adlfs; {protocol}:// may need another)"
-        ) from problem
+        raise SnapshotError(str(problem)) from problem
     return RemoteStore(filesystem, root)
 
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tundish.formats.bytes.file import is_remote, local_path
 from tundish.snapshot.files.local import LIMIT, LocalStore
 from tundish.snapshot.files.mapping import Mapping
 from tundish.snapshot.files.remote import RemoteStore, remote_store
@@ -110,9 +111,7 @@ def open_store(
         fsspec, or its driver for this protocol, is not installed.
     """
     text = os.fspath(path)
-    for scheme in ("file://", "local://"):
-        if text.startswith(scheme):
-            return LocalStore(text.removeprefix(scheme))
-    if "://" in text or "::" in text:
+    if is_remote(text):
         return remote_store(text, storage_options)
-    return LocalStore(Path(text).expanduser())
+    local = local_path(text)
+    return LocalStore(local if local != text else Path(text).expanduser())

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tundish.formats.files import RecordFiles
 from tundish.loader.plan.files.node import ByNumber, Indexed, ReadFiles, paths_node
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY, Node, walk
 from tundish.loader.plan.order import Shard, ShardByProcess, Shuffle, Skip
-from tundish.loader.plan.rebuilding import exchanging
+from tundish.loader.plan.rebuilding import changed, exchanging
 from tundish.loader.plan.sources import FromSource
 from tundish.loader.run.context import Context
 from tundish.loader.run.machines import listed
@@ -34,7 +33,6 @@ _STAND_IN = FromSource((), 0)
 _MADE: weakref.WeakKeyDictionary[ReadFiles, tuple[list[Index], Indexed]] = (
     weakref.WeakKeyDictionary()
 )
-_REBUILT: weakref.WeakKeyDictionary[Node, dict[Any, Node]] = weakref.WeakKeyDictionary()
 
 
 def indexed(root: Node) -> Exchange:
@@ -114,16 +112,4 @@ def named_paths(node: Node) -> tuple[list[str], tuple[int, ...]]:
 
 def _exchanging(files: list[ReadFiles]) -> Exchange:
     """Exchange files for their records by number; the same nodes for all iterators, since caches are shared."""
-
-    def known(node: Node, **changes: Any) -> Node:
-        made = _REBUILT.setdefault(node, {})
-        key = tuple([(name, _identities(value)) for name, value in changes.items()])
-        if key not in made:
-            made[key] = replace(node, **changes)
-        return made[key]
-
-    return exchanging({id(node): _looked_at(node) for node in files}, known)
-
-
-def _identities(value: Any) -> Any:
-    return tuple(map(id, value)) if isinstance(value, tuple) else id(value)
+    return exchanging({id(node): _looked_at(node) for node in files}, changed)

@@ -154,9 +154,7 @@ class FileMachine:
                 return None
             found = run
         self._place = found.after
-        pass_, path = self._context.prefix
-        origin = (*path, found.place) if isinstance(path, tuple) else (path, found.place)
-        name_damage(found, self._node.format, (pass_, origin), self._context.where)
+        name_damage(found, self._node.format, self._context.prefix, self._context.where)
         return Failure(found.place, found.error)
 
     def some(self, most: int) -> tuple[list[int], list[Any]] | None:
@@ -182,10 +180,12 @@ class FileMachine:
         self._go(state)
 
 
-def name_damage(found: Damaged, form: Format, origin: tuple[int, Any], where: str) -> None:
-    """Note on an error which record it is."""
+def name_damage(found: Damaged, form: Format, file: tuple[Any, ...], where: str) -> None:
+    """Note on an error which record it is; `file`: the pass and the origin of its file."""
+    pass_, path = file
+    place = (*path, found.place) if isinstance(path, tuple) else (path, found.place)
     mark_as_own(found.error, form)
-    add_origin(found.error, describe_origin(*origin), where)
+    add_origin(found.error, describe_origin(pass_, place), where)
 
 
 def mark_as_own(error: Exception, form: Format) -> None:

@@ -132,9 +132,7 @@ class FileSequence:
             self._counts.add(self._events)
 
     def _damaged(self, found: Damaged, stood: Mark) -> None:
-        p, path = self._identity(self._outer, self._pass)
-        origin = (*path, found.place) if isinstance(path, tuple) else (path, found.place)
-        name_damage(found, self.form, (p, origin), self._where)
+        name_damage(found, self.form, self._identity(self._outer, self._pass), self._where)
         self._after = found.after
         self._give(Failure((self._outer, found.place), found.error), stood)
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 import secrets
 import weakref
-from dataclasses import fields, replace
+from dataclasses import fields
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from importlib.metadata import version
@@ -24,7 +24,7 @@ from tundish.errors import (
 from tundish.loader.plan.describing import describe_pipeline, describe_sorting, key_of
 from tundish.loader.plan.node import Node, walk
 from tundish.loader.plan.ranges import range_of
-from tundish.loader.plan.rebuilding import other_inputs
+from tundish.loader.plan.rebuilding import changed, other_inputs
 from tundish.loader.plan.saving import found_node
 from tundish.loader.plan.storing import Found, Reread, Snapshot, Stored
 from tundish.loader.run.storing.dealing import in_order_of
@@ -75,13 +75,13 @@ class Resolving:
         made = self._with_inputs(node)  # first: a complete one below is a source to be divided
         if node.keeping.part is not None:
             whole = made.inputs[0]
-            made = _replaced(made, {"up": range_of(whole, *node.keeping.part)})
+            made = changed(made, up=range_of(whole, *node.keeping.part))
         self.setup.live[id(made)] = self._live(node)
         return made
 
     def _with_inputs(self, node: Node) -> Node:
         changes = other_inputs(node, self.rebuilt)
-        return _replaced(node, changes) if changes else node
+        return changed(node, **changes) if changes else node
 
     def _found(self, node: Snapshot) -> Found | None:
         mode = node.keeping.mode
@@ -322,16 +322,3 @@ def _stored(node: Snapshot, found: Found) -> Node:
             read = in_order_of(node.reader_func, node.make, found_node(found, found.key))
             known[found] = Reread(**values, found=found, order=read._node)  # noqa: SLF001 - a Dataset
     return known[found]
-
-
-def _replaced(node: Node, changes: dict[str, Any]) -> Node:
-    """The node with other inputs: one for all iterators, since caches are shared by node."""
-    known = _RESOLVED.setdefault(node, {})
-    key = tuple([(name, _identities(value)) for name, value in changes.items()])
-    if key not in known:
-        known[key] = replace(node, **changes)
-    return known[key]
-
-
-def _identities(value: Any) -> Any:
-    return tuple(map(id, value)) if isinstance(value, tuple) else id(value)
