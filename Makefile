@@ -16,7 +16,7 @@
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
-BENCHMARKS := transport_large transport_small jpeg startup inprocess overhead robustness loading snapshot_reading snapshot_epochs reading parsing
+BENCHMARKS := transport_large transport_small jpeg startup inprocess overhead robustness loading snapshot_reading snapshot_epochs reading parsing watch bottlenecks
 FRAMEWORKS := tests/torch tests/bridges tests/services
 
 # The stamp names the checkout and the interpreter, so that a copied checkout or another PYTHON=

@@ -47,7 +47,12 @@ numpydoc_validation_checks = {
 }
 numpydoc_validation_exclude = {
     r"tundish\.(Iterator|IteratorSpec|Optional|Ragged|Sparse|WorkerInfo|jax\.JaxIterator)$",  # made here
+    r"tundish\.distribute\.(DistributedIterator|InputReplicationMode)$",  # made here; an enum
+    r"tundish\.distribute\.cluster_resolver\.KubernetesExecutableLocation$",  # an enum
     r"tundish\.orbax\.",  # Orbax calls them
+    r"tundish\.loader\.watch\.",  # made here; dataclasses that tell of their attributes
+    r"tundish\.debugging\.(DebugInfo|Dump|DumpRecord|Dumped\w+)$",  # as these
+    r"tundish\.testing\.(Call|FailedElement|SlowElement)$",  # as these
     r"tundish\.experimental\.",  # other names of what has its docstring elsewhere
 }
 

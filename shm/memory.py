@@ -32,7 +32,7 @@ if sys.platform != "win32":
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Arena", "explain"]
+__all__ = ["Arena", "explain", "open_memfd"]
 
 PAGE = mmap.PAGESIZE
 MIB = 1 << 20
@@ -255,13 +255,24 @@ def _open_memfd(*, forced: bool) -> int:
         raise OSError(errno.EPERM, "ruled out by TUNDISH_PORTABLE")
     if not hasattr(os, "memfd_create"):
         raise OSError(errno.ENOSYS, "this system has no memfd_create")
+    return open_memfd("tundish")
+
+
+def open_memfd(name: str) -> int:
+    """Open an empty file of memory, closed on exec, that may be sealed; Linux only.
+
+    Parameters
+    ----------
+    name : str
+        What ``/proc/PID/fd`` shows; it is a name nowhere else.
+    """
     flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
     try:
-        return os.memfd_create("tundish", flags | _MFD_NOEXEC_SEAL)
+        return os.memfd_create(name, flags | _MFD_NOEXEC_SEAL)
     except OSError as error:
         if error.errno != errno.EINVAL:  # EINVAL: Linux before 6.3 does not know the flag
             raise
-    return os.memfd_create("tundish", flags)
+    return os.memfd_create(name, flags)
 
 
 def _open_dev_shm(*, forced: bool) -> int:

@@ -88,10 +88,15 @@ def offspring(process: psutil.Process) -> list[psutil.Process]:
 
 
 def descriptors() -> Iterator[tuple[str, str]]:
-    """Every open file with what it is open on, where the system shows that."""
+    """Every open file with what it is open on, where the system shows that.
+
+    But for the board that a process has once and keeps.
+    """
     for path in DESCRIPTORS.iterdir():
         if path.is_symlink():
-            yield path.name, str(path.readlink())
+            target = str(path.readlink())
+            if not target.startswith("/memfd:tundish-board"):
+                yield path.name, target
         elif path.exists():  # not so the one that listed the folder: it is closed by now
             yield path.name, ""
 

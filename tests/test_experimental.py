@@ -165,6 +165,44 @@ def test_what_is_to_come_says_so(name: str) -> None:
     assert name in dir(EXP)
 
 
+@pytest.mark.parametrize("name", sorted(EXP._NEVER))
+def test_what_has_no_counterpart_says_what_to_use(name: str) -> None:
+    absent = getattr(EXP, name)
+
+    with pytest.raises(NotImplementedError, match=f"experimental.{name} has no counterpart here; "):
+        absent(SEVEN)
+    assert name in dir(EXP)
+
+
+TENSORFLOW = """AUTOTUNE AutoShardPolicy AutotuneAlgorithm AutotuneOptions Counter CsvDataset
+    DatasetInitializer DistributeOptions ExternalStatePolicy INFINITE_CARDINALITY
+    OptimizationOptions Optional RandomDataset Reducer SHARD_HINT ServiceOptions SqlDataset
+    TFRecordWriter ThreadingOptions UNKNOWN_CARDINALITY assert_cardinality at
+    bucket_by_sequence_length cardinality choose_from_datasets copy_to_device
+    dense_to_ragged_batch dense_to_sparse_batch distributed_save enable_debug_mode
+    enumerate_dataset from_list from_variant get_model_proto get_next_as_optional
+    get_single_element get_structure group_by_reducer group_by_window ignore_errors
+    index_table_from_dataset load make_batched_features_dataset make_csv_dataset
+    make_saveable_from_iterator map_and_batch pad_to_cardinality parallel_interleave
+    parse_example_dataset prefetch_to_device rejection_resample sample_from_datasets save scan
+    service shuffle_and_repeat snapshot table_from_dataset take_while to_variant unbatch unique"""
+
+
+@pytest.mark.parametrize("name", TENSORFLOW.split())
+def test_every_name_of_tensorflow_is_there(name: str) -> None:
+    """Of 2.21; what is not made says what to use instead."""
+    assert hasattr(EXP, name)
+    assert (name in EXP.__all__) is not (name in {*EXP._LATER, *EXP._NEVER})
+
+
+def test_debug_mode_runs_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TUNDISH_WORKERS", "1")  # so that it is put back
+    EXP.enable_debug_mode()
+
+    with iter(SEVEN.map(double, num_parallel_calls=2)) as it:
+        assert it.worker_pids() == []
+
+
 def test_misspelt_names() -> None:
     with pytest.raises(AttributeError, match="no attribute 'unbach'"):
         _ = EXP.unbach

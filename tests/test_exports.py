@@ -19,11 +19,15 @@ from tundish import errors
 
 FIELDS: dict[str, tuple[Any, ...]] = {
     "CardinalityError": (5, 3),
+    "CheckError": ("x > 0 does not hold", "bad", "['a']", ((0, 1),), ("x is float32 (2, 2)",)),
+    "CheckTypeError": ("x is int64, not float32", "", "['a']"),
     "FingerprintError": ("map#2.function captured x", "a socket", ("say version=",)),
+    "ExternalStateError": ("state_dict()", ("map#1: f calls random.random: ...",)),
     "CheckpointError": ("cut off at byte 12",),
     "IncompatibleCheckpointError": (("batch(64) here, batch(32) there", "no shuffle there"),),
     "IncompatibleSnapshotError": ("written by another pipeline",),
     "IncompleteSnapshotError": ("3 of 4 shards",),
+    "NumericsError": ("map#1", "['x']", "float32", (4,), (1, 0, 2), ((0,), (2,)), "log (a.py:3)"),
     "OutOfRangeError": ("12 elements",),
     "RangeError": (("shuffle looks across the border", "batch, too"),),
     "RecordCorruptError": ("photos/1.tfrecord", 4096, "crc32c is 1, should be 2"),

@@ -16,10 +16,12 @@ PARTS = ("shm", "formats", "snapshot", "loader")
 
 # A layer may import itself and the layers named here; a face may import everything.
 FACES = {
+    "debugging",
     "experimental",
     "io",
     "testing",
     "cli",
+    "distribute",
     "torch",
     "jax",
     "tensorflow",
@@ -35,8 +37,9 @@ MAY_IMPORT = {
     "formats": BASE,
     "snapshot": BASE | {"formats"},
     "loader": set(),  # only describes its folder
-    "loader.plan": BASE | {"formats", "snapshot"},
-    "loader.run": BASE | {"shm", "formats", "snapshot", "loader.plan"},
+    "loader.watch": BASE,
+    "loader.plan": BASE | {"formats", "snapshot", "loader.watch"},
+    "loader.run": BASE | {"shm", "formats", "snapshot", "loader.plan", "loader.watch"},
     "loader.dataloader": BASE | {"shm", "loader.plan", "loader.run"},
 }
 # A `Dataset` makes iterators: the one place where a plan meets its execution.

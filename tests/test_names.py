@@ -21,28 +21,36 @@ DATASET = {
     "storing": "cache snapshot save load",
     "a dataset": """element_spec cardinality options with_options as_numpy_iterator __len__ __bool__
         __getitem__ __iter__ __repr__ _repr_html_ to_bytes from_bytes""",
+    "measuring": "latency_stats bytes_produced_stats",
 }
 ITERATOR = """__next__ get_next get_next_as_optional element_spec state_dict load_state_dict save
     restore stats close __enter__ __exit__"""
-AROUND = """Options ThreadingOptions AUTOTUNE INFINITE_CARDINALITY UNKNOWN_CARDINALITY ArraySpec
+AROUND = """Options ThreadingOptions StatsOptions StatsAggregator AUTOTUNE INFINITE_CARDINALITY UNKNOWN_CARDINALITY ArraySpec
     IteratorSpec Optional set_seed errors InputContext DataLoader default_collate get_worker_info
-    testing experimental io ArrowDataset CsvDataset FixedLengthRecordDataset
+    testing experimental io debugging ArrowDataset CsvDataset FixedLengthRecordDataset
     JsonLinesDataset ParquetDataset
     SqlDataset TarDataset TextLineDataset TFRecordDataset TFRecordWriter"""
 EXPERIMENTAL = """snapshot save load unbatch unique take_while shuffle_and_repeat group_by_window latency_stats
-    to_variant SqlDataset StatsAggregator StatsOptions ThreadingOptions TFRecordWriter AUTOTUNE
+    bytes_produced_stats set_stats_aggregator serve_metrics to_variant SqlDataset StatsAggregator StatsOptions ThreadingOptions TFRecordWriter AUTOTUNE
     service"""
-LATER = {
-    "the input half of tf.distribute": "distribute",
-    "checks of values": "debugging",
-    "statistics": "StatsOptions StatsAggregator",
-}
+DISTRIBUTE = """InputContext InputContext.from_environment InputOptions InputReplicationMode DistributedDataset
+    DistributedIterator DistributedValues local_results distribute_dataset distribute_datasets_from_function
+    SimpleClusterResolver TFConfigClusterResolver SlurmClusterResolver KubernetesClusterResolver UnionResolver
+    cluster_resolver.ClusterResolver cluster_resolver.SimpleClusterResolver
+    experimental_distribute_dataset experimental_local_results"""
+DEBUGGING = """check_numerics enable_check_numerics disable_check_numerics enable_dump_debug_info disable_dump_debug_info
+    experimental.enable_dump_debug_info experimental.disable_dump_debug_info read_dump"""
+TESTING = "next_failure slowest debug"
+LATER: dict[str, str] = {}
 
 NAMES = [
     *[f"Dataset.{name}" for family in DATASET.values() for name in family.split()],
     *[f"Iterator.{name}" for name in ITERATOR.split()],
     *[f"experimental.{name}" for name in EXPERIMENTAL.split()],
     *AROUND.split(),
+    *[f"distribute.{name}" for name in DISTRIBUTE.split()],
+    *[f"debugging.{name}" for name in DEBUGGING.split()],
+    *[f"testing.{name}" for name in TESTING.split()],
 ]
 
 

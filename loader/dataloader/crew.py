@@ -36,6 +36,7 @@ from tundish.loader.run.reserve import Reserve
 from tundish.loader.run.starting.launcher import launcher
 from tundish.loader.run.starting.payload import loads_exception, pack
 from tundish.loader.run.store import bury, shared_ring, visit_graves
+from tundish.loader.run.tracing import open_trace
 from tundish.shm.budget import default_budget
 
 if TYPE_CHECKING:
@@ -91,7 +92,10 @@ class LoaderCrew:
                 payload=payload,
                 preload=modules_to_preload(recipe, payload.modules),
             )
-            self._pool: Pool | None = Pool(recipe.workers, self._arena, crew, owner=self)
+            trace = open_trace(None, "DataLoader", recipe.workers)
+            self._pool: Pool | None = Pool(
+                recipe.workers, self._arena, crew, owner=self, trace=trace
+            )
 
     @property
     def pool(self) -> Pool:

@@ -200,7 +200,7 @@ class LoaderWorker(Serving):
     ) -> None:
         micros = min(int((time.perf_counter() - began) * 1e6), 2**32 - 1)
         fields = (kind, flags, task.stage, task.block, task.first, task.rows, NO_LAYOUT, micros)
-        self._outbox.say(DONE.pack(*fields, len(tail), nbytes, 0), tail)
+        self._outbox.say(DONE.pack(*fields, 0, len(tail), nbytes, 0), tail)
 
 
 def main(fds: list[int], config: bytes) -> int:

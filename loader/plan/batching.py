@@ -13,16 +13,16 @@ from tundish.loader.plan.node import (
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
     Node,
+    Passing,
     Unary,
     check_workers,
 )
-from tundish.loader.plan.options import WithOptions
-from tundish.loader.plan.order import Prefetch, Repeat, Shard, Shuffle, Skip, Take
+from tundish.loader.plan.order import Repeat, Shard, Shuffle, Skip, Take
 from tundish.loader.plan.sources import Slices, Tensors
 from tundish.ragged import ragged_apart
 from tundish.spec import flatten, map_leaves
 
-_SAME = (Prefetch, Repeat, Shard, Shuffle, Skip, Take, WithOptions)
+_SAME = (Passing, Repeat, Shard, Shuffle, Skip, Take)
 
 
 @dataclass(frozen=True, eq=False)

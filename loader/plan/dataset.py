@@ -18,8 +18,10 @@ from tundish.loader.plan.costing import CostingMethods
 from tundish.loader.plan.counting import CountingMethods
 from tundish.loader.plan.describing import operators_of
 from tundish.loader.plan.elementwise import ElementwiseMethods
+from tundish.loader.plan.external import heed_external_state
 from tundish.loader.plan.grouping import GroupingMethods
 from tundish.loader.plan.interleaving import InterleavingMethods
+from tundish.loader.plan.measuring import MeasuringMethods
 from tundish.loader.plan.mixing import MixingMethods
 from tundish.loader.plan.node import (
     INFINITE_CARDINALITY,
@@ -79,6 +81,7 @@ class Dataset(
     AssertingMethods,
     StoringMethods,
     SavingMethods,
+    MeasuringMethods,
     OptionsMethods,
     Nested,
 ):
@@ -356,6 +359,12 @@ class Dataset(
             For `from_bytes` under the same Python and the same versions of what the functions
             use. They hold code: read only what you trust.
 
+        Warns
+        -----
+        UserWarning
+            The plan holds state that cannot be saved; once for a dataset, and as
+            `Options.external_state_policy` says.
+
         Examples
         --------
         >>> import tundish as td
@@ -363,6 +372,7 @@ class Dataset(
         >>> [int(x) for x in td.Dataset.from_bytes(data)]
         [0, 2, 4]
         """
+        heed_external_state(self._node, "to_bytes()")
         plan: bytes = cloudpickle.dumps(self)
         return _PLAN + plan
 
@@ -482,4 +492,6 @@ def show_cardinality(count: int) -> str:
     """``1,000 elements``, ``infinite`` or ``unknown length``."""
     if count == INFINITE_CARDINALITY:
         return "infinite"
-    return "unknown length" if count == UNKNOWN_CARDINALITY else f"{count:,} elements"
+    if count == UNKNOWN_CARDINALITY:
+        return "unknown length"
+    return f"{count:,} element{'s' * (count != 1)}"

@@ -143,8 +143,9 @@ class ElementwiseMethods:
             or anything else is one argument. Arrays it is given may be read-only. It may hold the
             GIL. It must depend on nothing but its arguments (and `rng`).
         num_parallel_calls : int, optional
-            How many workers to use; ``AUTOTUNE``: the cores this process may use. None: none for
-            this operator (but a plan that has workers runs all its functions there).
+            How many workers to use; ``AUTOTUNE``: the cores this process may use to begin with, then
+            as measured. None: none for this operator (but a plan that has workers runs all its
+            functions there).
         deterministic : bool, optional
             False lets results come in the order they are ready.
         name : str, optional

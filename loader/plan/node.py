@@ -19,6 +19,7 @@ __all__ = [
     "Node",
     "Origin",
     "OwnFunction",
+    "Passing",
     "Unary",
     "check_workers",
     "code_digest",
@@ -212,6 +213,13 @@ class Unary(Node):
     @property
     def positional(self) -> bool:
         return self.up.positional
+
+
+@dataclass(frozen=True, eq=False)
+class Passing(Unary):
+    """A node that passes its input's elements on: it says how they are made, or has them measured."""
+
+    transparent = True
 
 
 def walk(node: Node, *, running: bool = False) -> Iterator[Node]:

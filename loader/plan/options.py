@@ -1,26 +1,35 @@
-"""How a plan is to be run, and by which of several processes."""
+"""How a plan is to be run."""
 
 from __future__ import annotations
 
 import functools
-import os
-from collections.abc import Callable, Mapping
+import warnings
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from tundish.loader.plan.checks import check_callable, check_count, check_optional_flag
-from tundish.loader.plan.node import Node, Unary, check_workers
-from tundish.loader.plan.settings import (
+from tundish.loader.plan.contradictions import check_together
+from tundish.loader.plan.groups import (
     AutotuneOptions,
     DistributeOptions,
     OptimizationOptions,
     ServiceOptions,
-    Settings,
     ThreadingOptions,
+)
+from tundish.loader.plan.measuring import StatsOptions
+from tundish.loader.plan.node import AUTOTUNE, Node, Passing, check_workers, walk
+from tundish.loader.plan.policies import ExternalStatePolicy
+from tundish.loader.plan.settings import (
+    Settings,
     at_least,
     checked,
     is_a,
+    member_of,
     one_of,
+    text,
+    texts,
 )
 
 
@@ -72,18 +81,44 @@ class Options(Settings):
         Called as ``worker_init()`` in each worker before its first task; with 0 workers, in this
         process when an iterator is made.
     max_intra_op_parallelism : int, optional
-        Threads that BLAS and the like may use in a worker. Default 1.
+        Threads that BLAS and the like may use in a worker process. Default 1.
     threading : ThreadingOptions
-        The same in tf.data's words.
-    autotune, distribute, optimization, service : groups of settings
-        tf.data's; their attributes are accepted and ignored.
-    slack, symbolic_checkpoint, warm_start, external_state_policy, dataset_name, framework_type :
-        tf.data's; accepted and ignored.
+        How many threads or workers, in tf.data's words.
+    autotune : AutotuneOptions
+        What the tuner may do.
+    distribute : DistributeOptions
+        How `td.distribute` divides the dataset.
+    optimization : OptimizationOptions
+        tf.data's rewrites.
+    stats : StatsOptions
+        What is measured, and who is told.
+    service : ServiceOptions
+        Kept; there is no service yet.
+    external_state_policy : ExternalStatePolicy or str, optional
+        What `Iterator.state_dict`, `Iterator.save` and `Dataset.to_bytes` do where the plan holds
+        state that cannot be saved: "warn" (the default), "ignore", "fail".
+    slack : bool, optional
+        True: ``next()`` returns its element before it hands out more work, which is done at the
+        beginning of the following ``next()``, or in `Iterator.pump`. The step that the consumer
+        begins then has the time that this takes. Default: False.
+    dataset_name : str, optional
+        What the pipeline is called where it is shown.
+    symbolic_checkpoint, warm_start : bool, optional
+        Always so here: a state holds positions and no elements, and workers begin when the iterator
+        is made. False changes nothing.
+    framework_type : list of str, optional
+        tf.data's, for its telemetry, of which there is none here. Kept.
 
     Notes
     -----
-    ``experimental_`` before a name, as in tf.data's older versions, means the same. An unknown
-    name is an AttributeError that names near ones, a wrong type a TypeError.
+    ``experimental_`` before a name, as in tf.data, means the same. An unknown name is an
+    AttributeError that names near ones, a wrong type a TypeError. Options that contradict each
+    other are a ValueError when they are given to a dataset; those that come together from several
+    places (`merge`), when an iterator is made. Equal options are those with equal settings; they
+    have no hash, since they can be changed.
+
+    tf.data's default for `external_state_policy` is FAIL when an iterator is saved; every Python
+    function is such state there. Here functions are looked into, and the default is WARN.
 
     Examples
     --------
@@ -115,15 +150,18 @@ class Options(Settings):
     optimization: OptimizationOptions = field(
         default_factory=OptimizationOptions, metadata=checked(is_a(OptimizationOptions))
     )
+    stats: StatsOptions = field(default_factory=StatsOptions, metadata=checked(is_a(StatsOptions)))
     service: ServiceOptions = field(
         default_factory=ServiceOptions, metadata=checked(is_a(ServiceOptions))
     )
+    external_state_policy: ExternalStatePolicy | None = field(
+        default=None, metadata=checked(member_of(ExternalStatePolicy))
+    )
     slack: bool | None = field(default=None, metadata=checked(check_optional_flag))
+    dataset_name: str | None = field(default=None, metadata=checked(text))
     symbolic_checkpoint: bool | None = field(default=None, metadata=checked(check_optional_flag))
     warm_start: bool | None = field(default=None, metadata=checked(check_optional_flag))
-    external_state_policy: Any = field(default=None, metadata=checked())
-    dataset_name: str | None = field(default=None, metadata=checked())
-    framework_type: Any = field(default=None, metadata=checked())
+    framework_type: list[str] | None = field(default=None, metadata=checked(texts))
 
     @property
     def intra_op_threads(self) -> int:
@@ -134,18 +172,45 @@ class Options(Settings):
     def asked_workers(self) -> int | None:
         """How many workers these options ask for, if they do."""
         if self.workers is None and self.executor == "thread":
-            return self.threading.private_threadpool_size
+            size = self.threading.private_threadpool_size
+            return AUTOTUNE if size == 0 else size
         return self.workers
+
+    def parallel_of(self, node: Node) -> int | None:
+        """How many workers an operator asks for, if it does.
+
+        Parameters
+        ----------
+        node : Node
+            Of a plan with these options.
+        """
+        asked: int | None = getattr(node, "parallel", None)
+        rewrites = {
+            "map": self.optimization.map_parallelization,
+            "filter": self.optimization.filter_parallelization,
+        }
+        return AUTOTUNE if asked is None and rewrites.get(node.label) else asked
+
+    def cores(self, usable: int) -> int:
+        """How many workers AUTOTUNE may count on.
+
+        Parameters
+        ----------
+        usable : int
+            Cores that this process may use.
+        """
+        count = self.autotune.cpu_budget or usable
+        most = self.threading.private_threadpool_size
+        return min(count, most) if most else count
 
 
 @dataclass(frozen=True, eq=False)
-class WithOptions(Unary):
+class WithOptions(Passing):
     """The same elements, run with these options."""
 
     options: Options
 
-    op = "with_options"
-    transparent = True  # what of them changes elements is asked of `options_of`
+    op = "with_options"  # what of them changes elements is asked of `options_of`
 
     def params(self) -> dict[str, Any]:
         # Only what changes the elements belongs to the plan.
@@ -160,89 +225,75 @@ def options_of(node: Node) -> Options:
     """The options of a plan: merged upwards, the later ones win."""
     while not isinstance(node, WithOptions):
         if len(node.inputs) != 1:
-            return functools.reduce(_merged, map(options_of, node.inputs), _NONE)
+            return _options_of_each(node)[id(node)] if node.inputs else _NONE
         node = node.inputs[0]
     return _merged(options_of(node.up), node.options)
+
+
+def _options_of_each(root: Node) -> dict[int, Options]:
+    """The options of every node: each is asked once, however often it stands in the plan."""
+    found: dict[int, Options] = {}
+    for node in walk(root):
+        merged = functools.reduce(_merged, [found[id(up)] for up in node.inputs], _NONE)
+        found[id(node)] = _merged(merged, node.options) if isinstance(node, WithOptions) else merged
+    return found
 
 
 def _merged(first: Options, second: Options) -> Options:
     if first is _NONE or second is _NONE:  # as nearly always
         return second if first is _NONE else first
-    return first.merge(second)
+    return first.merged(second)
 
 
-@dataclass(frozen=True)
-class InputContext:
-    """Which of several input pipelines this process is.
+_JUDGED: weakref.WeakSet[Node] = weakref.WeakSet()
 
-    Parameters
-    ----------
-    num_input_pipelines, input_pipeline_id : int
-        How many processes read, and which one this is.
-    num_replicas_in_sync : int
-        Over how many replicas a global batch is divided.
+
+def judged_options(node: Node) -> Options:
+    """The options of a plan that is about to be run.
+
+    Raises
+    ------
+    ValueError
+        Two of them contradict each other.
+
+    Warns
+    -----
+    UserWarning
+        Datasets that are joined differ, and nobody has decided above them; once for a plan.
     """
+    options = options_of(node)
+    if node not in _JUDGED:
+        check_together(options.given())
+        _JUDGED.add(node)
+        for conflict in conflicts(node):
+            warnings.warn(conflict, stacklevel=5)
+    return options
 
-    num_input_pipelines: int = 1
-    input_pipeline_id: int = 0
-    num_replicas_in_sync: int = 1
 
-    def __post_init__(self) -> None:
-        check_count("num_input_pipelines", self.num_input_pipelines, least=1)
-        check_count("input_pipeline_id", self.input_pipeline_id, least=0)
-        check_count("num_replicas_in_sync", self.num_replicas_in_sync, least=1)
-        if self.input_pipeline_id >= self.num_input_pipelines:
-            raise ValueError(
-                f"input_pipeline_id {self.input_pipeline_id} is not below "
-                f"num_input_pipelines {self.num_input_pipelines}"
-            )
-
-    def get_per_replica_batch_size(self, global_batch_size: int) -> int:
-        """Divide a global batch size over the replicas.
-
-        Parameters
-        ----------
-        global_batch_size : int
-            Of all replicas together.
-
-        Raises
-        ------
-        ValueError
-            It does not divide.
-        """
-        size, rest = divmod(global_batch_size, self.num_replicas_in_sync)
-        if rest:
-            raise ValueError(
-                f"a global batch of {global_batch_size} does not divide over "
-                f"{self.num_replicas_in_sync} replicas"
-            )
-        return size
-
-    @classmethod
-    def from_environment(cls, environ: Mapping[str, str] | None = None) -> Self:
-        """Read rank and world size as launchers set them (torchrun, Slurm, Open MPI); else 1 of 1.
-
-        Parameters
-        ----------
-        environ : mapping, optional
-            In place of this process's environment.
-
-        Examples
-        --------
-        >>> InputContext.from_environment({"RANK": "2", "WORLD_SIZE": "4"})
-        InputContext(num_input_pipelines=4, input_pipeline_id=2, num_replicas_in_sync=4)
-        """
-        environ = os.environ if environ is None else environ
-        for rank, size in (
-            ("RANK", "WORLD_SIZE"),
-            ("SLURM_PROCID", "SLURM_NTASKS"),
-            ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-            ("PMI_RANK", "PMI_SIZE"),
-        ):
-            if rank in environ and size in environ:
-                n = int(environ[size])
-                return cls(n, int(environ[rank]), n)
-        return cls()
+def conflicts(root: Node) -> list[str]:
+    """Where joined datasets set an option differently, and no `with_options` above decides it."""
+    joins = [node for node in walk(root) if len(node.inputs) > 1]
+    if not joins:
+        return []
+    decided: dict[int, set[str]] = {}
+    for node in walk(root):
+        if isinstance(node, WithOptions):
+            for below in walk(node.up):
+                decided.setdefault(id(below), set()).update(node.options.given())
+    each = _options_of_each(root)
+    found: dict[str, None] = {}
+    for join in joins:
+        settled = decided.get(id(join), set())
+        first, *others = [each[id(up)] for up in join.inputs]
+        for second in others:
+            for name, mine, theirs in first.differences(second):
+                if name not in settled:
+                    found[
+                        f"{join.label} joins datasets of Options.{name}={mine!r} and {theirs!r}: "
+                        f"{theirs!r} counts for all; say with_options() behind it to decide"
+                    ] = None
+            first = _merged(first, second)
+    return list(found)
 
 
 class OptionsMethods:
@@ -271,6 +322,13 @@ class OptionsMethods:
         ------
         TypeError
             `options` is something else.
+        ValueError
+            Two of them contradict each other.
+
+        Warns
+        -----
+        UserWarning
+            One of them was set before, and differently.
 
         Examples
         --------
@@ -282,4 +340,6 @@ class OptionsMethods:
             raise TypeError(
                 f"options must be td.Options, not {type(options).__name__} ({options!r})"
             )
+        check_together(options.given())
+        options_of(self._node).warn_of_changes(options, "those set later win", stacklevel=3)
         return self._then(WithOptions, options.closed())

@@ -8,15 +8,17 @@ from typing import Any, Self
 
 from tundish.errors import SpecError
 from tundish.loader.plan.checks import check_count, check_optional_flag, check_seed
+from tundish.loader.plan.inputs import InputContext
 from tundish.loader.plan.node import (
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
     Node,
+    Passing,
     Unary,
     walk,
     why_unnumbered,
 )
-from tundish.loader.plan.options import InputContext
+from tundish.loader.plan.policies import SHARD_HINT
 
 
 def may_permute(node: Node) -> bool:
@@ -87,6 +89,13 @@ class Shard(Unary):
     def cardinality(self) -> int:
         below = self.up.cardinality
         return max(0, -(-(below - self.index) // self.count)) if below >= 0 else below
+
+
+@dataclass(frozen=True, eq=False)
+class ShardHint(Passing):
+    """Where a distributed dataset is to be divided; every element, as long as it is not."""
+
+    op = "shard_hint"
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,12 +176,10 @@ class Concatenate(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Prefetch(Unary):
+class Prefetch(Passing):
     """How many elements may be ready ahead of the consumer."""
 
     buffer_size: int
-
-    transparent = True
 
 
 class OrderMethods:
@@ -280,7 +287,8 @@ class OrderMethods:
         num_shards : int
             At least 1.
         index : int
-            From 0, below `num_shards`.
+            From 0, below `num_shards`. ``SHARD_HINT`` for both: `td.distribute` fills them in where
+            the options say HINT; until then every element is kept.
         name : str, optional
             For tf.data's sake; ignored.
 
@@ -301,6 +309,8 @@ class OrderMethods:
         >>> [int(x) for x in td.Dataset.range(7).shard(3, 1)]
         [1, 4]
         """
+        if num_shards == index == SHARD_HINT:
+            return self._then(ShardHint)
         num_shards = check_count("num_shards", num_shards, least=1)
         index = check_count("index", index)
         if not 0 <= index < num_shards:

@@ -17,6 +17,7 @@ from tundish.loader.plan.batching import Unbatch
 from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.elementwise import Filter, FlatMap, Map
 from tundish.loader.plan.files.node import ReadFiles
+from tundish.loader.plan.measuring import BytesProduced, Latency
 from tundish.loader.plan.node import INFINITE_CARDINALITY, Node, Unary, global_seed, walk
 from tundish.loader.plan.options import WithOptions, options_of
 from tundish.loader.plan.order import Prefetch, ShardByProcess, Shuffle, Skip, Take
@@ -40,6 +41,8 @@ ONE_BY_ONE = (
     Cache,
     Prefetch,
     WithOptions,
+    Latency,
+    BytesProduced,
 )
 """What may stand above a cut: it looks at one element at a time and counts none.
 

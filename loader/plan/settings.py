@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import difflib
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import fields
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from tundish.loader.plan.checks import check_count, check_optional_flag
+from tundish.loader.plan.checks import check_count
 
 Check = Callable[[str, Any], Any]
 
@@ -19,6 +21,16 @@ class Settings:
     A field's ``metadata["check"]`` is called with the attribute's name and what it is set to, and
     gives what is kept; None is allowed where it is the default. A field may itself be a group.
     """
+
+    moved: ClassVar[dict[str, str]] = {}
+    """Names that tf.data had once, and what to do instead."""
+
+    def __new__(cls, *_: Any, **given: Any) -> Self:
+        """Tell an unknown name, with near ones, before ``__init__`` does without."""
+        for name in given:
+            if all(name != known.name for known in fields(cls)):  # type: ignore[arg-type]  # as below
+                raise TypeError(cls._unknown(name))
+        return super().__new__(cls)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if vars(self).get("_closed"):
@@ -44,10 +56,18 @@ class Settings:
         names = {known.name: known for known in fields(self)}  # type: ignore[arg-type]  # subclasses are dataclasses
         found = names.get(name) or names.get(name.removeprefix("experimental_"))
         if found is None:
+            raise AttributeError(self._unknown(name), name=name, obj=self)
+        return found
+
+    @classmethod
+    def _unknown(cls, name: str) -> str:
+        """That there is no such setting, and what to say instead."""
+        hint = cls.moved.get(name)
+        if hint is None:
+            names = [known.name for known in fields(cls)]  # type: ignore[arg-type]  # as above
             near = difflib.get_close_matches(name, names)
             hint = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(names)}"
-            raise AttributeError(f"{self._title} has no {name!r}; {hint}", name=name, obj=self)
-        return found
+        return f"{cls.__name__} has no {name!r}; {hint}"
 
     def __repr__(self) -> str:
         return f"{self._title}({', '.join(f'{k}={v!r}' for k, v in self.given().items())})"
@@ -70,16 +90,46 @@ class Settings:
     def merge(self, other: Self) -> Self:
         """These settings with what the other ones set; both stay as they are.
 
+        Where both set one, and differently, the other's wins, with a warning that names it.
+
         Parameters
         ----------
         other : the same kind of settings
             Those win.
+
+        Raises
+        ------
+        TypeError
+            They are of another kind.
         """
+        if not isinstance(other, type(self)):
+            kind = type(other).__name__
+            raise TypeError(f"other must be {self._title}, not {kind} ({other!r})")
+        self.warn_of_changes(other, "those merged later win", stacklevel=3)
+        return self.merged(other)
+
+    def differences(self, other: Self) -> list[tuple[str, Any, Any]]:
+        """What both set, and differently: name, here, there."""
+        mine, theirs = self.given(), other.given()
+        return [
+            (name, value, theirs[name])
+            for name, value in mine.items()
+            if name in theirs and theirs[name] != value
+        ]
+
+    def warn_of_changes(self, other: Self, rule: str, stacklevel: int) -> None:
+        """Warn of what is about to be set again, and differently."""
+        for name, old, new in self.differences(other):
+            what = f"{self._title}.{name} changes from {old!r} to {new!r}"
+            warnings.warn(f"{what}: {rule}", stacklevel=stacklevel)
+
+    def merged(self, other: Self) -> Self:
+        """The same, without a word where both differ."""
         merged = self.copied()
         for each in fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
             mine, value = getattr(self, each.name), getattr(other, each.name)
             if isinstance(mine, Settings):
-                value = mine.merge(value)
+                value = mine.merged(value)
             if value is not None:
                 setattr(merged, each.name, value)
         return merged
@@ -120,6 +170,39 @@ def one_of(*words: str) -> Check:
     return check
 
 
+def member_of(kind: type[Enum]) -> Check:
+    """A check for a member of an enum, or its name as a word."""
+
+    def check(name: str, value: Any) -> Enum:
+        if isinstance(value, kind):
+            return value
+        words = ", ".join(kind.__members__)
+        if not isinstance(value, str):
+            what = f"{type(value).__name__} ({value!r})"
+            raise TypeError(
+                f"{name} must be a td.experimental.{kind.__name__} ({words}), not {what}"
+            )
+        if value.upper() not in kind.__members__:
+            raise ValueError(f"{name} must be one of {words}, not {value!r}")
+        return kind[value.upper()]
+
+    return check
+
+
+def text(name: str, value: Any) -> str:
+    """A check for a str."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a str, not {type(value).__name__} ({value!r})")
+    return value
+
+
+def texts(name: str, value: Any) -> list[str]:
+    """A check for a list of str."""
+    if not isinstance(value, (list, tuple)) or not all(isinstance(each, str) for each in value):
+        raise TypeError(f"{name} must be a list of str, not {type(value).__name__} ({value!r})")
+    return list(value)
+
+
 def is_a(kind: type[Settings]) -> Check:
     """A check for a group of settings."""
 
@@ -135,71 +218,3 @@ def is_a(kind: type[Settings]) -> Check:
 def checked(check: Check | None = None) -> dict[str, Any]:
     """The metadata of a field that is checked when it is set."""
     return {"check": check}
-
-
-@dataclass(kw_only=True, repr=False)
-class ThreadingOptions(Settings):
-    """Threads, in tf.data's words.
-
-    Parameters
-    ----------
-    max_intra_op_parallelism : int, optional
-        As `Options.max_intra_op_parallelism`, which wins.
-    private_threadpool_size : int, optional
-        With ``executor="thread"`` and no ``workers``: how many threads run the functions. Worker
-        processes have no pool of threads: there it is ignored.
-    """
-
-    max_intra_op_parallelism: int | None = field(default=None, metadata=checked(at_least(0)))
-    private_threadpool_size: int | None = field(default=None, metadata=checked(at_least(0)))
-
-
-@dataclass(kw_only=True, repr=False)
-class AutotuneOptions(Settings):
-    """tf.data's tuner; accepted and ignored: nothing is tuned while a pipeline runs."""
-
-    enabled: bool | None = field(default=None, metadata=checked(check_optional_flag))
-    cpu_budget: int | None = field(default=None, metadata=checked(at_least(0)))
-    ram_budget: int | None = field(default=None, metadata=checked(at_least(0)))
-    autotune_algorithm: Any = field(default=None, metadata=checked())
-    initial_parallelism: int | None = field(default=None, metadata=checked(at_least(0)))
-    min_parallelism: int | None = field(default=None, metadata=checked(at_least(0)))
-
-
-@dataclass(kw_only=True, repr=False)
-class DistributeOptions(Settings):
-    """How tf.distribute shards; accepted and ignored: use `shard` or `shard_by_process`."""
-
-    auto_shard_policy: Any = field(default=None, metadata=checked())
-    num_devices: int | None = field(default=None, metadata=checked(at_least(0)))
-
-
-@dataclass(kw_only=True, repr=False)
-class OptimizationOptions(Settings):
-    """tf.data's rewrites; accepted and ignored: what is fused here never changes a result."""
-
-    apply_default_optimizations: bool | None = field(
-        default=None, metadata=checked(check_optional_flag)
-    )
-    filter_fusion: bool | None = field(default=None, metadata=checked(check_optional_flag))
-    filter_parallelization: bool | None = field(default=None, metadata=checked(check_optional_flag))
-    inject_prefetch: bool | None = field(default=None, metadata=checked(check_optional_flag))
-    map_and_batch_fusion: bool | None = field(default=None, metadata=checked(check_optional_flag))
-    map_and_filter_fusion: bool | None = field(default=None, metadata=checked(check_optional_flag))
-    map_fusion: bool | None = field(default=None, metadata=checked(check_optional_flag))
-    map_parallelization: bool | None = field(default=None, metadata=checked(check_optional_flag))
-    noop_elimination: bool | None = field(default=None, metadata=checked(check_optional_flag))
-    parallel_batch: bool | None = field(default=None, metadata=checked(check_optional_flag))
-    seq_interleave_prefetch: bool | None = field(
-        default=None, metadata=checked(check_optional_flag)
-    )
-    shuffle_and_repeat_fusion: bool | None = field(
-        default=None, metadata=checked(check_optional_flag)
-    )
-
-
-@dataclass(kw_only=True, repr=False)
-class ServiceOptions(Settings):
-    """tf.data's service; accepted and ignored until there is one here."""
-
-    pinned: bool | None = field(default=None, metadata=checked(check_optional_flag))

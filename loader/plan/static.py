@@ -20,10 +20,9 @@ from tundish.loader.plan.files.node import (
     ReadFilesInTurn,
 )
 from tundish.loader.plan.mixing import Choose, Sample
-from tundish.loader.plan.options import WithOptions
+from tundish.loader.plan.node import Passing
 from tundish.loader.plan.order import (
     Concatenate,
-    Prefetch,
     Repeat,
     Shard,
     ShardByProcess,
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
 SAME = (
     Cache,
     Filter,
-    Prefetch,
+    Passing,
     Repeat,
     Shard,
     ShardByProcess,
@@ -65,7 +64,6 @@ SAME = (
     Stored,
     Take,
     TakeWhile,
-    WithOptions,
 )
 """Operators whose elements are those of their input."""
 

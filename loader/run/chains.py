@@ -10,13 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tundish.loader.plan.elementwise import Filter, Map
-from tundish.loader.plan.options import WithOptions
-from tundish.loader.plan.order import Prefetch
+from tundish.loader.plan.node import Passing
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
 
-ELEMENTWISE = (Map, Filter, Prefetch, WithOptions)
+ELEMENTWISE = (Map, Filter, Passing)
 
 
 def drops(node: Node) -> bool:

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tundish.loader.plan.node import global_seed, walk
+from tundish.loader.run.probes import Look, Probe, seeing
 from tundish.loader.run.rng import derive_seed
 from tundish.loader.run.shuffling import seed_pair
+from tundish.loader.watch.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from tundish.loader.plan.order import Shuffle
     from tundish.loader.plan.resampling import RejectionResample
     from tundish.loader.run.items import Ref
+    from tundish.loader.run.sampling import Sampling
     from tundish.loader.run.storing.live import Live
     from tundish.loader.run.storing.recorder import Recorder
 
@@ -79,16 +82,37 @@ class Context:
     files: weakref.WeakSet[Closing] = field(default_factory=weakref.WeakSet)
     """What has files open, to be closed with the iterator."""
 
+    watch: Watch = field(default_factory=Watch)
+    """What is counted and timed."""
+
+    probes: tuple[Probe, ...] = ()
+    """What looks at every element."""
+
+    sampling: Sampling | None = None
+    """When stages are timed, where this process computes them for the consumer."""
+
     def __post_init__(self) -> None:
         self._numbers: dict[int, int] = {}
         self.nodes = list(walk(self.root))
         counts: dict[type, int] = {}
-        for at, node in enumerate(self.nodes):
-            self.labels[id(node)] = f"{node.label}#{at}"
+        numbers: dict[
+            int, int
+        ] = {}  # what passes on has its input's: with it or without, names stay
+        for node in self.nodes:
+            passes = node.transparent and node.inputs
+            numbers[id(node)] = (
+                numbers[id(node.inputs[0])] if passes else len(set(numbers.values()))
+            )
+            self.labels[id(node)] = f"{node.label}#{numbers[id(node)]}"
             if node.seeded:
                 self._numbers[id(node)] = counts.get(type(node), 0)
                 counts[type(node)] = counts.get(type(node), 0) + 1
         self._index = {id(node): at for at, node in enumerate(self.nodes)}
+
+    @property
+    def looks(self) -> tuple[Look, ...]:
+        """What is put around each evaluator."""
+        return tuple(seeing(probe) for probe in self.probes)
 
     @property
     def recorders(self) -> list[Recorder]:
@@ -124,13 +148,14 @@ class Context:
         )
         again.files = self.files
         again.live = {at: live.unrecorded() for at, live in self.live.items()}
-        return again
+        return again  # with a watch of its own: what is made again has been counted
 
     def inner(self, root: Node, origin: tuple[Any, ...]) -> Context:
         """The context of a dataset that a `flat_map` made of one element."""
         seed = derive_seed(self.base_seed, "inner", origin)
         inner = Context(root, 0, seed, self.graph_seed, origin, self.where)
-        inner.files = self.files
+        inner.files, inner.watch = self.files, self.watch.inner()
+        inner.probes = tuple(probe.bound(inner) for probe in self.probes)
         return inner
 
     def beside(self, root: Node, iteration: int) -> Context:

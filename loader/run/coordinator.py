@@ -17,17 +17,19 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from tundish.errors import SharedMemoryError, StalledError, WorkerDiedError
 from tundish.loader.plan.elementwise import Filter, Map
+from tundish.loader.plan.node import AUTOTUNE
 from tundish.loader.plan.order import Prefetch
 from tundish.loader.run.chains import run_of
 from tundish.loader.run.crew import crew_of
 from tundish.loader.run.critical import uninterrupted
-from tundish.loader.run.engine import Engine
+from tundish.loader.run.engine import Engine, refused
 from tundish.loader.run.evaluators import compile_values
 from tundish.loader.run.items import Failure, NotReady, ref_of
 from tundish.loader.run.messages import (
@@ -64,12 +66,15 @@ from tundish.loader.run.shared import (
 )
 from tundish.loader.run.stages import TASK_S, ParallelStage
 from tundish.loader.run.starting.payload import loads_exception
-from tundish.loader.run.stats import Stats
 from tundish.loader.run.store import bury, shared_ring, visit_graves
 from tundish.loader.run.storing.lingering import linger as linger_on
 from tundish.loader.run.storing.seat import Seat
 from tundish.loader.run.storing.stored import frozen, is_kept
 from tundish.loader.run.streams import StreamStage
+from tundish.loader.run.tracing import open_trace
+from tundish.loader.run.values import NODE_MARK
+from tundish.loader.watch.lookahead import window
+from tundish.loader.watch.stats import StageStats, Stats, with_begun
 from tundish.shm.budget import default_budget, parse_bytes
 from tundish.shm.encode import Encoded, decode
 from tundish.shm.layout import Layout
@@ -82,10 +87,12 @@ if TYPE_CHECKING:
     from tundish.loader.run.machines import Machine
     from tundish.loader.run.messages import Done
     from tundish.loader.run.starting.launcher import Exit
+    from tundish.loader.run.tuning import Tuning
 
 _TAIL_BYTES = 32768
 _LEAST_BLOCKS = 3
 _LEAVING_S = 0.2
+_AHEAD_EVERY_S = 0.1
 _UNKNOWN = 16
 """A block whose size is not known yet may take such a part of the budget."""
 
@@ -122,14 +129,25 @@ class Coordinator(Engine):
         How many; with 0 elements are computed in this process, and only a snapshot is written by another.
     executor : {"process", "thread"}
         What a worker is.
+    tuning : Tuning, optional
+        What decides how many, while it runs.
     """
 
-    def __init__(self, context: Context, options: Options, workers: int, executor: str) -> None:
-        super().__init__(context, options)
+    def __init__(
+        self,
+        context: Context,
+        options: Options,
+        workers: int,
+        executor: str,
+        tuning: Tuning | None = None,
+    ) -> None:
+        super().__init__(context, options, tuning)
         self.workers, self._executor = workers, executor
         self._owner = os.getpid()
         asked = options.memory_budget
         self.budget = default_budget().nbytes if asked is None else parse_bytes(asked)
+        if tuning is not None and options.autotune.ram_budget is not None:
+            self.budget = min(self.budget, options.autotune.ram_budget)
         self._ring = shared_ring(self.budget)
         self._arena = None if self._ring is None else self._ring.arena
         self.ordered = options.deterministic is not False and not any(
@@ -146,11 +164,13 @@ class Coordinator(Engine):
         self._deferred: deque[tuple[Job, int]] = deque()
         self._reserve = Reserve(self._ring, self.budget)
         self.moved = False
-        self._elements = self._errors = self._copies = 0
+        self._copies = 0
         self._looked = 0.0
-        self._prefetch = max(
-            (n.buffer_size for n in context.nodes if isinstance(n, Prefetch)), default=0
-        )
+        self._slack = bool(options.slack)
+        prefetches = [n.buffer_size for n in context.nodes if isinstance(n, Prefetch)]
+        self._looks_ahead = tuning is not None or AUTOTUNE in prefetches
+        self._ahead_at = 0.0
+        self._prefetch = max(prefetches, default=0)
         self._ready: weakref.WeakSet[Block] = weakref.WeakSet()
         self._pool: Pool | None = None
         self._final: Pool | None = None
@@ -166,7 +186,15 @@ class Coordinator(Engine):
         crew = crew_of(self.context, self.options, self._executor)
         recorders = self._recorders
         writers = min(1, len(recorders))
-        self._pool = Pool(self.workers, self._arena, crew, owner=self, writers=writers)
+        self._trace = open_trace(self.options.stats.trace, self._reporter.plan, self.workers)
+        self._pool = Pool(
+            self.workers,
+            self._arena,
+            crew,
+            owner=self,
+            writers=writers,
+            trace=self._trace,
+        )
         if recorders:
             seat = self._seat()
             for recorder in recorders:
@@ -189,31 +217,75 @@ class Coordinator(Engine):
             raise RuntimeError(
                 f"this iterator was made in process {self._owner}; make one here ({os.getpid()})"
             )
+        self._ledger.enter()
         if self._recorders:
             self.told()
+        if self._slack:
+            self.feed()
         self._before = self._mark
         item = self._awaited(self._network.next)
         element = self._deliver(item)
+        failed = isinstance(element, BaseException)
         mark = self._network.mark()
-        self._mark, self.given = mark, True  # no call in between
-        self.moved = False
-        self.feed()
-        self._look()
-        if isinstance(element, BaseException) and type(item) is Failure:
+        self._mark, self.given = mark, -1 if failed else 1  # no call in between, and below
+        if failed:
             self._errors += 1
+        else:
+            self._elements += 1
+        self.moved = False
+        if not self._slack:
+            self.feed()
+        self._look(element)
+        if failed:
             try:
                 raise element
             finally:
                 del item, element  # else the error and this frame would keep each other
-        self._elements += 1
         return element
 
-    def _look(self) -> None:
+    @property
+    def starting(self) -> int:
+        return self._pool.starting if self._pool is not None else 0
+
+    def _resize(self, workers: int) -> None:
+        if not workers:
+            self.wanted = 0  # another engine's
+            return
+        assert self._pool is not None
+        self._pool.resize(workers)
+        self.workers = self._pool.size
+        if self._trace is not None:
+            self._trace("--", 0, "RESIZE", workers=self.workers)
+        for stage in self.stages:
+            stage.window = 0
+        self.feed()
+
+    def _tick(self, now: float) -> None:
+        if self._trace is not None:
+            ring, blocks = self._ring, [b for stage in self.stages for b in stage.queued()]
+            self._trace.level(
+                ready=sum(not block.left for block in blocks),
+                leased=ring.leased if ring else 0,
+                used=ring.used_bytes if ring else 0,
+            )
+        if self._looks_ahead and now >= self._ahead_at:
+            self._ahead_at = now + _AHEAD_EVERY_S
+            for stage in self.stages:
+                times = stage.meter.time.frozen()
+                stage.ahead = window(self.workers, times, self._tasks_of(stage), stage.ahead)
+        super()._tick(now)
+
+    def _look(self, element: Any) -> None:
         """Take in what workers have answered; small elements need no look for each of them."""
         now = time.perf_counter()
         if now - self._looked > _LOOK_EVERY_S:
-            self._looked = now
             self._pool.pump(0.0)  # type: ignore[union-attr]  # open
+            self._weigh(element)
+            self._tick(now)
+            self._looked = now = time.perf_counter()
+        self._ledger.leave(now)
+        if self._trace is not None:
+            self._trace.gave(self._ledger.call_s)
 
     def _awaited(self, ask: Callable[[], Any]) -> Any:
         """What a machine gives, waiting for workers as long as it is not ready."""
@@ -235,6 +307,11 @@ class Coordinator(Engine):
             element = item.block.element(item.row, copy=self._short_of(item.block))
         else:
             element = copy_element(item.value)
+        if self.context.probes:
+            try:
+                self._seen(element)
+            except Exception as error:  # noqa: BLE001 - the element's error
+                return refused(item, error)
         return frozen(element) if self._kept else element
 
     def _short_of(self, block: Block) -> bool:
@@ -242,7 +319,9 @@ class Coordinator(Engine):
         ring = self._ring
         if ring is None or block.slot is None or block.nbytes <= COPY_BELOW:
             return False
-        need = sum((self._window(stage) + 1) * self._quota(stage) for stage in self.stages)
+        # What no block has needed yet is not known, and may be nothing.
+        known = (stage for stage in self.stages if stage.block_nbytes)
+        need = sum((self._window(stage) + 1) * self._quota(stage) for stage in known)
         need = max(need, 3 * block.nbytes)
         used = ring.used_bytes + self._reserve.nbytes
         if used + need <= self.budget and ring.free > 2 * self.workers + 8:
@@ -259,6 +338,7 @@ class Coordinator(Engine):
         if self.moved:
             self.moved = False
             if self.feed() or self.moved:
+                pool.pump(0.0)  # to feed may have taken long: a generator is asked in here
                 return
         if not pool.in_flight and not pool.waits:
             if self.feed() or pool.in_flight:  # memory may have come back from a consumer
@@ -271,9 +351,11 @@ class Coordinator(Engine):
                 self.moved = True
                 return
             raise AssertionError("nothing is being computed and nothing is ready")
-        pool.pump(None)
+        self._ledger.waits_now()
+        self._ledger.waited(pool.wait())
         while self._nothing_moved and not self._deferred and (pool.in_flight or pool.waits):
-            pool.pump(None)
+            self._ledger.waits_now()
+            self._ledger.waited(pool.wait())
 
     @property
     def _nothing_moved(self) -> bool:
@@ -284,23 +366,29 @@ class Coordinator(Engine):
         network = self._network
         if not isinstance(network, (FlatMapped, ParallelStage)) or os.getpid() != self._owner:
             return None
-        self._before = self._mark
+        if self.context.probes:
+            return None
+        self._ledger.enter()
+        self._before, self._undo = self._mark, self._elements
         got: tuple[Block | None, int, list[Any]] = self._awaited(network.rest)
         block, stop, elements = got
         if block is None:
+            self._ledger.leave(time.perf_counter())
+            self._undo = None
             return None
-        self._mark, self.given = Span(block, stop, network.beside()), True
+        self._mark, self.given = Span(block, stop, network.beside()), 1
         self._elements += len(elements)
         if self._kept:
             for element in elements:
                 frozen(element)
         self.feed()
-        self._pool.pump(0.0)  # type: ignore[union-attr]  # open
+        self._look(elements[0])
         return elements
 
     def take_back(self) -> None:
         if self.given:
-            self._mark, self.given = self._before, False
+            self._mark = self._before
+            self._uncount()
 
     def position(self, left: int = 0) -> Any:
         mark = self._mark
@@ -315,13 +403,14 @@ class Coordinator(Engine):
             self._pool.pump(0.0)
             self.feed()
 
-    def stats(self) -> Stats:
+    def stats(self, *, whole: bool = True) -> Stats:
         pool = self._pool or self._final
         ring = self._ring
-        return Stats(
+        return replace(
+            super().stats(),
             workers=self.workers,
-            elements=self._elements,
-            errors=self._errors,
+            stages=self._measured(),
+            pool=pool.measured() if pool and whole else (),
             restarts=pool.restarts if pool else 0,
             tasks=pool.tasks if pool else 0,
             copies=self._copies,
@@ -330,11 +419,30 @@ class Coordinator(Engine):
             budget_bytes=self.budget,
         )
 
+    def _measured(self) -> tuple[StageStats, ...]:
+        """What is known of each stage, with what is on its way."""
+        given: dict[str, tuple[int, int, int]] = {}
+        for meter in self.context.watch.meters.values():
+            meter.in_flight = meter.ready = 0
+        for stage in self.stages:
+            meter, blocks = stage.meter, stage.queued()
+            left = sum(1 for block in blocks if block.left)
+            meter.in_flight += left
+            meter.ready += len(blocks) - left
+            meter.window = max(stage.window, meter.window)
+            before = given.get(meter.name, (0, 0, 0))
+            given[meter.name] = tuple(map(sum, zip(before, stage.begun(), strict=True)))  # type: ignore[assignment]  # of three
+        return tuple(
+            with_begun(stage, *given.get(stage.name, (0, 0, 0)))
+            for stage in self.context.watch.stages()
+        )
+
     def worker_pids(self) -> list[int]:
         return self._pool.pids() if self._pool is not None else []
 
     def finish(self) -> None:
         self._mark = self._network.mark()
+        self._ledger.leave(time.perf_counter())
         self.close()
 
     def close(self) -> None:
@@ -344,6 +452,8 @@ class Coordinator(Engine):
             pool, self._pool = self._pool, None
             if pool is not None:
                 self._final = pool
+                self._ledger.end()
+                self._reporter.end()
                 self._end(pool)
             self.context.close_files()
 
@@ -401,6 +511,8 @@ class Coordinator(Engine):
         self._blocks.clear()
         self._queue.clear()
         self._deferred.clear()
+        for stage in self.stages:
+            stage.meter.gave(*stage.begun())
         self.stages.clear()
         self._repeats.clear()
 
@@ -437,14 +549,17 @@ class Coordinator(Engine):
         """How many blocks of a stage may be on the way or ready."""
         if stage.window:
             return stage.window
-        tasks = 1
-        if isinstance(stage, ParallelStage) and stage.group > 1:
-            tasks = max(1, -(-stage.group // self._rows_per_task(stage, stage.group)))
-        ahead = -(-5 * self.workers // (2 * tasks))
-        stage.window = max(_LEAST_BLOCKS, 2 + ahead, self._prefetch)
+        ahead = stage.ahead or 2 + -(-5 * self.workers // (2 * self._tasks_of(stage)))
+        stage.window = max(_LEAST_BLOCKS, ahead, self._prefetch)
         if isinstance(stage, StreamStage):
             stage.window = max(stage.window, stage.least_window)
         return stage.window
+
+    def _tasks_of(self, stage: AnyStage) -> int:
+        """Into how many tasks a block of a stage is cut."""
+        if isinstance(stage, StreamStage) or stage.group == 1:
+            return 1
+        return max(1, -(-stage.group // self._rows_per_task(stage, stage.group)))
 
     def _rows_per_task(self, stage: AnyStage, total: int) -> int:
         if isinstance(stage, StreamStage) or stage.ragged:
@@ -474,6 +589,11 @@ class Coordinator(Engine):
     def busy(self) -> bool:
         """Whether workers have something to do."""
         return self._pool is not None and (self._pool.in_flight > 0 or bool(self._queue))
+
+    def idle(self) -> bool:
+        """Whether a worker has nothing to do."""
+        assert self._pool is not None
+        return self._pool.in_flight + len(self._queue) < self.workers
 
     def next_block(self) -> int:
         """A number for a new block."""
@@ -536,7 +656,7 @@ class Coordinator(Engine):
         )  # fmt: skip
         block.flying += 1
         roots = [root for item in items for root in roots_of(item)]
-        self._queue.append(Job(task, tail, block, seat=self.workers, held=held, roots=roots))
+        self._queue.append(Job(task, tail, block, is_order=True, held=held, roots=roots))
         self.moved = True
 
     def _evict(self) -> None:
@@ -593,6 +713,8 @@ class Coordinator(Engine):
         known = stage.block_nbytes
         if known:
             return min(self.budget, known + known // 8 + COPY_BELOW)
+        if stage.meter.made:  # they travel in messages
+            return min(self.budget, COPY_BELOW)
         return self.budget // (_UNKNOWN * max(1, len(self.stages)))
 
     def _encoded(self, stage: AnyStage, items: list[Any]) -> tuple[bytes, list[Any]]:
@@ -635,6 +757,7 @@ class Coordinator(Engine):
         self._let_go(job)
         block.flying -= 1
         stage.pace.saw(done.rows, done.micros * 1e-6)
+        stage.meter.did(done.rows, done.micros * 1e-6, done.busy * 1e-6)
         stage.window = 0  # to be worked out again
         single = done.rows == block.total
         if layout is not None and block.layout is not None and layout != block.layout:
@@ -689,7 +812,9 @@ class Coordinator(Engine):
                 self._arena.discard(block.slot, offset, done.encoded)
         else:
             piece = bytearray(tail)
-        drops, errors, events, extras, elements, notes = decode(piece)
+        drops, errors, events, extras, elements, notes, told = decode(piece)
+        if told is not None:
+            block.told.append(told)
         block.drops.update(drops)
         block.errors.update({k: loads_exception(data) for k, data in errors.items()})
         block.events.update(events)
@@ -710,6 +835,7 @@ class Coordinator(Engine):
             block.reset()
             self.issue(block)
             return
+        self._count(block)
         if block.slot is not None and ring is not None:
             in_slot = block.nbytes > 0
             if in_slot:
@@ -731,6 +857,18 @@ class Coordinator(Engine):
         if isinstance(block.refs, list):
             # What the items were made of is not needed any more, and may hold slots.
             block.refs = [ref_of(as_ref(item)) for item in block.refs]
+
+    def _count(self, block: Block) -> None:
+        """Count what workers have told of a block that is made."""
+        meter = block.stage.meter
+        meter.made += block.total
+        meter.nbytes += block.nbytes
+        for error in block.errors.values():
+            label = getattr(error, NODE_MARK, meter.name)
+            meter.failed[label] = meter.failed.get(label, 0) + 1
+        for told in block.told:
+            self.context.watch.absorb(told)
+        block.told = []
 
     def need(self, job: Job, nbytes: int, *, alone: bool) -> None:
         """A block needs more than its slot may have, or has to be one task."""
@@ -916,6 +1054,8 @@ class Coordinator(Engine):
         context = self.context
         assert self._pool is not None
         self._pool.define(number, is_stream, (context.index(node), context.index(base), pass_))
+        if self._trace is not None:
+            self._trace.stage(number, context.label(node))
         return number
 
     def look_after(self, repeated: AheadRepeated) -> None:

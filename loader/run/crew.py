@@ -14,6 +14,7 @@ from tundish.loader.run.starting.launcher import launcher
 from tundish.loader.run.starting.payload import Payload, pack
 from tundish.loader.run.starting.preload import installed
 from tundish.loader.run.worker import Worker
+from tundish.loader.watch.watch import Watch
 
 if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
@@ -41,7 +42,10 @@ def crew_of(context: Context, options: Options, executor: str) -> Crew:
     payload = _pack(context, options)
     return Crew(
         entry="tundish.loader.run.worker:main",
-        config={"context": (context.iteration, context.base_seed, context.graph_seed)},
+        config={
+            "context": (context.iteration, context.base_seed, context.graph_seed),
+            "watched": context.watch.enabled,
+        },
         payload=payload,
         threads=threads,
         preload=(*_ours(context, payload), *installed(payload.modules)),
@@ -78,13 +82,15 @@ class _ThreadMain:
         own = self._context
         context = Context(own.root, own.iteration, own.base_seed, own.graph_seed)
         context.where = f"in thread {threading.current_thread().name}"
+        context.probes, context.watch = own.probes, Watch(enabled=own.watch.enabled)
         Worker(channel, arena, context, self._options, forks=False).run()
 
 
 def _pack(context: Context, options: Options) -> Payload:
     """The plan and the options in shared memory; an error names the node and the object."""
+    probes = ("the active probes", context.probes)
     try:
-        return pack([("the plan", context.root), ("the options", options)])
+        return pack([("the plan", context.root), ("the options", options), probes])
     except TypeError:
         for node in context.nodes:
             for name in ("function", "predicate", "source"):

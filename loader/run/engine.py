@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+from operator import length_hint
+from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.run.items import Failure
+from tundish.loader.run.ledger import Ledger
 from tundish.loader.run.machines import several_of
+from tundish.loader.run.origins import add_origin
 from tundish.loader.run.planner import open_inline
-from tundish.loader.run.stats import Stats
+from tundish.loader.run.reporting import EVERY_S, Reporter
+from tundish.loader.run.sampling import Sampling
 from tundish.loader.run.storing.stored import frozen, is_kept
-from tundish.spec import copy_element
+from tundish.loader.run.tracing import open_trace
+from tundish.loader.run.tuning import EVERY_S as TUNE_EVERY_S
+from tundish.loader.run.tuning import Tuning
+from tundish.loader.watch.stats import StageStats, Stats
+from tundish.shm.budget import usable_cores
+from tundish.spec import copy_element, nbytes_of
 
 if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
     from tundish.loader.run.context import Context
     from tundish.loader.run.machines import Machine
+    from tundish.loader.run.tracing import Trace
 
 _AT_ONCE = 1024
-_NOTE_EVERY = 64
+
+
+def refused(item: Any, error: Exception) -> BaseException:
+    """What a probe says of an element that is delivered, as the element's error."""
+    return add_origin(error, f"element {item.ref}", "in this process")
 
 
 class Engine:
@@ -25,17 +42,34 @@ class Engine:
 
     Attributes
     ----------
-    begun, given : bool
-        Of the call in progress: whether it has touched the network, and whether what it delivers
-        counts as delivered. Cleared by who calls, so that an interrupt can be told from one that
-        hit before or behind the call.
+    begun : bool
+        Whether the call in progress has touched the network. Cleared by who calls, as `given` is, so
+        that an interrupt can be told from one that hit before or behind the call.
+    given : int
+        Whether what it delivers counts as delivered: 1 as an element, -1 as an error, 0 not yet.
+    wanted : int or None
+        How many workers the iterator is to go on with, in another engine.
+    past : bool
+        Whether what it has done is counted with the iterator's earlier engines.
     """
 
-    begun = given = False
+    begun = past = False
+    given: int = 0
+    wanted: int | None = None
+    _undo: int | None = None  # how many elements there were before the last `several`
 
-    def __init__(self, context: Context, options: Options) -> None:
-        self.context, self.options = context, options
+    def __init__(self, context: Context, options: Options, tuning: Tuning | None = None) -> None:
+        self.context, self.options, self.tuning = context, options, tuning
         self._recorders = context.recorders
+        self._elements = self._errors = 0
+        self.handed: Any = iter(())
+        """What of `several` was not asked for yet."""
+        self._ledger = Ledger()
+        self._root_label = context.label(context.root)
+        self._reporter = Reporter(context, options, self.stats)
+        self._tell_at = self._ledger.began + (EVERY_S if context.watch.enabled else math.inf)
+        self._tune_at = math.inf if tuning is None else self._ledger.began + TUNE_EVERY_S
+        self._sampled = (0, 0)  # how many delivered elements were weighed, and their bytes
 
     def open(self, position: Any) -> None:
         """Make the network and go to a position (None: the start)."""
@@ -51,6 +85,16 @@ class Engine:
 
     def take_back(self) -> None:
         """The last call was interrupted: what it was about to deliver has not been. Idempotent."""
+
+    def _uncount(self) -> None:
+        """What the last call delivered does not count."""
+        if self._undo is not None:
+            self._elements, self.handed = self._undo, iter(())
+        elif self.given < 0:
+            self._errors -= 1
+        elif self.given:
+            self._elements -= 1
+        self.given = 0
 
     def position(self, left: int = 0) -> Any:
         """Where the last delivered element left the network, as JSON.
@@ -84,9 +128,66 @@ class Engine:
     def finish(self) -> None:
         """The end was delivered: nothing more will be asked for."""
 
-    def stats(self) -> Stats:
-        """What happened so far."""
-        raise NotImplementedError
+    def stats(self, *, whole: bool = True) -> Stats:
+        """What happened so far.
+
+        Parameters
+        ----------
+        whole : bool
+            Whether what the system says of each worker is asked for.
+        """
+        watch, ledger = self.context.watch, self._ledger
+        count, nbytes = self._sampled
+        waited_s, own_s, outside_s = ledger.so_far()
+        return Stats(
+            elements=self._elements - length_hint(self.handed),
+            errors=self._errors,
+            nbytes=round(nbytes / count * self._elements) if count else 0,
+            wall_s=ledger.wall_s,
+            waited_s=waited_s,
+            own_s=own_s,
+            outside_s=outside_s,
+            waits=ledger.waits.frozen(),
+            cpu_s=ledger.cpu_s,
+            cores=usable_cores(),
+            watched=watch.enabled,
+            stages=watch.stages(),
+            edges=watch.edges,
+            counters=watch.counters,
+            tuned=tuple(self.tuning.changes) if self.tuning is not None else (),
+        )
+
+    def _weigh(self, element: Any) -> None:
+        """Count the bytes of an element, as one of those that stand for all."""
+        count, nbytes = self._sampled
+        self._sampled = (count + 1, nbytes + nbytes_of(element))
+
+    def _tick(self, now: float) -> None:
+        """Tell who wants to know how things stand, and tune, if it is time."""
+        if now >= self._tell_at:
+            self._tell_at = now + EVERY_S
+            self.context.watch.settle()  # whoever is told, if anybody: what was noted is not to pile up
+            self._reporter.tell()
+        if now >= self._tune_at:
+            self._tune_at = now + TUNE_EVERY_S
+            assert self.tuning is not None
+            wanted = self.tuning.observe(self.stats(whole=False), now, self.starting)
+            if wanted is not None:
+                self._resize(wanted)
+
+    @property
+    def starting(self) -> int:
+        """How many workers are not up yet."""
+        return 0
+
+    def _resize(self, workers: int) -> None:
+        """Go on with another number of workers."""
+        self.wanted = workers
+
+    def _seen(self, element: Any) -> None:
+        """Have the probes see what is delivered."""
+        for probe in self.context.probes:
+            probe.see(self._root_label, element, None)
 
     def worker_pids(self) -> list[int]:
         """The processes that compute."""
@@ -96,65 +197,136 @@ class Engine:
         """Give everything back."""
 
 
+def _scaled(stage: StageStats, share: float, cpu: float) -> StageStats:
+    """A stage with that share of the time; `cpu` of it on a core."""
+    nodes = (
+        stage.nodes
+        if share == 1.0
+        else tuple(replace(node, busy_s=node.busy_s * share) for node in stage.nodes)
+    )
+    busy_s = stage.busy_s * share
+    return replace(stage, nodes=nodes, busy_s=busy_s, cpu_s=busy_s * cpu)
+
+
 class InlineEngine(Engine):
     """Everything in the caller's process: the reference."""
 
+    _trace: Trace | None = None
+
     def open(self, position: Any) -> None:
+        self._sampling = self.context.sampling = Sampling(self.context.watch)
         if self.options.worker_init is not None:
             self.options.worker_init()
         self._kept = is_kept(self.context.root)
         self._network: Machine = open_inline(self.context, self.options)
         if position is not None:
             self._network.load(position)
-        self._elements = self._errors = 0
+        self._trace = open_trace(self.options.stats.trace, self._reporter.plan, 0)
+        self._since = 0
+        self._asked = 0.0
+        self._cpu_s = self._cpu_entered = 0.0  # of a core, within calls that were measured
         self._note()
 
     def _note(self) -> None:
-        """Keep a mark that an interrupted call can be taken back to."""
+        """Keep a mark that an interrupted call can be taken back to, and see what time it is."""
+        delivered = self._since
         self._noted, self._since = self._network.mark(), 0
         self._cut = False
+        self._tick(perf_counter())
+        sampling = self._sampling
+        if sampling.on:
+            self._enter()
+        if sampling.look(perf_counter(), delivered) and sampling.on:
+            self._ledger.begin()
+            self._cpu_entered = thread_time()
+        self._every = sampling.every
+        self._looked_at = sampling.on or bool(self.context.probes) or self._trace is not None
+        self._asked = perf_counter()
+
+    def _enter(self) -> None:
+        """The caller asks, and somebody wants to know."""
+        if self._sampling.on:
+            self._ledger.enter()
+            self._cpu_entered = thread_time()
+        self._asked = perf_counter()
+
+    def _leave(self) -> None:
+        self._cpu_s += thread_time() - self._cpu_entered
+        self._ledger.leave(perf_counter())
 
     def next(self) -> Any:
         if self._recorders:
             self.told()
-        if self._since >= _NOTE_EVERY:
+        if self._since >= self._every:
             self._note()
+        elif self._looked_at:
+            self._enter()
         self.begun = True
         item = self._network.next()
         failed = type(item) is Failure
         value = None if failed else copy_element(item.value)
+        if self._looked_at:
+            item = self._look(item, value)
+            failed = type(item) is Failure
         if self._kept and not failed:
             frozen(value)
         # No call from here on: an interrupt hits before this, or in the caller.
         self._since += 1
-        self.given = True
         if failed:
             self._errors += 1
+            self.given = -1
             try:
                 raise item.error
             finally:
                 del item  # else the error and this frame would keep each other
         self._elements += 1
+        self.given = 1
         return value
+
+    def _look(self, item: Any, value: Any) -> Any:
+        """Have what is about to be delivered seen and weighed; the item, or the error in its place."""
+        if type(item) is not Failure:
+            try:
+                self._seen(value)
+            except Exception as error:  # noqa: BLE001 - the element's error
+                item = Failure(item.ref, refused(item, error))
+        if self._sampling.on:
+            if not self._since and type(item) is not Failure:
+                self._weigh(value)
+            self._leave()
+        if self._trace is not None:
+            self._trace.gave(perf_counter() - self._asked)
+        return item
 
     def several(self) -> list[Any] | None:
         network = self._network
-        if not hasattr(network, "several"):
+        if not hasattr(network, "several") or self.context.probes:
             return None
         self._note()
+        self._undo = self._elements
         self.begun = True
         found = several_of(network, _AT_ONCE)
+        if found:
+            self._since = 0
+            self._weigh(found[0])
+        if self._sampling.on:
+            self._leave()
+        if self._trace is not None and found is not None:
+            self._trace.gave(perf_counter() - self._asked)
         if found is not None:
             if self._kept:
                 for element in found:
                     frozen(element)
             self._elements += len(found)
+        else:
+            self._undo = None
         return found
 
     def take_back(self) -> None:
         if self.given:
             self._since -= 1
-            self.given = False
+        if self.given or (self.begun and self._undo is not None):
+            self._uncount()
         if self.begun:
             self._cut = True
 
@@ -172,12 +344,42 @@ class InlineEngine(Engine):
             again.next()
         return again.dump(again.mark())
 
+    def stats(self, *, whole: bool = True) -> Stats:
+        """What happened so far; of the time a part was measured, which stands for all of it."""
+        stats, ledger = super().stats(whole=whole), self._ledger
+        # Beyond the last call that was measured the ledger knows nothing.
+        own_s, outside_s = ledger.own_s, ledger.outside_s
+        if self._sampling.on:
+            _, own_s, outside_s = ledger.so_far()
+        measured_s = own_s + outside_s
+        inside_s = stats.wall_s * own_s / measured_s if measured_s else 0.0
+        cpu = min(1.0, self._cpu_s / own_s) if own_s else 0.0
+        busy_s = sum(stage.busy_s for stage in stats.stages)
+        waited_s = min(inside_s, busy_s)
+        share = (
+            waited_s / busy_s if measured_s and busy_s else 1.0
+        )  # more than there was is a sample's error
+        outside_s = stats.wall_s - inside_s if measured_s else 0.0
+        return replace(
+            stats,
+            waited_s=waited_s,
+            own_s=inside_s - waited_s,
+            outside_s=outside_s,
+            stages=tuple(_scaled(stage, share, cpu) for stage in stats.stages),
+        )
+
     def finish(self) -> None:
         self.leave()
+        self._end()
+
+    def _end(self) -> None:
+        if self._trace is not None:
+            self._trace.close()
+        self._ledger.end()
+        self._reporter.end()
+        self.context.watch.end()
 
     def close(self) -> None:
         self.leave()
+        self._end()
         self.context.close_files()
-
-    def stats(self) -> Stats:
-        return Stats(elements=self._elements, errors=self._errors)

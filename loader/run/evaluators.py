@@ -13,6 +13,8 @@ import numpy as np
 
 from tundish.loader.plan.elementwise import FlatMap, Map
 from tundish.loader.plan.node import Unary
+from tundish.loader.plan.options import WithOptions
+from tundish.loader.plan.order import Prefetch
 from tundish.loader.plan.sources import Range
 from tundish.loader.plan.storing import Reread
 from tundish.loader.run import values
@@ -22,6 +24,7 @@ from tundish.loader.run.operators import (
     asserting,
     counting,
     grouping,
+    measuring,
     mixing,
     packing,
     padding,
@@ -39,6 +42,7 @@ from tundish.loader.run.values import STOPPED, Identity, Maker, OpenInner, Table
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
     from tundish.loader.run.context import Context
+    from tundish.loader.run.timing import Timer
 
 TABLES = Tables(
     values={
@@ -52,6 +56,7 @@ TABLES = Tables(
         **grouping.VALUES,
         **scanning.VALUES,
         **asserting.VALUES,
+        **measuring.VALUES,
         **files.VALUES,
         **stored.VALUES,
         Reread: reread_value,
@@ -68,7 +73,9 @@ TABLES = Tables(
 )
 
 
-def compile_values(top: Node, context: Context, open_inner: OpenInner) -> tuple[Value, Identity]:
+def compile_values(
+    top: Node, context: Context, open_inner: OpenInner, timer: Timer | None = None
+) -> tuple[Value, Identity]:
     """Make the evaluator of a node, from items that may be computed somewhere below it.
 
     Parameters
@@ -79,8 +86,11 @@ def compile_values(top: Node, context: Context, open_inner: OpenInner) -> tuple[
         Of the iterator.
     open_inner : callable
         How a `flat_map`'s inner dataset is read.
+    timer : Timer, optional
+        What times each node.
     """
-    maker = Maker(context, open_inner, TABLES)
+    looks = context.looks if timer is None else (*context.looks, timer.look)
+    maker = Maker(context, open_inner, TABLES, looks)
     if top.noting:
         assert isinstance(top, Unary)
         return maker.noted(top), maker.identity(top.up)  # the items are its input's
@@ -91,8 +101,15 @@ def compile_values(top: Node, context: Context, open_inner: OpenInner) -> tuple[
 
 def compile_inner(node: FlatMap, context: Context, open_inner: OpenInner) -> tuple[Value, Identity]:
     """Make the closures of a flat_map's input: the inner plan of an item, and its identity."""
-    maker = Maker(context, open_inner, TABLES)
+    maker = Maker(context, open_inner, TABLES, context.looks)
     return maker.inner_dataset(node), maker.identity(node.up)
+
+
+def past_settings(node: Node) -> Node:
+    """The first node that does more than saying how others are run."""
+    while isinstance(node, (Prefetch, WithOptions)):
+        node = node.up
+    return node
 
 
 def compile_sweep(top: Node, base: Node) -> Callable[[range], Iterator[Any]] | None:
@@ -101,7 +118,8 @@ def compile_sweep(top: Node, base: Node) -> Callable[[range], Iterator[Any]] | N
     One plain function over a range: the closures of `compile_values` would cost more than a cheap
     function itself.
     """
-    if not (isinstance(top, Map) and top.up is base and isinstance(base, Range)):
+    top, base = past_settings(top), past_settings(base)
+    if not (isinstance(top, Map) and past_settings(top.up) is base and isinstance(base, Range)):
         return None
     if top.seed is not None or top.on_error in ("skip", "retry") or top.signature is not None:
         return None

@@ -6,21 +6,25 @@ The others put computed items together or take them apart.
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SpecError
 from tundish.loader.run.collate import Collator
 from tundish.loader.run.items import DROPPED, End, Failure, Made, Ref, ref_of
-from tundish.loader.run.machines import load_stage
+from tundish.loader.run.machines import Positions, Taken, load_stage
 from tundish.loader.run.origins import add_origin, describe_origin
 from tundish.loader.run.sweeping import SweptStage
-from tundish.loader.run.values import rows_of
+from tundish.loader.run.values import NODE_MARK, rows_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tundish.loader.plan.batching import Batch
     from tundish.loader.run.context import Context
     from tundish.loader.run.machines import Machine, Mark
     from tundish.loader.run.values import Identity, Value
+    from tundish.loader.watch.watch import StageMeter, Watch
 
 
 class Counts:
@@ -56,6 +60,10 @@ class InlineStage:
         Of the iterator.
     chain : bool
         Whether the evaluator does more than computing the item: False passes computed items on.
+    meter : StageMeter
+        Where it is counted.
+    timed : callable
+        Makes an evaluator that times each node.
     """
 
     def __init__(
@@ -67,26 +75,43 @@ class InlineStage:
         context: Context,
         *,
         chain: bool,
+        meter: StageMeter,
+        timed: Callable[[], Value],
     ) -> None:
         self._up, self._value, self._identity = up, value, identity
+        self._meter, self._plain, self._make_timed = meter, value, timed
+        self._timed: Value | None = None
+        self._taken = Taken(up) if isinstance(up, Positions) else None
+        if self._taken is not None:
+            meter.follow(self._taken)
         self._pass, self._events, self._chain = pass_, context.events, chain
         self._where, self._notes = context.where, context.notes
         self._counts = Counts()
 
+    def time(self, *, on: bool) -> None:
+        """Begin or end to note what each node takes."""
+        if on and self._timed is None:
+            self._timed = self._make_timed()
+        self._value = self._timed if on and self._timed is not None else self._plain
+
     def next(self) -> Any:
-        value, pass_ = self._value, self._pass
+        value, pass_, meter = self._value, self._pass, self._meter
         while True:
             item = self._up.next()
             kind = type(item)
             if kind is Failure or (kind is Made and not self._chain):
+                meter.pass_on(failed=kind is Failure)
                 return item
             try:
                 element = value(item, pass_)
             except Exception as error:  # noqa: BLE001 - the element's error
+                meter.fail(getattr(error, NODE_MARK, meter.name))
                 return self._failed(ref_of(item), error)
             if self._events:
                 self._counts.add(self._events)
             if element is not DROPPED:
+                if self._taken is None:
+                    meter.elements += 1
                 note = self._notes.pop() if self._notes else None
                 return Made(item if kind is int else _ref(item), element, note)
 
@@ -108,6 +133,8 @@ class InlineStage:
             self._counts.by_event = dict(state["counts"])
             state = state["up"]
         self._up = load_stage(self._up, state)
+        if self._taken is not None:
+            self._taken.restart()
 
 
 def _ref(item: Any) -> Ref:
@@ -126,19 +153,72 @@ def give_up(error: BaseException, gathered: list[Ref]) -> None:
             error.add_note(note)
 
 
-class InlineBatches:
-    """Stack computed items as they come; an error stands at its batch's place."""
+def clocked(function: Callable[..., Any], inside: list[float]) -> Callable[..., Any]:
+    """A function that adds what it takes."""
 
-    def __init__(self, node: Batch, up: Machine, label: str) -> None:
+    def call(*args: Any) -> Any:
+        began = perf_counter()
+        try:
+            return function(*args)
+        finally:
+            inside[0] += perf_counter() - began
+
+    return call
+
+
+class InlineBatches:
+    """Stack computed items as they come; an error stands at its batch's place.
+
+    Parameters
+    ----------
+    node : Batch
+        How many.
+    up : Machine
+        The computed items.
+    label : str
+        Of the node.
+    watch : Watch
+        Of the iterator.
+    meter : StageMeter
+        Where it is counted.
+    """
+
+    def __init__(
+        self, node: Batch, up: Machine, label: str, *, watch: Watch, meter: StageMeter
+    ) -> None:
         self._up, self._size, self._drop = up, node.size, node.drop_remainder
         self._label = label
         self._count = 0
+        self._watch, self._meter = watch, meter
+        self._own: list[float] | None = None
+
+    def time(self, *, on: bool) -> None:
+        """Begin or end to note what stacking takes."""
+        own = self._watch.sample(self._label).own
+        self._own = own.setdefault(self._label, []) if on else None
 
     def next(self) -> Any:
+        if self._own is None:
+            made = self._next()
+        else:
+            inside = [0.0]
+            began = perf_counter()
+            made = self._next(inside)
+            self._own.append(perf_counter() - began - inside[0])
+        if type(made) is Failure:
+            self._meter.fail(self._label)
+        else:
+            self._meter.elements += 1
+        return made
+
+    def _next(self, inside: list[float] | None = None) -> Any:
+        """The next batch; `inside` is told how long its items took."""
         batch = Collator(self._size)
         refs: list[Ref] = []
         add, take, note = batch.add, self._up.next, refs.append
         run = self._up.run if isinstance(self._up, SweptStage) else None
+        if inside is not None:
+            take, run = clocked(take, inside), None if run is None else clocked(run, inside)
         try:
             while batch.count < self._size:
                 item = take() if run is None else run(self._size - batch.count, batch.scalar)

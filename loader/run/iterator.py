@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tundish.errors import OutOfRangeError, SpecError
 from tundish.loader.plan.asserting import IgnoreErrors
 from tundish.loader.plan.checks import check_count, check_word
+from tundish.loader.plan.external import heed_external_state
 from tundish.loader.plan.files.node import Indexed, ReadFiles
 from tundish.loader.plan.mixing import Sample
 from tundish.loader.plan.node import (
@@ -25,10 +26,11 @@ from tundish.loader.plan.node import (
     walk,
     why_unnumbered,
 )
-from tundish.loader.plan.options import Options, options_of
+from tundish.loader.plan.options import Options, judged_options
 from tundish.loader.plan.order import Prefetch
 from tundish.loader.plan.static import static_spec
 from tundish.loader.plan.storing import DatasetClass, Snapshot, Stored
+from tundish.loader.run import probes
 from tundish.loader.run.checkpoints import (
     holds_state,
     newest_state,
@@ -47,7 +49,6 @@ from tundish.loader.run.optional import Optional
 from tundish.loader.run.planner import effective, open_inline
 from tundish.loader.run.serving import in_worker, overruled
 from tundish.loader.run.state import check_state, make_state
-from tundish.loader.run.stats import count_skipped
 from tundish.loader.run.storing.saving import find, keep_all, version_to_save
 from tundish.loader.run.storing.setup import resolve
 from tundish.loader.run.storing.stored import (
@@ -56,13 +57,20 @@ from tundish.loader.run.storing.stored import (
     rows_of_found,
     snapshot_stats,
 )
+from tundish.loader.run.tuning import Tuning
+from tundish.loader.run.viewing import view_of
+from tundish.loader.run.watched import is_watched, measured_plan
+from tundish.loader.watch.adding import continued
+from tundish.loader.watch.stats import count_skipped
+from tundish.loader.watch.verdict import Verdict, explain
+from tundish.loader.watch.watch import Watch
 from tundish.shm.budget import usable_cores
 from tundish.spec import copy_element, spec_of
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
-    from tundish.loader.run.stats import Stats
     from tundish.loader.run.storing.live import Setup
+    from tundish.loader.watch.stats import Stats
 
 
 __all__ = [
@@ -121,8 +129,8 @@ class Iterator:
         if executor is not None:
             check_word("executor", executor, ("process", "thread"))
         self._plan = node
-        self._options = options_of(node)
-        self._root = effective(node)
+        self._options = judged_options(node)
+        self._root = measured_plan(effective(node), self._options)
         self._iteration = check_count("iteration", iteration, least=0)
         self._base_seed = draw_seed(node) if base_seed is None else base_seed
         self._graph_seed = global_seed()
@@ -132,6 +140,8 @@ class Iterator:
         self._closed = self._ended = False
         self._doubt = False
         self._resume: tuple[Any] | None = None
+        self._tuning: Tuning | None = None
+        self._earlier: Stats | None = None  # of engines that are no more
         self._owner = os.getpid()
         # Elements taken from the engine at once: an iterator of a list tells what is left of it.
         self._ready: Any = iter(())
@@ -144,6 +154,19 @@ class Iterator:
             # Not before: an interpreter that exits closes last what was made first, and what is
             # not written yet goes through memory that an engine may have made.
             self._finalizer = weakref.finalize(self, _close_all, self._box)
+
+    def _how_many(self, context: Context) -> int:
+        """How many workers to begin with; the tuner's number, where there is one."""
+        if self._tuning is not None:
+            return self._tuning.workers
+        options = self._options
+        if not is_tuned(context.root, options, self._workers):
+            return how_many_workers(context.root, options, self._workers)
+        # What a user asks of workers, the consumer's process cannot do.
+        apart = options.deadline is not None or options.worker_init is not None
+        inline = not (apart or context.recorders)
+        self._tuning = Tuning(options, options.cores(usable_cores()), inline=inline)
+        return self._tuning.workers
 
     @property
     def _engine(self) -> Engine:
@@ -167,14 +190,16 @@ class Iterator:
         self._base_seed, self._graph_seed = setup.seed, setup.graph_seed
         context = Context(setup.root, self._iteration, self._base_seed, self._graph_seed)
         context.live = setup.live
-        workers = how_many_workers(setup.root, self._options, self._workers)
+        context.watch = Watch(enabled=is_watched(self._options))
+        context.probes = tuple(probe.bound(context) for probe in probes.active())
+        workers = self._how_many(context)
         if workers and sys.platform == "win32":
             raise RuntimeError("workers need Linux or macOS: use workers=0 here, or WSL2")
         processes = workers or (overruled() is None and writes_apart(context))
         if not processes:
-            engine: Engine = InlineEngine(context, self._options)
+            engine: Engine = InlineEngine(context, self._options, self._tuning)
         else:
-            engine = Coordinator(context, self._options, workers, self._executor)
+            engine = Coordinator(context, self._options, workers, self._executor, self._tuning)
         self._box[:] = [engine]
         with uninterrupted() if processes else contextlib.nullcontext():
             engine.open(position)
@@ -197,13 +222,17 @@ class Iterator:
                     raise StopIteration  # noqa: TRY301 - another thread may have ended it: it takes the lock
                 if self._doubt:
                     self._heal()
-                engine = self._engine
+                (current,) = self._box
+                if current.wanted is not None:
+                    self._move()
+                    (current,) = self._box
+                engine = current
                 engine.begun = engine.given = False
                 try:
                     several = engine.several()
                     if several is None:
                         return engine.next()
-                    self._ready = iter(several)
+                    self._ready = engine.handed = iter(several)
                     return next(self._ready)
                 except End:
                     self._ended = True
@@ -248,9 +277,29 @@ class Iterator:
         if self._resume is None:
             self._resume = (self._position(),)
             self._ready = iter(())
-        self._engine.close()
+        before = self._engine
+        before.close()
+        if not before.past:
+            stats = before.stats()
+            earlier = stats if self._earlier is None else continued(self._earlier, stats)
+            self._earlier, before.past = earlier, True  # no call in between
+        if self._tuning is not None:
+            assert self._earlier is not None
+            self._tuning.moved(self._earlier.wall_s)
         self._make_engine(self._resume[0])
         self._resume, self._doubt = None, False
+
+    def _move(self) -> None:
+        """Go on in another engine, with as many workers as the tuner says."""
+        assert self._tuning is not None
+        self._resume = (self._position(),)
+        self._doubt = True  # an interrupt in here is healed from the same position
+        try:
+            self._heal()
+        except OSError:
+            if not self._tuning.stay():
+                raise
+            self._heal()
 
     def _position(self) -> Any:
         if self._resume is not None:
@@ -271,7 +320,14 @@ class Iterator:
 
         Taking it changes nothing. It holds the plan's description, the iteration, the seed that
         operators without one derive theirs from, and positions.
+
+        Warns
+        -----
+        UserWarning
+            The plan holds state that cannot be saved; once for a dataset, and as
+            `Options.external_state_policy` says.
         """
+        heed_external_state(self._plan, "state_dict()")
         with self._lock:
             return make_state(
                 self._root,
@@ -301,6 +357,9 @@ class Iterator:
         with self._lock:
             self._engine.close()
             self._ready, self._left, self._resume = iter(()), 0, None
+            self._earlier = None
+            if self._tuning is not None:
+                self._tuning.restart()
             self._iteration = state["iteration"]
             self._base_seed = state["seed"]
             self._ended = self._closed = self._doubt = False
@@ -377,10 +436,11 @@ class Iterator:
     @property
     def stats(self) -> Stats:
         """What happened so far: counts of elements, copies, restarts, errors; slots in use."""
-        stats = self._engine.stats()
-        left = self._left + operator.length_hint(self._ready)
-        if left:  # made, and not yet delivered
-            stats = replace(stats, elements=stats.elements - left)
+        engine, earlier = self._engine, self._earlier
+        if earlier is None:
+            stats = engine.stats()
+        else:
+            stats = earlier if engine.past else continued(earlier, engine.stats())
         snapshots = snapshot_stats(self._engine.context)
         if snapshots:
             stats = replace(stats, snapshots=snapshots)
@@ -395,6 +455,29 @@ class Iterator:
                 at = self._position()
             stats = replace(stats, skipped=count_skipped(at), sources=count_sources(at))
         return stats
+
+    def explain(self, since: Stats | None = None) -> Verdict:
+        """What the pipeline is waiting for, and what would change that.
+
+        Parameters
+        ----------
+        since : Stats, optional
+            An earlier `stats` of this iterator: only what came after it counts. Default: all that
+            it has done.
+
+        Returns
+        -------
+        Verdict
+            To be printed; ``svg()`` draws it.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> with iter(td.Dataset.range(3)) as it:
+        ...     _ = next(it)
+        ...     verdict = it.explain()
+        """
+        return explain(self.stats, view_of(self._engine.context), since)
 
     def pump(self) -> None:
         """Take in what workers have answered and hand out more, without waiting.
@@ -444,8 +527,18 @@ def how_many_workers(root: Node, options: Options, asked: int | None) -> int:
 
     ``TUNDISH_WORKERS``, else what the caller asks for, else ``Options.workers``, else the largest
     `num_parallel_calls`, else 0; AUTOTUNE is the cores this process may use, divided by the local
-    ranks of a launcher. 0 inside a worker.
+    ranks of a launcher, or what `Options.autotune` and `Options.threading` say. 0 inside a worker.
     """
+    count = _asked(root, options, asked)
+    return options.cores(usable_cores()) if count == AUTOTUNE else count
+
+
+def is_tuned(root: Node, options: Options, asked: int | None) -> bool:
+    """Whether the number of workers may change while a plan runs: it is AUTOTUNE, and nobody forbids it."""
+    return options.autotune.tunes and _asked(root, options, asked) == AUTOTUNE
+
+
+def _asked(root: Node, options: Options, asked: int | None) -> int:
     forced = overruled()
     if forced is not None:
         return forced
@@ -453,11 +546,11 @@ def how_many_workers(root: Node, options: Options, asked: int | None) -> int:
     running = list(walk(root, running=True))
     if not any(map(computes_something, running)):
         return 0  # nothing is to be computed: what stands in files is read where it is wanted
-    if count is None:
-        asked_for = [getattr(n, "parallel", None) for n in running]
-        calls = [n for n in asked_for if n is not None]
-        count = AUTOTUNE if AUTOTUNE in calls else max(calls, default=0)
-    return usable_cores() if count == AUTOTUNE else count
+    if count is not None:
+        return count
+    asked_for = map(options.parallel_of, running)
+    calls = [n for n in asked_for if n is not None]
+    return AUTOTUNE if AUTOTUNE in calls else max(calls, default=0)
 
 
 def draw_seed(node: Node) -> int:

@@ -15,6 +15,8 @@ cannot depend on workers. A machine has
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import length_hint
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -30,6 +32,7 @@ from tundish.loader.run.items import (
 )
 from tundish.loader.run.nested import contract, expand, is_nested
 from tundish.loader.run.positions import concat_base, pass_base, radix, refs_at
+from tundish.loader.run.watched import meter_of
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node, Unary
@@ -106,6 +109,34 @@ def several_of(machine: Any, most: int) -> list[Any] | None:
     """The next elements of a machine that can give several at once; None: ask `next`."""
     several = getattr(machine, "several", None)
     return None if several is None else several(most)
+
+
+class Taken:
+    """How many positions were taken of a stream, and not put back; it holds no more than their numbers.
+
+    Parameters
+    ----------
+    up : Positions
+        The stream.
+
+    Attributes
+    ----------
+    rest : iterator
+        Those that were taken in advance, and that nobody has got yet.
+    """
+
+    __slots__ = ("_first", "_up", "rest")
+
+    def __init__(self, up: Positions) -> None:
+        self._up, self.rest = up, iter(())
+        self._first = up.mark()
+
+    def __call__(self) -> int:
+        return self._up.mark() - self._first - length_hint(self.rest)
+
+    def restart(self) -> None:
+        """Begin to count where the stream was brought to."""
+        self._first = self._up.mark()
 
 
 def rewrap(item: Any, wrap: Callable[[Ref], Ref]) -> Any:
@@ -192,6 +223,10 @@ class Positions:
         self._chunk = iter(())
 
 
+_TIME_EACH = 16
+"""Of so many elements of a generator one is timed."""
+
+
 class Generated:
     """The stream of a user's generator, in the consumer's process."""
 
@@ -200,6 +235,9 @@ class Generated:
         self._count = 0
         self._run: Iterator[Any] | None = None
         self._ended = False
+        watch = context.watch
+        self._meter = meter_of(node, context, "consumer")
+        self._sample, self._timing = watch.sample, watch.enabled
 
     def next(self) -> Any:
         if self._ended:
@@ -210,7 +248,13 @@ class Generated:
                 self._run = generated(self._node)
                 for _ in range(at):
                     next(self._run)
-            value = next(self._run)
+            if at % _TIME_EACH or not self._timing:
+                value = next(self._run)
+            else:
+                began = perf_counter()
+                value = next(self._run)
+                name = self._meter.name
+                self._sample(name).node(name).add(perf_counter() - began)
         except StopIteration:
             self._ended = True
             raise End from None
@@ -218,8 +262,10 @@ class Generated:
             # As in tf.data, what the generator raises ends the pass after it.
             self._ended = True
             self._count += 1
+            self._meter.fail(self._meter.name)
             return Failure(at, error)
         self._count += 1
+        self._meter.elements += 1
         return Failure(at, value) if isinstance(value, Exception) else Made(at, value)
 
     def mark(self) -> Mark:

@@ -49,9 +49,9 @@ TASK = struct.Struct("<BBHIIIIIQQqqI")
 """kind, items, stage, block, slot, first row, rows, rows of the block, bytes the slot has, bytes
 it may have, start, step, length of the tail."""
 
-DONE = struct.Struct("<BBHIIIIIIQQ")
-"""kind, flags, stage, block, first row, rows, layout, microseconds, length of the tail, bytes of
-the slot now in use, bytes of the encoded part in the slot."""
+DONE = struct.Struct("<BBHIIIIIIIQQ")
+"""kind, flags, stage, block, first row, rows, layout, microseconds, microseconds that a core
+was busy, length of the tail, bytes of the slot now in use, bytes of the encoded part in the slot."""
 
 
 POINTER = struct.Struct("<IQ")
@@ -87,6 +87,7 @@ class Done(NamedTuple):
     rows: int
     layout: int
     micros: int
+    busy: int
     tail: int
     nbytes: int
     encoded: int

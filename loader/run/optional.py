@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tundish.spec import normalise, spec_of
+from tundish.spec import flatten, normalise, same_structure, spec_of
 
 _EMPTY: Any = object()
 
@@ -22,11 +22,65 @@ class IteratorSpec:
     Examples
     --------
     >>> import tundish as td
-    >>> IteratorSpec(iter(td.Dataset.range(3)).element_spec)
+    >>> with iter(td.Dataset.range(3)) as it:
+    ...     spec = IteratorSpec.from_value(it)
+    >>> spec
     IteratorSpec(element_spec=ArraySpec(shape=(), dtype=int64))
+    >>> spec.is_compatible_with(IteratorSpec(td.ArraySpec(None, "int64")))
+    True
     """
 
     element_spec: Any
+
+    @staticmethod
+    def from_value(value: Any) -> IteratorSpec:
+        """The spec of an iterator.
+
+        Parameters
+        ----------
+        value : Iterator
+            Of a dataset.
+
+        Raises
+        ------
+        TypeError
+            It is something else.
+        """
+        if not hasattr(value, "__next__") or not hasattr(type(value), "element_spec"):
+            raise TypeError(
+                f"value must be an iterator of a dataset, not {type(value).__name__} ({value!r})"
+            )
+        return IteratorSpec(value.element_spec)
+
+    def is_compatible_with(self, spec_or_value: Any) -> bool:
+        """Whether elements of the one may be elements of the other.
+
+        Parameters
+        ----------
+        spec_or_value : IteratorSpec or Iterator
+            The other. A shape, or a size, that is None agrees with any.
+        """
+        other = spec_or_value
+        if not isinstance(other, IteratorSpec):
+            if not hasattr(other, "__next__") or not hasattr(type(other), "element_spec"):
+                return False
+            other = IteratorSpec.from_value(other)
+        mine, tree = flatten(self.element_spec)
+        theirs, other_tree = flatten(other.element_spec)
+        return same_structure(tree, other_tree) and all(map(_agree, mine, theirs))
+
+    def __hash__(self) -> int:
+        return hash(tuple(sorted(map(repr, flatten(self.element_spec)[0]))))  # a dict has no hash
+
+
+def _agree(first: Any, second: Any) -> bool:
+    if first.dtype != second.dtype:
+        return False
+    if first.shape is None or second.shape is None:
+        return True
+    return len(first.shape) == len(second.shape) and all(
+        a is None or b is None or a == b for a, b in zip(first.shape, second.shape, strict=True)
+    )
 
 
 class Optional:
@@ -110,5 +164,5 @@ class Optional:
 
     def __repr__(self) -> str:
         if self._value is _EMPTY:
-            return "Optional.empty(...)"
+            return f"Optional.empty({'...' if callable(self._spec) else self._spec})"
         return f"Optional.from_value({self._value!r})"

@@ -14,6 +14,7 @@ from tundish.loader.run.planner import Planner, replays
 from tundish.loader.run.stages import ParallelStage, StageOwner
 from tundish.loader.run.storing.recorded import Recorded
 from tundish.loader.run.streams import StreamStage
+from tundish.loader.run.watched import meter_of
 
 if TYPE_CHECKING:
     from tundish.loader.plan.batching import Batch
@@ -32,7 +33,6 @@ class PlannerOwner(StageOwner, Protocol):
 
     context: Context
     options: Options
-    workers: int
     budget: int
     ordered: bool
     stages: list[AnyStage]
@@ -171,7 +171,14 @@ class ParallelPlanner(Planner):
         owner = self._coordinator
         chain = node.noting or chain_base(node)[1] or defers(node)
         number = owner.define(node, base, pass_, is_stream=False)
-        stage = ParallelStage(owner, number, up, chain=chain, ordered=self._in_order(node, base))
+        stage = ParallelStage(
+            owner,
+            number,
+            up,
+            chain=chain,
+            ordered=self._in_order(node, base),
+            meter=meter_of(node, self.context, "workers"),
+        )
         self.keep(stage)
         return stage
 
@@ -189,9 +196,8 @@ class ParallelPlanner(Planner):
         owner = self._coordinator
         number = owner.define(node, base, pass_, is_stream=True)
         cycle = node.cycle if isinstance(node, Interleave) else 1
-        stage = StreamStage(
-            owner, number, up, cycle=cycle, ahead=owner.workers + 1, placed=node.placed
-        )
+        meter = meter_of(node, self.context, "workers")
+        stage = StreamStage(owner, number, up, cycle=cycle, placed=node.placed, meter=meter)
         self.keep(stage)
         return stage
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from tundish.loader.watch.stats import WorkerStats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,6 +73,8 @@ class Job:
         A worker that has an open stream for it.
     seat : int or None
         The seat of the only worker that may do it.
+    is_order : bool
+        Whether a writer does it.
     progress : int or None
         Which of its elements was begun last, where the worker was asked to say so.
     held : list of int
@@ -87,6 +90,7 @@ class Job:
     cost: float = 0.0
     prefer: Any = None
     seat: int | None = None
+    is_order: bool = False
     progress: int | None = None
     held: list[Any] = field(default_factory=list)
     roots: list[Any] = field(default_factory=list)
@@ -108,26 +112,49 @@ class Owner(Protocol):
 class Peer:
     """A worker as the coordinator sees it.
 
-    Its name is its own; its seat, below the pool's size, goes to whoever replaces it.
+    Its name is its own; its seat goes to whoever replaces it.
+
+    Attributes
+    ----------
+    leaving : bool
+        Whether it is to go when it has done what it was given.
+    writes : bool
+        Whether it is a writer, which gets orders and nothing else.
+    tasks, rows, busy_s, cpu_s, since
+        What it has done, and since when, by ``perf_counter``.
+    queued_s : float
+        How long it had been without a core when it said that it is ready: a start, and no work.
     """
 
     __slots__ = (
+        "busy_s",
         "channel",
+        "cpu_s",
         "jobs",
         "known",
         "layouts",
+        "leaving",
         "load",
         "name",
         "pid",
         "process",
+        "queued_s",
         "ready",
+        "rows",
         "seat",
         "sentinel",
+        "since",
+        "tasks",
         "thread",
+        "writes",
     )
 
-    def __init__(self, name: int, channel: Channel, seat: int) -> None:
-        self.name, self.channel, self.seat = name, channel, seat
+    def __init__(self, name: int, channel: Channel, seat: int, *, writes: bool) -> None:
+        self.name, self.channel, self.seat, self.writes = name, channel, seat, writes
+        self.leaving = False
+        self.tasks = self.rows = 0
+        self.busy_s = self.cpu_s = self.queued_s = 0.0
+        self.since = time.perf_counter()
         self.process: WorkerProcess | None = None
         self.thread: threading.Thread | None = None
         self.jobs: deque[Job] = deque()
@@ -137,6 +164,14 @@ class Peer:
         self.ready = False
         self.pid: int | None = None
         self.sentinel: int | None = None
+
+    def measured(self) -> WorkerStats:
+        """What it has done."""
+        alive_s = time.perf_counter() - self.since
+        done = (self.tasks, self.rows, self.busy_s, self.cpu_s, alive_s)
+        if self.thread is not None or self.pid is None:
+            return WorkerStats(self.name, None, *done)
+        return WorkerStats(self.name, self.pid, *done, max(0.0, queued_s(self.pid) - self.queued_s))
 
     def is_gone(self, wait_s: float) -> bool:
         """Whether it certainly writes no more; a killed process is waited for."""
@@ -150,18 +185,9 @@ class Peer:
         return True
 
 
-class Trace:
-    """``TUNDISH_TRACE=file``: a line of JSON for every message."""
-
-    def __init__(self, path: str) -> None:
-        self._file = Path(path).open("a", buffering=1, encoding="utf-8")  # noqa: SIM115 - kept open
-        self._start = time.monotonic()
-
-    def __call__(self, direction: str, worker: int, kind: str, **fields: Any) -> None:
-        """Note a message."""
-        line = {"t": round(time.monotonic() - self._start, 6), "dir": direction, "worker": worker}
-        self._file.write(json.dumps({**line, "kind": kind, **fields}) + "\n")
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+def queued_s(pid: int) -> float:
+    """How long a process was ready to run and had no core, in seconds; 0.0 where nobody knows."""
+    try:
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) * 1e-9
+    except (OSError, ValueError, IndexError):
+        return 0.0

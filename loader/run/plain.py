@@ -55,6 +55,8 @@ class PlainStage(InlineStage):
         refs = up.run(most) if isinstance(up, (Positions, WindowShuffle)) else None
         if refs is None:
             return None
+        if self._taken is None:
+            self._meter.elements += len(refs)
         if self.numbers is not None:
             start, step, dtype = self.numbers
             return list((np.array(refs) * step + start).astype(dtype, copy=False))

@@ -16,12 +16,13 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tundish.loader.plan.batching import Batch, Unbatch
 from tundish.loader.plan.elementwise import Enumerate, FlatMap
 from tundish.loader.plan.files.node import FileRecords, ReadFiles
 from tundish.loader.plan.interleaving import Interleave
+from tundish.loader.plan.measuring import without_measuring
 from tundish.loader.plan.options import Options, options_of
 from tundish.loader.plan.order import (
     Concatenate,
@@ -68,6 +69,7 @@ from tundish.loader.run.operators import (
     rebatching,
     resampling,
     scanning,
+    sharing,
     taking,
     uniqueness,
     windows,
@@ -75,19 +77,27 @@ from tundish.loader.run.operators import (
 from tundish.loader.run.operators.caching import Cached, store_of
 from tundish.loader.run.operators.inners import FlatMapped, InlineInners, Inners, left_out
 from tundish.loader.run.operators.interleaving import Interleaved
+from tundish.loader.run.operators.measuring import measured
 from tundish.loader.run.operators.windowing import WindowShuffle
 from tundish.loader.run.plain import PlainStage, is_plain, numbers_of
+from tundish.loader.run.sampling import Timed
 from tundish.loader.run.storing.rereading import Rereading
 from tundish.loader.run.storing.setup import resolved_inner
 from tundish.loader.run.storing.several import StoredStage
 from tundish.loader.run.storing.stored import source_of
 from tundish.loader.run.storing.streaming import recorded
 from tundish.loader.run.sweeping import SweptStage, compile_steps
+from tundish.loader.run.timing import Timer
+from tundish.loader.run.watched import is_watched, meter_of
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node, Unary
     from tundish.loader.run.context import Context, Replay
+    from tundish.loader.run.values import Value
 
+
+AnyStage = TypeVar("AnyStage", bound=InlineStage)
+AnyTimed = TypeVar("AnyTimed", bound=Timed)
 
 _EFFECTIVE: weakref.WeakKeyDictionary[Node, dict[str, Node]] = weakref.WeakKeyDictionary()
 
@@ -164,7 +174,7 @@ class Planner:
         """The stream of a node, all of it computed."""
         base, dropping = chain_base(node)
         if dropping or not self.is_computed(node):
-            return self.stage(node, base, self.build(base, pass_), pass_)
+            return self.stage(node, base, self.below(node, base, pass_), pass_)
         return self.build(node, pass_)
 
     def is_computed(self, node: Node) -> bool:
@@ -185,7 +195,11 @@ class Planner:
     def noted(self, node: Unary, pass_: int) -> Machine:
         """The computed stream of a noting node's input, each item with its note."""
         base, _ = chain_base(node.up)
-        return self.stage(node, base, self.build(base, pass_), pass_)
+        return self.stage(node, base, self.below(node.up, base, pass_), pass_)
+
+    def below(self, node: Node, base: Node, pass_: int) -> Machine:
+        """The stream below the run of map and filter that ends at a node."""
+        return measured(node, base, self.build(base, pass_), self.context)
 
     def build(self, node: Node, pass_: int) -> Machine:
         """The stream of a node; its items may have to be computed yet."""
@@ -193,7 +207,7 @@ class Planner:
             return Positions(node, pass_, self.context)
         if isinstance(node, ELEMENTWISE):
             base, dropping = chain_base(node)
-            up = self.build(base, pass_)
+            up = self.below(node, base, pass_)
             return self.stage(node, base, up, pass_) if dropping else up
         if isinstance(node, Repeat):
             return self.repeated(node, pass_)
@@ -283,6 +297,7 @@ MACHINES: dict[type[Node], MakeMachine] = {
     **uniqueness.MACHINES,
     **resampling.MACHINES,
     **asserting.MACHINES,
+    **sharing.MACHINES,
 }
 """The machines of operators that are the same wherever elements are computed."""
 
@@ -300,75 +315,105 @@ class InlinePlanner(Planner):
         return self._cache_bytes
 
     def stage(self, node: Node, base: Node, up: Machine, pass_: int) -> Machine:
-        value, identity = compile_values(node, self.context, self.open_inner)
-        chain = node.noting or chain_base(node)[1] or defers(node)
+        context = self.context
+        value, identity = compile_values(node, context, self.open_inner)
+        meter = meter_of(node, context, "consumer")
+
+        def timed() -> Value:
+            timer = Timer(context.watch.sample(meter.name))
+            return compile_values(node, context, self.open_inner, timer)[0]
+
+        def made(kind: type[AnyStage]) -> AnyStage:
+            chain = node.noting or chain_base(node)[1] or defers(node)
+            stage = kind(up, value, identity, pass_, context, chain=chain, meter=meter, timed=timed)
+            return self.timing(stage)
+
+        if context.probes:
+            return made(InlineStage)
 
         files = source_of(node)
         if files is not None and files.found.mapped and files.found.safe:
-            stored = StoredStage(up, value, identity, pass_, self.context, chain=chain)
+            stored = made(StoredStage)
             stored.found = files.found
             return stored
 
         records = files_below(node)
         if records is not None:
-            numbered = FileStage(up, value, identity, pass_, self.context, chain=chain)
+            numbered = made(FileStage)
             numbered.source = records.source
             return numbered
 
         if is_plain(node):
-            plain = PlainStage(up, value, identity, pass_, self.context, chain=chain)
+            plain = made(PlainStage)
             plain.numbers = numbers_of(node)
             return plain
 
-        def closures() -> Machine:
-            return InlineStage(up, value, identity, pass_, self.context, chain=chain)
-
         if isinstance(up, Positions) and not node.noting:
-            steps = compile_steps(node, self.context)
+            steps = compile_steps(node, context)
             if steps is not None:
-                source, _ = compile_values(base, self.context, self.open_inner)
-                return SweptStage(
-                    up,
-                    base,
-                    source,
-                    steps,
-                    identity=identity,
-                    pass_=pass_,
-                    context=self.context,
-                    closures=closures,
+                source, _ = compile_values(base, context, self.open_inner)
+                return self.timing(
+                    SweptStage(
+                        up,
+                        base,
+                        source,
+                        steps,
+                        identity=identity,
+                        pass_=pass_,
+                        context=context,
+                        meter=meter,
+                        closures=lambda: made(InlineStage),
+                    )
                 )
-        return closures()
+        return made(InlineStage)
+
+    def timing(self, stage: AnyTimed) -> AnyTimed:
+        """Have a stage timed now and then, if this is the consumer's own network."""
+        if self.context.sampling is not None:
+            self.context.sampling.add(stage)
+        return stage
 
     def batches(self, node: Batch, up: Machine, pass_: int) -> Machine:
-        label = self.context.label(node)
-        if isinstance(up, FileSequence):
-            return FileBatches(node, up, label, up.form.leaf)
-        if isinstance(up, FileStage):
-            return FileBatches(node, up, label, up.source.form.leaf)
-        return InlineBatches(node, up, label)
+        context = self.context
+        label, meter = context.label(node), meter_of(node, context, "consumer")
+        if isinstance(up, (FileSequence, FileStage)):
+            leaf = up.form.leaf if isinstance(up, FileSequence) else up.source.form.leaf
+            files = FileBatches(node, up, label, leaf, watch=context.watch, meter=meter)
+            return self.timing(files)
+        return self.timing(InlineBatches(node, up, label, watch=context.watch, meter=meter))
 
     def flattened(self, node: FlatMap, base: Node, pass_: int) -> Machine:
         if not isinstance(node, ReadFiles):
             return super().flattened(node, base, pass_)
         dataset, identity = compile_inner(node, self.context, self.open_inner)
         up = self.build(node.up, pass_)
-        return FileSequence(node, up, dataset, identity, pass_=pass_, context=self.context)
+        meter = meter_of(node, self.context, "consumer")
+        return self.timing(
+            FileSequence(
+                node, up, dataset, identity, pass_=pass_, context=self.context, meter=meter
+            )
+        )
 
     def inners(self, node: FlatMap, up: Machine, base: Node, pass_: int) -> Inners:
         dataset, identity = compile_inner(node, self.context, self.open_inner)
-        return InlineInners(
-            up,
-            dataset,
-            identity,
-            pass_,
-            open_inner=self.open_inner,
-            context=self.context,
-            placed=node.placed,
+        return self.timing(
+            InlineInners(
+                up,
+                dataset,
+                identity,
+                pass_,
+                open_inner=self.open_inner,
+                context=self.context,
+                placed=node.placed,
+                meter=meter_of(node, self.context, "consumer"),
+            )
         )
 
     def open_inner(self, plan: Node, origin: tuple[Any, ...], skip: int) -> Machine:
         """A network over the dataset that a flat_map's function returned."""
         plan = resolved_inner(effective(plan, self.options.on_error))
+        if not is_watched(self.options):
+            plan = without_measuring(plan)
         return open_inline(self.context.inner(plan, origin), self.options, skip, self._cache_bytes)
 
 
@@ -407,20 +452,22 @@ def open_inline(
     if skip and not dropping:
         # Maps above the base need not run for what is left out.
         up = planner.build(base, context.iteration)
-        leave_out(up, skip)
+        leave_out(up, skip, context)
+        up = measured(node, base, up, context)
         return up if planner.is_computed(node) else planner.stage(node, base, up, context.iteration)
     network = planner.computed(node, context.iteration)
-    leave_out(network, skip)
+    leave_out(network, skip, context)
     return network
 
 
-def leave_out(machine: Machine, count: int) -> None:
-    """Go over the next items of a machine, many at once where it can."""
+def leave_out(machine: Machine, count: int, context: Context) -> None:
+    """Go over the next items of a machine, many at once where it can: they have come before."""
     try:
-        while count > 0:
-            found = several_of(machine, count)
-            if found is None:
-                machine.next()
-            count -= 1 if found is None else len(found)
+        with context.watch.unwatched():
+            while count > 0:
+                found = several_of(machine, count)
+                if found is None:
+                    machine.next()
+                count -= 1 if found is None else len(found)
     except End:
         pass

@@ -7,7 +7,7 @@ All of it happens in calls of the consumer's thread; a death is noticed by the w
 
 from __future__ import annotations
 
-import os
+import itertools
 import pickle
 import threading
 import time
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tundish.errors import WorkerDiedError
 from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.messages import DONE, EXTRA, RECORD, TASK, Done, Kind
-from tundish.loader.run.peers import Crew, Job, Owner, Peer, Trace
+from tundish.loader.run.peers import Crew, Job, Owner, Peer, queued_s
 from tundish.loader.run.starting.launcher import Exit, launcher
 from tundish.loader.run.starting.payload import loads_exception
 from tundish.shm.channel import Channel, ChannelClosed, default_kind
@@ -25,11 +25,14 @@ from tundish.shm.layout import Layout
 from tundish.shm.liveness import Poller
 
 if TYPE_CHECKING:
+    from tundish.loader.run.tracing import Trace
+    from tundish.loader.watch.stats import WorkerStats
     from tundish.shm.memory import Arena
 
 _START_DEATHS = 8
 _BACK_OFF_S = (0.0, 0.0, 0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
 _ENDING_S = 0.1
+_STARTING_S = 1.0
 _CONFIRM_S = 5.0
 _PACKET = 65536
 _LAUNCHER = object()
@@ -50,14 +53,23 @@ class Pool:
     owner : Owner
         Who is told.
     writers : int
-        How many more there are, in the last seats: they get only what is meant for their seat.
+        How many more there are that get orders, and nothing else.
+    trace : Trace, optional
+        Where every message is noted; it is closed with the pool.
     """
 
     def __init__(
-        self, size: int, arena: Arena | None, crew: Crew, *, owner: Owner, writers: int = 0
+        self,
+        size: int,
+        arena: Arena | None,
+        crew: Crew,
+        *,
+        owner: Owner,
+        writers: int = 0,
+        trace: Trace | None = None,
     ) -> None:
         self.size, self._arena, self._crew, self._owner = size, arena, crew, owner
-        self._seats = size + writers
+        self._writers = writers
         self._kind = default_kind() if arena is not None else "stream"
         self._stages: dict[int, bytes] = {}
         self._peers: list[Peer] = []
@@ -72,17 +84,16 @@ class Pool:
         self.tasks = 0
         self.in_flight = 0
         self._closed = False
+        self._waited_until = 0.0
         self.cut = False
         """Whether an interrupt fell into handing out or taking in: messages may be lost."""
-        path = os.environ.get("TUNDISH_TRACE")
-        self._trace = Trace(path) if path else None
+        self._trace = trace
         self._launcher: Any = None
         self._launcher_fd: int | None = None
         if crew.thread is None:
             self._launcher = launcher(crew.threads)
             self._watch_launcher()
-        for _ in range(self._seats):
-            self._start()
+        self._fill()
 
     # -- workers -------------------------------------------------------------------------------
 
@@ -95,11 +106,55 @@ class Pool:
                 self._poller.register(fd, _LAUNCHER)
             self._launcher_fd = fd
 
-    def _start(self) -> None:
+    def _fill(self) -> None:
+        """Start as many as there are to be."""
+        for writes, count in ((False, self.size), (True, self._writers)):
+            for _ in range(count - len(self._of(writes=writes))):
+                self._start(writes=writes)
+
+    def _of(self, *, writes: bool) -> list[Peer]:
+        """The workers, or the writers, that are to stay."""
+        return [p for p in self._peers if p.writes == writes and not p.leaving]
+
+    def resize(self, size: int) -> None:
+        """Have another number of workers: new ones start, or the least loaded go, at once or when they are done.
+
+        Where the system has no more processes or descriptors, it stays at those that there are.
+        """
+        self.size = size
+        with uninterrupted():
+            for peer in sorted(self._of(writes=False), key=_load)[: max(0, self._here - size)]:
+                peer.leaving = True
+                if not peer.jobs:
+                    self._let_go(peer)
+            self._to_start.clear()
+            try:
+                self._fill()
+            except (OSError, RuntimeError):  # RuntimeError: no more threads
+                if not self._here:
+                    raise
+                self.size = self._here
+        orphans, self._orphans = self._orphans, []
+        if orphans:
+            self.submit(orphans)
+
+    @property
+    def _here(self) -> int:
+        return len(self._of(writes=False))
+
+    def _let_go(self, peer: Peer) -> None:
+        """Part from a worker that has nothing to do: it ends when its channel is closed."""
+        self._forget(peer)
+        if peer.process is not None:
+            peer.process.kill()
+            peer.process.release()
+
+    def _start(self, *, writes: bool) -> None:
         ours, theirs = Channel.pair(self._kind)
         self._names += 1
-        seat = min(set(range(self._seats)) - {peer.seat for peer in self._peers})
-        peer = Peer(self._names, ours, seat)
+        taken = {peer.seat for peer in self._peers}
+        seat = next(seat for seat in itertools.count() if seat not in taken)
+        peer = Peer(self._names, ours, seat, writes=writes)
         crew, arena = self._crew, self._arena
         if crew.thread is not None:
             peer.thread = threading.Thread(
@@ -123,7 +178,7 @@ class Pool:
                     "stride": arena.stride if arena else 0,
                     "slots": arena.slots if arena else 0,
                     "seat": seat,
-                    "writes": seat >= self.size,
+                    "writes": writes,
                 }
             )
             assert crew.payload is not None
@@ -142,11 +197,20 @@ class Pool:
             peer.sentinel = process.sentinel
             self._poller.register(process.sentinel, peer)
 
+    def measured(self) -> tuple[WorkerStats, ...]:
+        """What each worker has done; those that are gone are left out."""
+        return tuple(peer.measured() for peer in self._peers if not peer.writes)
+
     def pids(self) -> list[int]:
         """The processes that are known to run."""
         if self._launcher is not None and not self._closed:
             self._launcher.pump()
         return [p.process.pid for p in self._peers if p.process is not None and p.process.pid]
+
+    @property
+    def starting(self) -> int:
+        """How many workers have not said yet that they are up."""
+        return sum(not (peer.ready or peer.writes) for peer in self._peers)
 
     @property
     def loads(self) -> float:
@@ -160,7 +224,7 @@ class Pool:
     @property
     def writing(self) -> list[Peer]:
         """The writers."""
-        return [peer for peer in self._peers if peer.seat >= self.size]
+        return [peer for peer in self._peers if peer.writes]
 
     @property
     def waits(self) -> bool:
@@ -189,13 +253,12 @@ class Pool:
         before, self.cut = self.cut, True
         parts: dict[Peer, list[bytes]] = {}
         sizes: dict[Peer, int] = {}
-        everybody = self._peers
-        peers = everybody
-        if self._seats > self.size:
-            peers = [peer for peer in everybody if peer.seat < self.size]
+        peers, writing = self._of(writes=False), self._of(writes=True)
         for job in jobs:
-            if job.seat is not None:
-                peer = next((p for p in everybody if p.seat == job.seat), None)
+            if job.is_order:
+                peer = writing[0] if writing else None
+            elif job.seat is not None:
+                peer = next((p for p in peers if p.seat == job.seat), None)
             else:
                 peer = job.prefer if job.prefer in peers else min(peers, key=_load, default=None)
             if peer is None:
@@ -250,8 +313,8 @@ class Pool:
             now = time.monotonic()
             due = [t for t in self._to_start if t <= now]
             self._to_start = [t for t in self._to_start if t > now]
-            for _ in due:
-                self._start()
+            if due:
+                self._fill()
             if self._to_start:
                 soon = max(0.0, min(self._to_start) - now)
                 timeout_s = soon if timeout_s is None else min(timeout_s, soon)
@@ -261,7 +324,13 @@ class Pool:
         for peer in self._peers:
             if peer.sentinel is None:  # another pool may have taken in the news of it
                 self._watch_sentinel(peer)
-        for source, readable, writable in self._poller.poll(timeout_s):
+        found = self._poller.poll(timeout_s)
+        if timeout_s is None:
+            now = time.perf_counter()
+            if self._trace is not None:
+                self._trace.waited(now - self._waited_until)
+            self._waited_until = now
+        for source, readable, writable in found:
             if source is _LAUNCHER:
                 self._launcher.pump()
                 self._watch_launcher()
@@ -272,6 +341,12 @@ class Pool:
                 self._flush(source)
             if readable:
                 self._receive(source)
+
+    def wait(self) -> float:
+        """Wait for what workers answer, and take it in; how long it was waited for, in seconds."""
+        began = self._waited_until = time.perf_counter()
+        self.pump(None)
+        return self._waited_until - began
 
     def _flush(self, peer: Peer) -> None:
         try:
@@ -328,14 +403,15 @@ class Pool:
             if kind == Kind.LAYOUT:
                 peer.layouts[number] = Layout(*decode(bytearray(tail)))
             elif kind == Kind.HELLO:
-                peer.ready, peer.pid = True, number
+                peer.ready, peer.pid, peer.queued_s = True, number, queued_s(number)
                 self._start_deaths = 0
             elif kind == Kind.PROGRESS:
                 peer.jobs[0].progress = number
             elif kind == Kind.FATAL:
                 raise loads_exception(bytes(tail))
             if self._trace is not None:
-                self._trace("<-", peer.name, Kind(kind).name, bytes=size)
+                about = {"pid": number} if kind == Kind.HELLO else {"bytes": size}
+                self._trace("<-", peer.name, Kind(kind).name, **about)
 
     def _answered(self, peer: Peer, done: Done, tail: memoryview) -> None:
         jobs = peer.jobs
@@ -361,8 +437,14 @@ class Pool:
             self._owner.need(job, done.nbytes, alone=bool(done.flags & EXTRA))
             return
         self.tasks += 1
+        peer.tasks += 1
+        peer.rows += done.rows
+        peer.busy_s += done.micros * 1e-6
+        peer.cpu_s += done.busy * 1e-6
         self._deaths_in_a_row = 0
         self._owner.done(job, done, peer.layouts.get(done.layout), tail)
+        if peer.leaving and not jobs:
+            self._let_go(peer)
 
     # -- deaths --------------------------------------------------------------------------------
 
@@ -393,7 +475,7 @@ class Pool:
         if pause:
             self._to_start.append(time.monotonic() + pause)
         else:
-            self._start()
+            self._fill()
         for job in jobs:
             job.prefer = None
         self._owner.lost(jobs, jobs[0] if jobs and peer.ready else None, how)
@@ -427,7 +509,7 @@ class Pool:
         peers, self._peers = self._peers, []
         for peer in peers:
             self._poller.unregister(peer.channel.fileno())
-            if peer.process is not None and not (linger and peer.seat >= self.size):
+            if peer.process is not None and not (linger and peer.writes):
                 peer.process.kill()
             peer.channel.close()  # what was sent is still received
         deadline = time.monotonic() + wait_s
@@ -441,4 +523,5 @@ class Pool:
 
 
 def _load(peer: Peer) -> float:
-    return peer.load
+    # One that is still starting gets tasks only where no other is free.
+    return peer.load if peer.ready or peer.thread is not None else peer.load + _STARTING_S

@@ -19,6 +19,7 @@ from tundish.shm.layout import Layout
 from tundish.spec import LEAF, Tree, map_leaves, normalise, unflatten
 
 if TYPE_CHECKING:
+    from tundish.loader.watch.watch import Noted
     from tundish.shm.memory import Arena
 
 _SMALL_ROW = 16384
@@ -46,6 +47,8 @@ class Block:
         The memory of the columns; the lease.
     drops, errors, events, extras, elements
         By row, as the workers told.
+    told : list
+        What they have counted and timed.
     """
 
     __slots__ = (
@@ -75,6 +78,7 @@ class Block:
         "root",
         "slot",
         "stage",
+        "told",
         "total",
     )
 
@@ -91,6 +95,7 @@ class Block:
         self.notes: dict[int, Any] = {}
         self.extras: dict[int, dict[int, Any]] = {}
         self.elements: dict[int, Any] = {}
+        self.told: list[Noted] = []
         self.inputs: Any = None
         self.marks: Any = None
         self.origin: Any = None
@@ -110,12 +115,24 @@ class Block:
         self.errors[row] = None
         return error
 
+    def outcomes(self, rows: int) -> tuple[int, int, int]:
+        """Of the first rows: how many are elements, are left out, and are errors."""
+        if self.clean:
+            return rows, 0, 0
+        if rows == self.total:
+            dropped, failed = len(self.drops), len(self.errors)
+        else:
+            dropped = sum(row < rows for row in self.drops)
+            failed = sum(row < rows for row in self.errors)
+        return rows - dropped - failed, dropped, failed
+
     def reset(self) -> None:
         """Forget what was made: it is to be made again, by one task."""
         self.left = self.total
         self.layout = self.root = self._columns = None
         self.drops, self.errors, self.events = set(), {}, {}
         self.extras, self.elements, self.notes = {}, {}, {}
+        self.told = []
         self.mixed = False
 
     @property

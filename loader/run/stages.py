@@ -9,7 +9,8 @@ runs are gathered by a worker.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, Protocol
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -24,8 +25,17 @@ from tundish.loader.run.machines import (
 )
 from tundish.loader.run.shared import Block, Row, Rows, as_ref
 
+if TYPE_CHECKING:
+    from tundish.loader.watch.watch import StageMeter
+
 TASK_S = 0.004
 """How long a task should take: short enough to spread, long enough to be worth its message."""
+
+_TAKING_S = 0.002
+"""How long items are taken at once: who asks for elements waits meanwhile."""
+
+_LATE_S = 0.02
+"""How long a worker that has nothing to do may wait for a block to be full."""
 
 _FIRST_ROWS = 1
 _FIRST_FIT = 16
@@ -36,6 +46,9 @@ _BLOCK_BYTES = 1 << 20
 
 class StageOwner(Protocol):
     """Who hands out a stage's blocks: the coordinator."""
+
+    workers: int
+    """How many compute."""
 
     moved: bool
     """Set when something was done that may let others go on."""
@@ -54,6 +67,10 @@ class StageOwner(Protocol):
 
     def busy(self) -> bool:
         """Whether workers have something to do."""
+        ...
+
+    def idle(self) -> bool:
+        """Whether a worker has nothing to do."""
         ...
 
     def retire(self, stage: Any) -> None:
@@ -97,12 +114,22 @@ class ParallelStage:
         Whether the evaluator does more than computing the item: False passes computed items on.
     ordered : bool
         Whether elements come in the order of the input, or as they are ready.
+    meter : StageMeter
+        Where it is counted.
     """
 
     def __init__(
-        self, owner: StageOwner, number: int, up: Machine, *, chain: bool, ordered: bool
+        self,
+        owner: StageOwner,
+        number: int,
+        up: Machine,
+        *,
+        chain: bool,
+        ordered: bool,
+        meter: StageMeter,
     ) -> None:
         self._owner, self.number, self._up = owner, number, up
+        self.meter = meter
         self._chain, self._group = chain, 1
         self._queue: deque[Any] = deque()
         self._passing = 0  # how many of it are computed items, which are no block of this stage's
@@ -116,10 +143,12 @@ class ParallelStage:
         self._pulled = 0
         self._before: Mark = up.mark()
         self._partial_before: Mark = None
+        self._partial_since = 0.0
         self.pace = Pace()
         self.ragged = False
         """Whether elements differ in shape: then a block is one task."""
         self.blocks = self.nbytes = self.waiting = self.block_nbytes = self.window = 0
+        self.ahead = 0  # blocks that there may be, by what tasks took; 0: nobody knows
 
     # -- taking items --------------------------------------------------------------------------
 
@@ -137,10 +166,17 @@ class ParallelStage:
         """Whether the input has ended and all of it has been handed out."""
         return self._ended
 
+    def queued(self) -> list[Block]:
+        """The blocks that are on the way or ready."""
+        # A copy: another thread may ask for `stats`.
+        return [entry for entry in list(self._queue) if type(entry) is Block]
+
     def forget(self) -> list[Block]:
         """Nobody will ask again: take nothing more, and give up all blocks."""
         self._ended = True
         blocks = [entry for entry in self._queue if type(entry) is Block]
+        if blocks and self._at:
+            self.meter.gave(*blocks[0].outcomes(self._at))
         self._queue.clear()
         self._partial, self._partial_marks = [], []
         return blocks
@@ -186,8 +222,14 @@ class ParallelStage:
     def _issue_items(self, size: int) -> bool:
         items, marks, up = self._partial, self._partial_marks, self._up
         moved = False
+        began, taken, look = perf_counter(), 0, 1
         try:
             while len(items) < size:
+                if taken == look:  # now and then: most items cost less than the clock
+                    look *= 2
+                    if perf_counter() - began > _TAKING_S:
+                        return self._take_later()
+                taken += 1
                 item = up.next()
                 mark = up.mark()
                 if self._passes(item):
@@ -197,21 +239,29 @@ class ParallelStage:
                     self._pulled, self._before = self._pulled + 1, mark
                     return True
                 if not items:
-                    self._partial_before = self._before
+                    self._partial_before, self._partial_since = self._before, perf_counter()
                 items.append(item)
                 marks.append(mark)
                 self._pulled, self._before = self._pulled + 1, mark
         except End:
             self._ended = True
         except NotReady:
-            # Wait for a full block, unless nobody has anything to do.
-            if items and not self._owner.busy():
+            # Wait for a full block, unless nobody has anything to do, or it takes long.
+            owner = self._owner
+            late = items and perf_counter() - self._partial_since > _LATE_S and owner.idle()
+            if late or (items and not owner.busy()):
                 self._flush_partial()
                 return True
             raise
         moved = bool(items)
         self._flush_partial()
         return moved
+
+    def _take_later(self) -> bool:
+        """Items come slowly, from a generator in this process: the consumer is not kept for them."""
+        if self._owner.idle():
+            self._flush_partial()
+        return False
 
     def _passes(self, item: Any) -> bool:
         kind = type(item)
@@ -285,6 +335,7 @@ class ParallelStage:
                     continue
                 return head
             queue.popleft()
+            self.meter.gave(*head.outcomes(head.total))
             self._at = 0
             self.blocks -= 1
             self.nbytes -= head.nbytes
@@ -306,6 +357,7 @@ class ParallelStage:
                 self._queue.popleft()
                 self._passing -= 1
                 item, self._last = head[:2]
+                self.meter.pass_on(failed=type(item) is Failure)
                 return item
             row = self._at
             self._at += 1
@@ -346,6 +398,11 @@ class ParallelStage:
                 self.run(head.total)
                 return head, head.total, elements
         return None, 0, []
+
+    def begun(self) -> tuple[int, int, int]:
+        """Of the block at hand: how many elements were given, left out, and given as errors."""
+        head = self._queue[0] if self._queue else None
+        return head.outcomes(self._at) if type(head) is Block else (0, 0, 0)
 
     def give_back(self, rows: int) -> None:
         """Take back the last rows of the last run."""

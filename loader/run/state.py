@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
 
 VERSION = 1
-_TUNING = ("prefetch", "with_options")
 
 
 def describe_plan(root: Node) -> list[list[Any]]:
@@ -31,7 +30,7 @@ def describe_plan(root: Node) -> list[list[Any]]:
     return [
         [node.label, node.params()]
         for node in walk(root)
-        if node.label not in _TUNING or node.params().get("on_error")
+        if not node.transparent or node.params().get("on_error")
     ]
 
 

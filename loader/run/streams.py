@@ -18,6 +18,7 @@ from tundish.loader.run.stages import TASK_S, Pace, StageOwner
 
 if TYPE_CHECKING:
     from tundish.loader.run.machines import Machine, Mark
+    from tundish.loader.watch.watch import StageMeter
 
 _CHUNK_ROWS = 2048
 _CHUNK_BYTES = 1 << 20
@@ -162,10 +163,10 @@ class StreamStage:
         The stream of inputs.
     cycle : int
         How many the machine above reads in turn.
-    ahead : int
-        How many more may be begun.
     placed : bool
         Whether elements are named by their places: a chunk's answer tells them.
+    meter : StageMeter
+        Where it is counted.
     """
 
     def __init__(
@@ -175,12 +176,12 @@ class StreamStage:
         up: Machine,
         *,
         cycle: int,
-        ahead: int,
         placed: bool,
+        meter: StageMeter,
     ) -> None:
         self._owner, self.number, self._up = owner, number, up
         self._refs: Any = PlacedRefs if placed else InnerRefs
-        self._width = cycle + ahead
+        self._cycle, self.meter = cycle, meter
         self._open: OrderedDict[int, Stream] = OrderedDict()  # as their turns will come
         self._waiting: deque[Stream] = deque()
         self._numbers, self._current = 0, -1
@@ -192,6 +193,7 @@ class StreamStage:
         self.counts = Counts()
         self.pace = Pace()
         self.blocks = self.nbytes = self.waiting = self.block_nbytes = self.window = 0
+        self.ahead = 0  # blocks that there may be, by what tasks took; 0: nobody knows
         self.ragged = True
         self.group = 1
 
@@ -199,6 +201,11 @@ class StreamStage:
     def exhausted(self) -> bool:
         """Whether the input has ended and every inner dataset has."""
         return self._ended and all(stream.ended for stream in self._streams())
+
+    @property
+    def _width(self) -> int:
+        """How many inner datasets may be begun: those that are read in turn, and some ahead."""
+        return self._cycle + self._owner.workers + 1
 
     @property
     def _depth(self) -> int:
@@ -212,16 +219,31 @@ class StreamStage:
 
     def _streams(self) -> Iterator[Stream]:
         """All that are begun, what is wanted first at the front."""
-        yield from self._open.values()
-        yield from self._waiting
+        # Copies: another thread may ask for `stats`.
+        yield from list(self._open.values())
+        yield from list(self._waiting)
 
     def forget(self) -> list[Block]:
         """Nobody will ask again: take nothing more, and give up all blocks."""
         self._ended = True
         blocks = [block for stream in self._streams() for block in stream.chunks]
+        self.meter.gave(*self.begun())
         self._open.clear()
         self._waiting.clear()
         return blocks
+
+    def queued(self) -> list[Block]:
+        """The chunks that are on the way or ready."""
+        return [block for stream in self._streams() for block in list(stream.chunks)]
+
+    def begun(self) -> tuple[int, int, int]:
+        """Of the chunks at hand: how many elements were given, left out, and given as errors."""
+        at_hand = [
+            stream.chunks[0].outcomes(stream.row)
+            for stream in self._streams()
+            if stream.chunks and stream.row
+        ]
+        return tuple(map(sum, zip(*at_hand, strict=True))) if at_hand else (0, 0, 0)  # type: ignore[return-value]  # of three
 
     # -- asking for chunks ---------------------------------------------------------------------
 
@@ -330,6 +352,7 @@ class StreamStage:
         self.turn_to(stream)
         if type(stream.item) is Failure:
             self._close(stream)
+            self.meter.fail(self.meter.name)
             return Failure((stream.outer, NOT_OPENED), stream.item.error)
         while stream.chunks:
             block = stream.chunks[0]
@@ -340,6 +363,7 @@ class StreamStage:
                 self.counts.add(list(block.events.pop(row, ())))
             if block.gone:
                 self._close(stream)
+                self.meter.fail(self.meter.name)
                 return Failure((stream.outer, NOT_OPENED), block.error_of(row))
             if row < block.total:
                 stream.row += 1
@@ -366,6 +390,7 @@ class StreamStage:
 
     def _drop_chunk(self, stream: Stream) -> None:
         block = stream.chunks.popleft()
+        self.meter.gave(*block.outcomes(stream.row))
         stream.row = 0
         self.blocks -= 1
         self.nbytes -= block.nbytes

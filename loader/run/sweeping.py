@@ -10,16 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from operator import length_hint
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tundish.loader.plan.elementwise import Filter, Map
+from tundish.loader.plan.measuring import Measuring
 from tundish.loader.plan.sources import Range
 from tundish.loader.run.chains import run_of
 from tundish.loader.run.items import End, Failure, Made
+from tundish.loader.run.machines import Taken
 from tundish.loader.run.origins import add_origin, describe_origin
-from tundish.loader.run.values import checked, raise_from, truth
+from tundish.loader.run.values import NODE_MARK, checked, raise_from, truth
+from tundish.loader.watch.watch import MOST
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
@@ -27,16 +31,20 @@ if TYPE_CHECKING:
     from tundish.loader.run.items import Ref
     from tundish.loader.run.machines import Machine, Mark, Positions
     from tundish.loader.run.values import Identity, Value
+    from tundish.loader.watch.watch import Sample, StageMeter
 
 Step = Callable[[Iterator[Any]], Iterator[Any]]
 """One operator: its elements of its input's."""
 
+Steps = tuple[str, Callable[..., Any], Callable[[Callable[..., Any]], Step]]
+"""One operator: its name, its function, and what makes the step of that, or of one that is timed."""
+
 _CHUNK = 1024
 
 
-def compile_steps(top: Node, context: Context) -> list[Step] | None:
+def compile_steps(top: Node, context: Context) -> list[Steps] | None:
     """Make the generators of a run of plain maps and filters; None where it is not plain."""
-    steps: list[Step] = []
+    steps: list[Steps] = []
     for node in reversed(run_of(top)):
         if isinstance(node, Map):
             if node.seed is not None or node.signature is not None or _has_policy(node):
@@ -45,7 +53,10 @@ def compile_steps(top: Node, context: Context) -> list[Step] | None:
         elif isinstance(node, Filter):
             if _has_policy(node):
                 return None
-            steps.append(_filtering(node.predicate, context.label(node)))
+            label = context.label(node)
+            steps.append(_filtering(node.predicate, label, context.watch.tally(label)))
+        elif isinstance(node, Measuring):
+            return None
     return steps or None
 
 
@@ -53,7 +64,32 @@ def _has_policy(node: Map | Filter) -> bool:
     return node.on_error in ("skip", "retry")
 
 
-def _mapping(function: Callable[..., Any], label: str) -> Step:
+def _timed(function: Callable[..., Any], sample: Sample, own: list[float]) -> Callable[..., Any]:
+    """A function that notes what it takes."""
+
+    def timed(*args: Any) -> Any:
+        if sample.full:
+            return function(*args)
+        began = perf_counter()
+        try:
+            return function(*args)
+        finally:
+            own.append(perf_counter() - began)
+            if len(own) >= MOST:
+                sample.full = True
+
+    return timed
+
+
+def _mapping(function: Callable[..., Any], label: str) -> Steps:
+    return label, function, lambda function: _mapped(function, label)
+
+
+def _filtering(predicate: Callable[..., Any], label: str, tally: list[int]) -> Steps:
+    return label, predicate, lambda predicate: _filtered(predicate, label, tally)
+
+
+def _mapped(function: Callable[..., Any], label: str) -> Step:
     int64 = np.int64
 
     def mapped(elements: Iterator[Any]) -> Iterator[Any]:
@@ -62,14 +98,14 @@ def _mapping(function: Callable[..., Any], label: str) -> Step:
                 y = function(*x) if type(x) is tuple else function(x)
                 if type(y) is not int64:
                     y = checked(y)
-            except Exception as error:  # noqa: BLE001 - the user's, marked and raised again
+            except Exception as error:  # noqa: BLE001 - the element's error
                 raise_from(error, label)
             yield y
 
     return mapped
 
 
-def _filtering(predicate: Callable[..., Any], label: str) -> Step:
+def _filtered(predicate: Callable[..., Any], label: str, tally: list[int]) -> Step:
     bool_ = np.bool_
 
     def filtered(elements: Iterator[Any]) -> Iterator[Any]:
@@ -78,10 +114,12 @@ def _filtering(predicate: Callable[..., Any], label: str) -> Step:
                 keep = predicate(*x) if type(x) is tuple else predicate(x)
                 if type(keep) is not bool_:
                     keep = truth(keep)
-            except Exception as error:  # noqa: BLE001 - the user's, marked and raised again
+            except Exception as error:  # noqa: BLE001 - the element's error
                 raise_from(error, label)
             if keep:
                 yield x
+            else:
+                tally[0] += 1
 
     return filtered
 
@@ -97,10 +135,12 @@ class SweptStage:
         The source, or what chooses positions of it.
     value : Value
         The evaluator of `base`.
-    steps : list of Step
+    steps : list of Steps
         What is done to its elements.
     identity, pass_, context
         As for `InlineStage`.
+    meter : StageMeter
+        Where it is counted.
     closures : callable
         Makes an `InlineStage` in its place, for a state that leaves out what came out of turn.
     """
@@ -110,19 +150,24 @@ class SweptStage:
         up: Positions,
         base: Node,
         value: Value,
-        steps: list[Step],
+        steps: list[Steps],
         *,
         identity: Identity,
         pass_: int,
         context: Context,
+        meter: StageMeter,
         closures: Callable[[], Machine],
     ) -> None:
-        self._closures = closures
+        self._closures, self._meter = closures, meter
+        self._plain = [make(function) for _, function, make in steps]
+        self._sample, self._timed = context.watch.sample, False
         self._other: Machine | None = None
         self._up, self._base, self._value, self._steps = up, base, value, steps
         self._identity, self._pass, self._where = identity, pass_, context.where
         self._pending: Made | Failure | None = None
         self._size = 16
+        self._taken = Taken(up)
+        meter.follow(self._taken)
         self._begin(())
 
     def _begin(self, refs: Any) -> None:
@@ -139,13 +184,26 @@ class SweptStage:
             value, pass_ = self._value, self._pass
             self._counter = iter(list(refs))
             self._source = _evaluated(value, self._counter, pass_)
+        self._taken.rest = self._counter
         self._chain()
 
     def _chain(self) -> None:
         elements = self._source
-        for step in self._steps:
+        for step in self._timed_steps() if self._timed else self._plain:
             elements = step(elements)
         self._elements = elements
+
+    def _timed_steps(self) -> list[Step]:
+        sample = self._sample(self._meter.name)
+        return [
+            make(_timed(function, sample, sample.own.setdefault(label, [])))
+            for label, function, make in self._steps
+        ]
+
+    def time(self, *, on: bool) -> None:
+        """Begin or end to note what each function takes."""
+        self._timed = on
+        self._chain()  # between two elements the generators hold nothing
 
     def _refill(self) -> None:
         refs = self._up.take(self._size)
@@ -163,6 +221,7 @@ class SweptStage:
         if not isinstance(self._base, Range):  # its evaluator may be what failed
             self._source = _evaluated(self._value, self._counter, self._pass)
         self._chain()
+        self._meter.fail(getattr(error, NODE_MARK, self._meter.name))
         add_origin(error, describe_origin(*self._identity(ref, self._pass)), self._where)
         return Failure(ref, error)
 
@@ -233,6 +292,7 @@ class SweptStage:
         self._up.load(state)
         self._begin(())
         self._pending = None
+        self._taken.restart()
 
 
 def is_number(value: Any) -> bool:

@@ -12,7 +12,7 @@ modules of other families, joined in `tundish.loader.run.evaluators`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -48,6 +48,7 @@ from tundish.spec import ArraySpec, DatasetSpec, flatten, normalise, paths, spec
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
     from tundish.loader.run.context import Context
+    from tundish.loader.run.probes import Look
 
 NODE_MARK = "_tundish_node"
 STOPPED = "the function raised StopIteration"
@@ -91,13 +92,22 @@ class Maker:
         How a `flat_map`'s inner dataset is read.
     tables : Tables
         The closures by type of node.
+    looks : sequence of callable
+        What is put around each node's closure, one around the other.
     """
 
     by_number = False
     """Whether identities are asked for to find out which record of a source an item is."""
 
-    def __init__(self, context: Context, open_inner: OpenInner, tables: Tables) -> None:
+    def __init__(
+        self,
+        context: Context,
+        open_inner: OpenInner,
+        tables: Tables,
+        looks: Sequence[Look] = (),
+    ) -> None:
         self.context, self.open_inner, self.tables = context, open_inner, tables
+        self.looks = looks
 
     # -- values ------------------------------------------------------------------------------
 
@@ -105,10 +115,18 @@ class Maker:
         """The evaluator of a node's own items."""
         make = self.tables.values.get(type(node))
         if make is not None:
-            return make(self, node)
+            return self.looked_at(node, make(self, node))
         if node.noting and isinstance(node, Unary):
             return self.asked_again(node)
         return self.below(node, node.inputs[0])
+
+    def looked_at(self, node: Node, value: Value) -> Value:
+        """A node's evaluator, with what looks at its elements around it."""
+        if node.transparent:
+            return value
+        for look in self.looks:
+            value = look(self.context.label(node), value, lambda: self.identity(node))
+        return value
 
     def asked_again(self, node: Unary) -> Value:
         """The evaluator of a noting node's refs: what it asks may fail, and did where it does."""
@@ -150,21 +168,26 @@ class Maker:
         found = self.value(up)
         if isinstance(node, ELEMENTWISE) and isinstance(up, ELEMENTWISE):
             return found  # within one run of map and filter
-        return self.at_hand(found) if computes(up) else found
+        if not computes(up):
+            return found
+        at_hand = self.at_hand(found)
+        return self.looked_at(up, at_hand) if self.looks else at_hand
 
-    def at_hand(self, value: Value) -> Value:
+    def at_hand(self, value: Value, *, again: bool = True) -> Value:
         """An evaluator that takes a computed item's value as it is.
 
-        A ref there is made again, after a restore: its skips and retries have been counted.
+        A ref there is made `again`, after a restore: its skips and retries have been counted.
         """
         events = self.context.events
+        unwatched = self.context.watch.unwatched if again else contextlib.nullcontext
 
         def get(item: Any, pass_: int) -> Any:
             kind = type(item)
             if kind is int or kind is tuple:
                 before = len(events)
                 try:
-                    return value(item, pass_)
+                    with unwatched():
+                        return value(item, pass_)
                 finally:
                     del events[before:]
             if kind is Failure:
@@ -242,6 +265,7 @@ class Maker:
     def caller(self, node: Map | Filter, function: Callable[..., Any], up: Value) -> Value:
         """``function(element)`` with rng, unpacking, and the node's error policy."""
         label, events = self.context.label(node), self.context.events
+        drop = self.context.watch.drop
         rng = identity = None
         if isinstance(node, Map) and node.seed is not None:
             rng = ElementRng(node.seed, self.context.number(node))
@@ -273,6 +297,7 @@ class Maker:
                         continue
                     if policy == "skip":
                         events.append(f"{label} skipped")
+                        drop(label)
                         return DROPPED
                     raise
 
@@ -296,7 +321,7 @@ class Maker:
 
     def filter(self, node: Filter) -> Value:
         up = self.below(node, node.up)
-        label = self.context.label(node)
+        label, drop = self.context.label(node), self.context.watch.drop
         kept: list[Any] = []
 
         def remember(item: Any, pass_: int) -> Any:
@@ -309,11 +334,16 @@ class Maker:
             kept.clear()
             try:
                 keep = call(item, pass_)
-                return kept.pop() if keep is not DROPPED and truth(keep) else DROPPED
+                if keep is DROPPED:
+                    return DROPPED
+                if truth(keep):
+                    return kept.pop()
             except Exception as error:  # noqa: BLE001 - the user's, marked and raised again
                 raise_from(error, label)
             finally:
                 kept.clear()
+            drop(label)
+            return DROPPED
 
         return value
 
@@ -397,7 +427,7 @@ class Maker:
         return value
 
     def batch(self, node: Batch) -> Value:
-        up = self.at_hand(self.value(node.up))
+        up = self.at_hand(self.value(node.up), again=not node.positional)
 
         def value(item: Any, pass_: int) -> Any:
             rows = item[1]

@@ -54,8 +54,11 @@ from tundish.loader.run.reading import compile_read
 from tundish.loader.run.serving import Serving, serve
 from tundish.loader.run.shared import kept, open_all
 from tundish.loader.run.starting.payload import dumps_exception, unpack
+from tundish.loader.run.timing import Timer, Turns
 from tundish.loader.run.values import identities, raise_from
+from tundish.loader.run.watched import evaluated, stage_name
 from tundish.loader.run.writing import NeedsMore, Rows, own, writer
+from tundish.loader.watch.watch import Watch
 from tundish.shm.encode import Encoded, decode
 from tundish.shm.layout import Layout
 from tundish.spec import flatten, leaf_key, unflatten
@@ -70,6 +73,8 @@ if TYPE_CHECKING:
 
 _OPEN_STREAMS = 64
 _SYNC_BYTES = 32 << 20
+_TELL_EVERY_S = 0.2
+"""How often a worker tells what it has timed."""
 
 
 class Stage:
@@ -88,10 +93,15 @@ class Stage:
     ----------
     pass_ : int
         The number of the pass.
+    timed : Value or None
+        As `value`, and times each node.
+    turns : Turns or None
+        Says when `timed` is to be used.
     """
 
     __slots__ = (
-        "files", "identity", "is_stream", "label", "pass_", "placed", "read", "sweep", "value"
+        "files", "identity", "is_stream", "label", "pass_", "placed", "read", "sweep", "timed", "turns",
+        "value",
     )  # fmt: skip
 
     def __init__(
@@ -103,6 +113,8 @@ class Stage:
         self.sweep: Any = None
         self.files: Any = None
         self.read: Any = None
+        self.timed: Value | None = None
+        self.turns: Turns | None = None
         self.label = ""
 
 
@@ -142,6 +154,8 @@ class Worker(Serving):
         self._streams: OrderedDict[tuple[int, int], tuple[Any, int]] = OrderedDict()
         self._most_streams = _OPEN_STREAMS
         self._deadline = options.deadline if forks else None
+        self._cpu = time.process_time if forks else time.thread_time
+        self._told_at = 0.0
 
     # -- stages --------------------------------------------------------------------------------
 
@@ -175,10 +189,14 @@ class Worker(Serving):
             made = compile_inner(flat_map, context, open_inner)
             return Stage(*made, is_stream=True, placed=flat_map.placed)
         stage = Stage(*compile_values(nodes[node], context, open_inner), is_stream=False)
-        if self._deadline is None:
+        stage.label = stage_name(nodes[node], context)
+        if context.watch.enabled:
+            timer = Timer(context.watch.sample(stage.label))
+            stage.timed, _ = compile_values(nodes[node], context, open_inner, timer)
+            stage.turns = Turns(sum(1 for _ in evaluated(nodes[node])))
+        if self._deadline is None and not context.probes:
             stage.sweep = compile_sweep(nodes[node], nodes[base])
             stage.read = compile_read(nodes[node], context)
-            stage.label = context.label(nodes[node])
             records = files_below(nodes[node])
             if records is not None and records.format.tabular:
                 stage.files = records.source
@@ -187,7 +205,7 @@ class Worker(Serving):
     # -- tasks ---------------------------------------------------------------------------------
 
     def _task(self, task: Task, tail: bytes | memoryview) -> None:
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), self._cpu()
         stage = self._stages[task.stage]
         ended = False
         try:
@@ -197,8 +215,9 @@ class Worker(Serving):
                 rows, ended = self._stream(stage, task, tail)
             else:
                 rows = self._rows(stage, task, self._items(task, tail))
-            self._answer(task, rows, began, STREAM_END if ended else 0)
+            self._answer(task, rows, began, cpu, STREAM_END if ended else 0)
         except NeedsMore as need:
+            self._context.watch.take(timed=False)  # it will be made again
             self._need(task, need)
         except SharedMemoryError as error:
             # The system has less than the budget allows: every row of the task says so.
@@ -206,7 +225,7 @@ class Worker(Serving):
             rows.errors = dict.fromkeys(
                 range(task.first, task.first + task.rows), dumps_exception(error)
             )
-            self._answer(task, rows, began, STREAM_END if stage.is_stream else 0)
+            self._answer(task, rows, began, cpu, STREAM_END if stage.is_stream else 0)
         finally:
             if self._deadline is not None:
                 faulthandler.cancel_dump_traceback_later()
@@ -220,7 +239,7 @@ class Worker(Serving):
             task.first,
             task.rows,
         )
-        self._outbox.say(DONE.pack(*fields, NO_LAYOUT, 0, 0, need.nbytes, 0))
+        self._outbox.say(DONE.pack(*fields, NO_LAYOUT, 0, 0, 0, need.nbytes, 0))
 
     def _items(self, task: Task, tail: bytes | memoryview) -> Sequence[Any]:
         if task.items == Items.RANGE:
@@ -245,9 +264,27 @@ class Worker(Serving):
         return [kept(item) for item in opened] if private else opened
 
     def _rows(self, stage: Stage, task: Task, items: Sequence[Any]) -> Rows:
+        """Evaluate the items; now and then with a clock around each node."""
+        turns = stage.turns
+        if turns is None:
+            return self._evaluated(stage, task, items, stage.value)
+        began, cpu = time.perf_counter(), self._cpu()
+        whole = stage.sweep is not None or stage.files is not None
+        timed = turns.due() and not whole
+        rows = self._evaluated(stage, task, items, stage.timed if timed else stage.value, timed)
+        seconds = time.perf_counter() - began
+        turns.did(task.rows, self._cpu() - cpu, timed=timed)
+        if whole:  # one function, or none: what there is to time is the task
+            sample = self._context.watch.sample(stage.label)
+            sample.node(stage.label).add(seconds / task.rows, task.rows)
+        return rows
+
+    def _evaluated(
+        self, stage: Stage, task: Task, items: Sequence[Any], value: Any, timed: bool = False
+    ) -> Rows:
         """Evaluate the items one after another, each into its row while it is in the cache."""
         rows = Rows()
-        value, pass_, events = stage.value, stage.pass_, self._context.events
+        pass_, events = stage.pass_, self._context.events
         notes = self._context.notes
         deadline = self._deadline
         write: Any = None
@@ -305,7 +342,7 @@ class Worker(Serving):
                 k += 1
         except NeedsMore:
             raise
-        except Exception as error:  # noqa: BLE001 - the element's error
+        except Exception as error:  # noqa: BLE001 - the disk's
             try:
                 raise_from(error, stage.label)
             except Exception as marked:  # noqa: BLE001 - the element's error
@@ -442,8 +479,14 @@ class Worker(Serving):
 
     # -- answers -------------------------------------------------------------------------------
 
-    def _answer(self, task: Task, rows: Rows, began: float, flags: int) -> None:
+    def _answer(self, task: Task, rows: Rows, began: float, cpu: float, flags: int) -> None:
         layout, tail = rows.layout, b""
+        watch = self._context.watch
+        due = watch.enabled and began - self._told_at > _TELL_EVERY_S
+        if due or watch.has_told:
+            rows.told = watch.take(timed=due)
+            if due:
+                self._told_at = began
         if rows.not_opened:
             flags |= NOT_OPENED
         nbytes, number = 0, NO_LAYOUT
@@ -465,6 +508,7 @@ class Worker(Serving):
                 flags |= EXTRA_IN_SLOT
                 nbytes = max(nbytes, self._write_share(task, layout, piece))
         micros = min(int((time.perf_counter() - began) * 1e6), 2**32 - 1)
+        busy = min(int((self._cpu() - cpu) * 1e6), 2**32 - 1)
         self._outbox.say(
             DONE.pack(
                 Kind.DONE,
@@ -475,6 +519,7 @@ class Worker(Serving):
                 task.rows,
                 number,
                 micros,
+                busy,
                 len(tail),
                 nbytes,
                 encoded,
@@ -505,7 +550,7 @@ class Worker(Serving):
         """The encoded part; an element that cannot be encoded becomes its own error."""
         while True:
             body = (
-                rows.drops, rows.errors, rows.events, rows.extras, rows.elements, rows.notes
+                rows.drops, rows.errors, rows.events, rows.extras, rows.elements, rows.notes, rows.told
             )  # fmt: skip
             try:
                 return Encoded(body)
@@ -629,8 +674,9 @@ def main(fds: list[int], config: bytes) -> int:
 
 
 def _make(channel: Channel, arena: Arena | None, payload: int, settings: dict[str, Any]) -> Worker:
-    root, options = unpack(payload)
+    root, options, probes = unpack(payload)
     context = Context(root, *settings["context"])
+    context.probes, context.watch = probes, Watch(enabled=settings["watched"])
     context.where = f"in worker {os.getpid()}"
     if options.worker_init is not None and not settings["writes"]:
         options.worker_init()

@@ -9,6 +9,7 @@ import numpy as np
 from tundish.spec import flatten, leaf_key
 
 if TYPE_CHECKING:
+    from tundish.loader.watch.watch import Noted
     from tundish.shm.layout import Layout
 
 
@@ -45,6 +46,7 @@ class Rows:
         "not_opened",
         "notes",
         "private",
+        "told",
     )
 
     def __init__(self) -> None:
@@ -57,11 +59,12 @@ class Rows:
         self.events: dict[int, list[str]] = {}
         self.notes: dict[int, Any] = {}
         self.private = self.not_opened = False
+        self.told: Noted | None = None
 
     @property
     def has_more(self) -> bool:
         """Whether there is anything to tell beside the rows of a common layout."""
-        told = self.drops or self.errors or self.events or self.extras or self.notes
+        told = self.drops or self.errors or self.events or self.extras or self.notes or self.told
         return bool(told) or self.elements is not None
 
 

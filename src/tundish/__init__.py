@@ -17,6 +17,8 @@ Where things live:
 - `loader`: the pipeline; `loader.plan` says what is computed, `loader.run` how;
 - `torch`, `jax`, `tensorflow`, `orbax`: bridges to frameworks, each imported by name;
 - `io`: serialized examples and tensors, with tf.io's names;
+- `debugging`: checks of values, with tf.debugging's names;
+- `distribute`: one dataset for several processes and their replicas;
 - `experimental`: tf.data's older spellings;
 - `testing`, `cli`: the laws as functions for your own tests, and the command line.
 
@@ -29,7 +31,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tundish import errors, experimental, io, testing
+    from tundish import debugging, distribute, errors, experimental, io, testing
     from tundish.formats.tfrecord.writer import TFRecordWriter
     from tundish.loader.dataloader.collate import default_collate, default_convert
     from tundish.loader.dataloader.dataloader import DataLoader
@@ -56,16 +58,19 @@ if TYPE_CHECKING:
     )
     from tundish.loader.plan.files.tar import TarDataset
     from tundish.loader.plan.files.tfrecord import TFRecordDataset
+    from tundish.loader.plan.groups import ThreadingOptions
+    from tundish.loader.plan.inputs import InputContext
+    from tundish.loader.plan.measuring import StatsOptions
     from tundish.loader.plan.node import (
         AUTOTUNE,
         INFINITE_CARDINALITY,
         UNKNOWN_CARDINALITY,
         set_seed,
     )
-    from tundish.loader.plan.options import InputContext, Options
-    from tundish.loader.plan.settings import ThreadingOptions
+    from tundish.loader.plan.options import Options
     from tundish.loader.run.iterator import Iterator
     from tundish.loader.run.optional import IteratorSpec, Optional
+    from tundish.loader.watch.aggregator import StatsAggregator
     from tundish.preemption import save_on_signal
     from tundish.ragged import Ragged, Sparse
     from tundish.spec import ArraySpec, DatasetSpec
@@ -98,6 +103,8 @@ __all__ = [
     "SequentialSampler",
     "Sparse",
     "SqlDataset",
+    "StatsAggregator",
+    "StatsOptions",
     "SubsetRandomSampler",
     "TFRecordDataset",
     "TFRecordWriter",
@@ -107,8 +114,10 @@ __all__ = [
     "TorchGenerator",
     "WeightedRandomSampler",
     "WorkerInfo",
+    "debugging",
     "default_collate",
     "default_convert",
+    "distribute",
     "errors",
     "experimental",
     "get_worker_info",
@@ -131,7 +140,7 @@ _HOME = {
     "DatasetSpec": "tundish.spec",
     "DistributedSampler": "tundish.loader.dataloader.distributed",
     "FixedLengthRecordDataset": "tundish.loader.plan.files.fixed",
-    "InputContext": "tundish.loader.plan.options",
+    "InputContext": "tundish.loader.plan.inputs",
     "Iterator": "tundish.loader.run.iterator",
     "IteratorSpec": "tundish.loader.run.optional",
     "JsonLinesDataset": "tundish.loader.plan.files.tables",
@@ -144,12 +153,14 @@ _HOME = {
     "SequentialSampler": "tundish.loader.dataloader.samplers",
     "Sparse": "tundish.ragged",
     "SqlDataset": "tundish.loader.plan.files.sql",
+    "StatsAggregator": "tundish.loader.watch.aggregator",
+    "StatsOptions": "tundish.loader.plan.measuring",
     "SubsetRandomSampler": "tundish.loader.dataloader.samplers",
     "TFRecordDataset": "tundish.loader.plan.files.tfrecord",
     "TFRecordWriter": "tundish.formats.tfrecord.writer",
     "TarDataset": "tundish.loader.plan.files.tar",
     "TextLineDataset": "tundish.loader.plan.files.lines",
-    "ThreadingOptions": "tundish.loader.plan.settings",
+    "ThreadingOptions": "tundish.loader.plan.groups",
     "TorchGenerator": "tundish.loader.dataloader.torchrandom",
     "WeightedRandomSampler": "tundish.loader.dataloader.samplers",
     "WorkerInfo": "tundish.loader.dataloader.info",
@@ -159,7 +170,7 @@ _HOME = {
     "save_on_signal": "tundish.preemption",
     "set_seed": "tundish.loader.plan.node",
 }
-_SUBMODULES = frozenset({"errors", "experimental", "io", "testing"})
+_SUBMODULES = frozenset({"debugging", "distribute", "errors", "experimental", "io", "testing"})
 
 if not TYPE_CHECKING:  # a checker that saw this would take any misspelt name
 

@@ -10,6 +10,9 @@
      ├ SharedMemoryError (OSError)         not enough memory to share, with the numbers
      ├ RecordCorruptError (ValueError)     a file's bytes are not what they were
      ├ CardinalityError (ValueError)       not as many elements as was said
+     ├ CheckError (AssertionError, ValueError)   a check of `tundish.debugging` failed
+     │  ├ CheckTypeError (TypeError)       for a dtype
+     │  └ NumericsError                    nan or infinity, found by `enable_check_numerics`
      ├ OutOfRangeError (IndexError)        `get_next` past the end
      ├ RangeError (ValueError)             a pipeline that cannot be divided into ranges
      ├ SnapshotError
@@ -19,6 +22,7 @@
      │  ├ SnapshotVersionError      written by a later version of this library
      │  └ SnapshotWriteError (OSError)        a file of it could not be written
      ├ CheckpointError
+     │  ├ ExternalStateError               a pipeline holds state that cannot be saved
      │  └ IncompatibleCheckpointError      a state of another pipeline
      └ FingerprintError
 
@@ -34,11 +38,15 @@ from typing import Any
 
 __all__ = [
     "CardinalityError",
+    "CheckError",
+    "CheckTypeError",
     "CheckpointError",
+    "ExternalStateError",
     "FingerprintError",
     "IncompatibleCheckpointError",
     "IncompatibleSnapshotError",
     "IncompleteSnapshotError",
+    "NumericsError",
     "OutOfRangeError",
     "RangeError",
     "RecordCorruptError",
@@ -257,6 +265,103 @@ class CardinalityError(TundishError, ValueError):
         return f"{self.expected} element(s) were expected; there are only {self.came}"
 
 
+class CheckError(TundishError, AssertionError, ValueError):
+    """A check of `tundish.debugging` failed.
+
+    Parameters
+    ----------
+    problem : str
+        Which condition does not hold, and for how many entries.
+    message : str
+        What the caller of the check says about it; stands first.
+    path : str
+        Which leaf of a nest: ``"['image']"``; "" for a value that is no nest.
+    indices : tuple of tuple of int
+        Where the entries stand that are shown.
+    details : tuple of str
+        Shapes, dtypes and the first entries, a line each.
+    """
+
+    def __init__(
+        self,
+        problem: str,
+        message: str = "",
+        path: str = "",
+        indices: tuple[tuple[int, ...], ...] = (),
+        details: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(problem, message, path, indices, details)
+        self.problem = problem
+        self.message = message
+        self.path = path
+        self.indices = indices
+        self.details = details
+
+    def __str__(self) -> str:
+        first = f"{self.message.rstrip(' .:')}: {self.problem}" if self.message else self.problem
+        return "\n  ".join([first, *self.details])
+
+
+class CheckTypeError(CheckError, TypeError):
+    """A check of a dtype failed, or a value is of a type that cannot be checked so.
+
+    Parameters
+    ----------
+    problem, message, path, indices, details
+        As those of `CheckError`.
+    """
+
+
+class NumericsError(CheckError):
+    """A node gave an element with values that are not finite, while `enable_check_numerics` was on.
+
+    Parameters
+    ----------
+    node : str
+        Which: ``map#2``.
+    path : str
+        Which leaf of the element: ``"['image']"``; "" for an element that is one.
+    dtype : str
+        Of the leaf.
+    shape : tuple of int
+        Of the leaf.
+    counts : (int, int, int)
+        How many values are nan, infinity, and minus infinity.
+    indices : tuple of tuple of int
+        Where the first of them stand.
+    function : str
+        The function of the node and where it was written; "" where it has none.
+    """
+
+    def __init__(  # noqa: PLR0917 - its fields, in the order in which they are pickled
+        self,
+        node: str,
+        path: str,
+        dtype: str,
+        shape: tuple[int, ...],
+        counts: tuple[int, int, int],
+        indices: tuple[tuple[int, ...], ...] = (),
+        function: str = "",
+    ) -> None:
+        self.node, self.dtype, self.shape = node, dtype, tuple(shape)
+        self.nan, self.pos_inf, self.neg_inf = counts
+        self.function = function
+        names = ("nan", "infinite", "minus infinite")
+        told = [f"{n:,} {name}" for n, name in zip(counts, names, strict=True) if n]
+        what = f"{path} is" if path else "it is"
+        details = [f"{what} {dtype} {self.shape}: {', '.join(told)}"]
+        if self.shape and indices:
+            places = [str(list(place)) for place in indices]
+            more = sum(counts) > len(indices)
+            details[0] += f"; at {', '.join(places)}" + (", ..." if more else "")
+        if function:
+            details.append(f"the function: {function}")
+        super().__init__(
+            f"{node} gave values that are not finite", "", path, indices, tuple(details)
+        )
+        self.args = (node, path, dtype, self.shape, tuple(counts), indices, function)
+
+
 class OutOfRangeError(TundishError, IndexError):
     """`get_next` was called past the end."""
 
@@ -377,6 +482,28 @@ class SnapshotWriteError(SnapshotError, OSError):
 
 class CheckpointError(TundishError):
     """A saved iterator state cannot be used."""
+
+
+class ExternalStateError(CheckpointError):
+    """A pipeline holds state that cannot be saved, and `Options.external_state_policy` is FAIL.
+
+    Parameters
+    ----------
+    doing : str
+        What was asked for.
+    states : tuple of str
+        One line for each: which operator, what, why, what to do instead.
+    """
+
+    def __init__(self, doing: str, states: tuple[str, ...] = ()) -> None:
+        super().__init__(doing, states)
+        self.doing = doing
+        self.states = tuple(states)
+
+    def __str__(self) -> str:
+        head = f"{self.doing} would not hold all that the elements depend on"
+        tail = "Options.external_state_policy is FAIL: 'warn' or 'ignore' save all the same"
+        return "\n  ".join([f"{head}:", *self.states, tail])
 
 
 class IncompatibleCheckpointError(CheckpointError):

@@ -8,8 +8,8 @@ meaning. New code is better off with the methods.
     ds.apply(td.experimental.unbatch())       # ds.unbatch()
     td.experimental.cardinality(ds)           # ds.cardinality()
 
-Names whose part of the library is still to come exist too: to use one is a NotImplementedError
-that says what to do until then.
+Names whose part of the library is still to come exist too, and those that have no counterpart here:
+to use one is a NotImplementedError that says what to do instead.
 """
 
 from __future__ import annotations
@@ -26,45 +26,68 @@ from tundish.formats.tfrecord.writer import TFRecordWriter
 from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.dataset import Dataset
 from tundish.loader.plan.files.sql import SqlDataset
-from tundish.loader.plan.node import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
-from tundish.loader.plan.options import Options
-from tundish.loader.plan.scanning import Reducer
-from tundish.loader.plan.settings import (
+from tundish.loader.plan.groups import (
     AutotuneOptions,
     DistributeOptions,
     OptimizationOptions,
+    ServiceOptions,
     ThreadingOptions,
 )
+from tundish.loader.plan.measuring import StatsOptions
+from tundish.loader.plan.node import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+from tundish.loader.plan.options import Options
+from tundish.loader.plan.policies import (
+    SHARD_HINT,
+    AutoShardPolicy,
+    AutotuneAlgorithm,
+    ExternalStatePolicy,
+)
+from tundish.loader.plan.scanning import Reducer
 from tundish.loader.run.iterator import Iterator  # noqa: TC001 - so that signatures can be asked for
 from tundish.loader.run.optional import Optional
+from tundish.loader.watch.aggregator import StatsAggregator
+from tundish.loader.watch.prometheus import MetricsServer
 
 if TYPE_CHECKING:
     from tundish.loader.plan.files.csvbatches import make_csv_dataset
     from tundish.loader.plan.files.csvtuples import CsvDataset
+    from tundish.loader.plan.files.examplebatches import (
+        make_batched_features_dataset,
+        parse_example_dataset,
+    )
 
 __all__ = [
     "AUTOTUNE",
     "INFINITE_CARDINALITY",
+    "SHARD_HINT",
     "UNKNOWN_CARDINALITY",
+    "AutoShardPolicy",
+    "AutotuneAlgorithm",
     "AutotuneOptions",
     "Counter",
     "CsvDataset",
     "DistributeOptions",
+    "ExternalStatePolicy",
     "OptimizationOptions",
     "Optional",
     "Options",
     "RandomDataset",
     "Reducer",
+    "ServiceOptions",
     "SqlDataset",
+    "StatsAggregator",
+    "StatsOptions",
     "TFRecordWriter",
     "ThreadingOptions",
     "assert_cardinality",
     "at",
     "bucket_by_sequence_length",
+    "bytes_produced_stats",
     "cardinality",
     "choose_from_datasets",
     "dense_to_ragged_batch",
     "dense_to_sparse_batch",
+    "enable_debug_mode",
     "enumerate_dataset",
     "from_list",
     "from_variant",
@@ -74,15 +97,20 @@ __all__ = [
     "group_by_reducer",
     "group_by_window",
     "ignore_errors",
+    "latency_stats",
     "load",
+    "make_batched_features_dataset",
     "make_csv_dataset",
     "map_and_batch",
     "pad_to_cardinality",
     "parallel_interleave",
+    "parse_example_dataset",
     "rejection_resample",
     "sample_from_datasets",
     "save",
     "scan",
+    "serve_metrics",
+    "set_stats_aggregator",
     "shuffle_and_repeat",
     "snapshot",
     "take_while",
@@ -95,25 +123,32 @@ Apply = Callable[[Dataset], Dataset]
 """A function for `Dataset.apply`."""
 
 _LATER = {
-    "StatsAggregator": "`iterator.stats()` counts already",
-    "StatsOptions": "`iterator.stats()` counts already",
-    "bytes_produced_stats": "`iterator.stats()` counts already",
     "distributed_save": "until then let each process save its own part",
-    "latency_stats": "`iterator.stats()` counts already",
-    "make_batched_features_dataset": "until then parse in `map`",
     "service": "until then let each process read its own part: `Dataset.shard_by_process`",
+}
+
+_NEVER = {
+    "DatasetInitializer": "there are no lookup tables: make a dict of `as_numpy_iterator()`",
+    "copy_to_device": "elements are numpy's: `tundish.torch.to_device`, `tundish.jax.to_device`",
+    "get_model_proto": "`iterator.stats` has what was measured",
+    "index_table_from_dataset": "make a dict: {key: number for number, key in enumerate(ds)}",
+    "make_saveable_from_iterator": "`iterator.save` and `iterator.restore` do it",
+    "prefetch_to_device": "elements are numpy's: `tundish.torch.to_device`, `tundish.jax.to_device`",
+    "table_from_dataset": "there are no lookup tables: make a dict of `as_numpy_iterator()`",
 }
 
 
 @dataclass(frozen=True)
 class Coming:
-    """A name whose part of the library is still to come: every use of it says so."""
+    """A name that is not there, now or for ever: every use of it says so."""
 
     name: str
     instead: str
+    ever: bool = True
 
     def _refuse(self) -> NoReturn:
-        raise NotImplementedError(f"td.experimental.{self.name} is still to come; {self.instead}")
+        how = "is still to come" if self.ever else "has no counterpart here"
+        raise NotImplementedError(f"td.experimental.{self.name} {how}; {self.instead}")
 
     def __call__(self, *args: Any, **kwargs: Any) -> NoReturn:
         self._refuse()
@@ -126,7 +161,9 @@ class Coming:
 
 _HOME = {  # imported on first use: they load pyarrow
     "CsvDataset": "tundish.loader.plan.files.csvtuples",
+    "make_batched_features_dataset": "tundish.loader.plan.files.examplebatches",
     "make_csv_dataset": "tundish.loader.plan.files.csvbatches",
+    "parse_example_dataset": "tundish.loader.plan.files.examplebatches",
 }
 
 
@@ -135,11 +172,13 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(_HOME[name]), name)
     if name in _LATER:
         return Coming(name, _LATER[name])
+    if name in _NEVER:
+        return Coming(name, _NEVER[name], ever=False)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME, *_LATER})
+    return sorted({*globals(), *_HOME, *_LATER, *_NEVER})
 
 
 # -- functions for apply ---------------------------------------------------------------------------
@@ -171,6 +210,11 @@ def bucket_by_sequence_length(  # noqa: PLR0917 - tf.data's signature
         no_padding,
         drop_remainder,
     )
+
+
+def bytes_produced_stats(tag: str) -> Apply:
+    """`Dataset.bytes_produced_stats`, for `apply`."""
+    return lambda ds: ds.bytes_produced_stats(tag)
 
 
 def dense_to_ragged_batch(
@@ -208,6 +252,11 @@ def group_by_window(
 def ignore_errors(log_warning: bool = False) -> Apply:
     """`Dataset.ignore_errors`, for `apply`."""
     return lambda ds: ds.ignore_errors(log_warning)
+
+
+def latency_stats(tag: str) -> Apply:
+    """`Dataset.latency_stats`, for `apply`."""
+    return lambda ds: ds.latency_stats(tag)
 
 
 def map_and_batch(
@@ -289,6 +338,24 @@ def scan(initial_state: Any, scan_func: Callable[[Any, Any], Any]) -> Apply:
     return lambda ds: ds.scan(initial_state, scan_func)
 
 
+def set_stats_aggregator(
+    stats_aggregator: StatsAggregator, prefix: str = "", counter_prefix: str = ""
+) -> Apply:
+    """Have a dataset's iterators report to an aggregator, for `apply`: ``Options.stats``, as once spelt.
+
+    Parameters
+    ----------
+    stats_aggregator : StatsAggregator
+        Who is told.
+    prefix, counter_prefix : str
+        As in `StatsOptions`.
+    """
+    options = Options()
+    options.stats.aggregator = stats_aggregator
+    options.stats.prefix, options.stats.counter_prefix = prefix or None, counter_prefix or None
+    return lambda ds: ds.with_options(options)
+
+
 def shuffle_and_repeat(
     buffer_size: int | None, count: int | None = None, seed: int | None = None
 ) -> Apply:
@@ -364,6 +431,19 @@ def choose_from_datasets(
     return Dataset.choose_from_datasets(datasets, choice_dataset, stop_on_empty_dataset)
 
 
+def enable_debug_mode() -> None:
+    """Run pipelines in this process from now on, where a debugger can step into their functions.
+
+    It sets ``TUNDISH_WORKERS=0`` in this process's environment, so what it starts does the same.
+
+    Notes
+    -----
+    tf.data's has to be called before a dataset is made; this one before an iterator is. Functions
+    are Python in any case, and the elements are the same.
+    """
+    os.environ["TUNDISH_WORKERS"] = "0"
+
+
 def from_list(elements: Sequence[Any], name: str | None = None) -> Dataset:
     """`Dataset.from_list`."""
     return Dataset.from_list(elements, name)
@@ -418,6 +498,19 @@ def sample_from_datasets(
 ) -> Dataset:
     """`Dataset.sample_from_datasets`."""
     return Dataset.sample_from_datasets(datasets, weights, seed, stop_on_empty_dataset)
+
+
+def serve_metrics(
+    port: int = 0, host: str = "127.0.0.1", aggregator: StatsAggregator | None = None
+) -> MetricsServer:
+    """Serve measurements over HTTP for Prometheus; ours, as `MetricsServer` says.
+
+    Parameters
+    ----------
+    port, host, aggregator
+        As for `MetricsServer`.
+    """
+    return MetricsServer(port, host, aggregator)
 
 
 def to_variant(dataset: Dataset) -> bytes:

@@ -142,6 +142,24 @@ class DatasetSpec:
         """As that of any object."""
         return object
 
+    @staticmethod
+    def from_value(value: Any) -> DatasetSpec:
+        """The spec of a dataset.
+
+        Parameters
+        ----------
+        value : Dataset
+            Its first element is made where the plan does not tell what it is.
+
+        Raises
+        ------
+        TypeError
+            It is something else.
+        """
+        if not isinstance(value, Nested):
+            raise TypeError(f"value must be a Dataset, not {type(value).__name__} ({value!r})")
+        return value._leaf_spec()  # noqa: SLF001 - what a leaf of ours says of itself
+
     def accepts(self, value: Any) -> bool:
         """Whether a normalised leaf is a dataset; its elements are not looked at.
 
@@ -372,6 +390,18 @@ def spec_of(value: Any) -> Any:
 
 def _kept(dtype: np.dtype) -> Any:
     return object if dtype.hasobject else dtype
+
+
+def nbytes_of(element: Any) -> int:
+    """About how many bytes an element takes: of its arrays, numbers and texts."""
+    leaves, _ = flatten(element)
+    return sum(_leaf_nbytes(leaf) for leaf in leaves)
+
+
+def _leaf_nbytes(leaf: Any) -> int:
+    if isinstance(leaf, (str, bytes)):
+        return len(leaf)
+    return int(getattr(leaf, "nbytes", 0))
 
 
 def copy_element(value: Any) -> Any:

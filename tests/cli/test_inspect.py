@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import re
+import signal
+import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -81,6 +85,13 @@ def test_what_is_computed_in_one_go_is_one_stage() -> None:
     assert found[::-1] == [("range", 0), ("map", 1), ("shuffle", 0), ("batch", 1), ("map", 2)]
 
 
+def test_what_a_state_does_not_hold_is_listed() -> None:
+    plan = outline(td.Dataset.range(3).map(lambda x: x + random.random()))
+
+    (line,) = plan.resume
+    assert line.startswith("not in the state: map#1, <lambda> calls `random.random`; instead: take")
+
+
 def test_text_in_pictures_is_escaped() -> None:
     picture = draw(outline(td.Dataset.range(3).map(lambda x: x)), "<&>", "a < b")
 
@@ -91,3 +102,167 @@ def test_specs_in_one_line() -> None:
     spec = {"image": td.ArraySpec((None, 3), "uint8"), "both": (td.ArraySpec((), str), None)}
 
     assert show_spec(spec) == "{image: uint8 [None, 3], both: (str, None)}"
+
+
+RUNNING = """
+import time
+import tundish as td
+
+def work(x):
+    time.sleep(0.002)
+    return x
+
+def stumble(x):
+    if x % 10 == 9:
+        raise ValueError(f"no {x}")
+    return x
+
+def hang(x):
+    time.sleep(1000)
+
+def long():
+    return td.Dataset.range(100_000).map(work, num_parallel_calls=2).batch(5)
+
+def here():
+    return td.Dataset.range(100_000).map(work).batch(5)
+
+def short():
+    return td.Dataset.range(20).map(work)
+
+def failing():
+    return td.Dataset.range(100_000).map(stumble)
+
+def broken():
+    return td.Dataset.range(19, 20).map(stumble)
+
+def hanging():
+    return td.Dataset.range(100).map(hang)
+
+def hanging_apart():
+    return td.Dataset.range(100).map(hang, num_parallel_calls=1)
+
+def empty():
+    return td.Dataset.range(0).map(work)
+"""
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Path:
+    path = tmp_path / "pipeline_to_run.py"
+    path.write_text(RUNNING)
+    return path
+
+
+def ran(running: Path, name: str, seconds: str = "0.6", *words: str) -> int:
+    return main(["inspect", f"{running}:{name}", "--run", seconds, *words])
+
+
+def test_a_run_says_what_is_waited_for(running: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    svg = running.with_suffix(".svg")
+
+    assert ran(running, "here", "0.6", "--svg", str(svg)) == 0
+
+    text = capsys.readouterr().out
+    assert "stage 1, in this process" in text, "the outline"
+    assert "The limit: this process, which computes" in text
+    assert "map#1 (work) has" in text
+    assert " workers: " in text
+    words = [word.text for word in ET.parse(svg).iter("{http://www.w3.org/2000/svg}text")]
+    assert "map#1 (work)" in words
+    assert "what would change it" in words
+
+
+def test_a_run_in_workers(running: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ran(running, "long") == 0
+    assert "2 workers" in capsys.readouterr().out
+
+
+def test_a_dataset_that_ends_begins_again(
+    running: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ran(running, "short") == 0
+    told = re.search(
+        r"it has 20 elements, and began again at its end: (\d+)", capsys.readouterr().out
+    )
+    assert told is not None
+    assert int(told[1]) > 1
+
+
+def test_elements_that_fail_are_counted(running: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ran(running, "failing", "0.3") == 0
+    assert "the first that failed: ValueError: no 9" in capsys.readouterr().out
+
+
+def test_nothing_is_said_of_speed_where_every_element_failed(
+    running: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ran(running, "broken", "0.3") == 0
+    text = capsys.readouterr().out
+    assert "every element failed" in text
+    assert "the first that failed: ValueError: no 19" in text
+    assert "The limit" not in text
+
+
+@pytest.mark.parametrize("name", ["hanging", "hanging_apart"])
+def test_an_element_that_takes_longer_is_given_up(
+    running: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = time.monotonic()
+
+    assert ran(running, name, "0.3") == 0
+
+    assert time.monotonic() - start < 20
+    text = capsys.readouterr().out
+    assert "0 elements in" in text
+    assert "the element that was being made when the time was up has been given up" in text
+
+
+def test_a_dataset_without_elements(running: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ran(running, "empty", "5") == 0
+    assert "the dataset is empty: it has no elements to run" in capsys.readouterr().out
+
+
+def test_ctrl_c_prints_what_is_known(
+    running: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = td.Iterator.__next__
+    count = 0
+
+    def interrupted(self: td.Iterator) -> object:
+        nonlocal count
+        count += 1
+        if count == 30:
+            raise KeyboardInterrupt
+        return before(self)
+
+    monkeypatch.setattr(td.Iterator, "__next__", interrupted)
+
+    assert ran(running, "here", "60") == 130
+    text = capsys.readouterr().out
+    assert "interrupted after" in text
+    assert "The limit: this process" in text
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "soon", "100000"])
+def test_bad_durations(running: Path, seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        ran(running, "here", seconds)
+    assert "--run" in capsys.readouterr().err
+
+
+def test_a_picture_that_cannot_be_put_anywhere_is_said_before_the_run(
+    running: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ran(running, "hanging", "60", "--svg", str(running.parent / "no" / "a.svg")) == 2
+    assert "there is no folder" in capsys.readouterr().out
+    assert ran(running, "hanging", "60", "--svg", str(running.parent)) == 2
+    assert "names a folder" in capsys.readouterr().out
+
+
+def test_the_alarm_is_off_and_as_it_was_after_a_run(running: Path) -> None:
+    before = signal.getsignal(signal.SIGALRM)
+
+    assert ran(running, "short", "0.2") == 0
+
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)

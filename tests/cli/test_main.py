@@ -29,7 +29,7 @@ def test_a_package_that_is_missing_is_named(
 
 def test_benchmarks_that_are_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "no_such_benchmark"]) == 2
-    assert "there are inprocess, jpeg" in capsys.readouterr().out
+    assert "inprocess, jpeg" in capsys.readouterr().out
 
 
 def test_an_early_reader_of_the_output_is_no_error() -> None:

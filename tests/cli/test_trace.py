@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
+import gzip
+import json
 import os
+import re
 import signal
 import time
 from typing import TYPE_CHECKING, Any
@@ -62,6 +65,90 @@ def test_one_worker_and_the_summary_alone(file: Path, capsys: pytest.CaptureFixt
     assert "->   2  TASK" in one
     assert "->   1  TASK" not in one
     assert "  TASK    block" not in summary
+
+
+def test_several_iterators_are_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "trace"
+    monkeypatch.setenv("TUNDISH_TRACE", str(path))
+    for size in (4, 8):
+        with td.Dataset.range(64).map(abs).batch(size).iterator(workers=1) as batches:
+            list(batches)
+
+    assert main(["trace", str(path), "--summary"]) == 0
+    text = capsys.readouterr().out
+    heads = [line for line in text.splitlines() if line.startswith("iterator ")]
+    assert len(heads) == 2
+    assert all(f"of process {os.getpid()}  range -> map -> batch" in head for head in heads)
+
+
+def test_for_perfetto(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plain, compressed = tmp_path / "out.json", tmp_path / "out.json.gz"
+
+    assert main(["trace", str(file), "--perfetto", str(plain)]) == 0
+    assert "open it at https://ui.perfetto.dev" in capsys.readouterr().out
+    assert main(["trace", str(file), "--perfetto", str(compressed)]) == 0
+
+    events = json.loads(plain.read_text())["traceEvents"]
+    assert gzip.decompress(compressed.read_bytes()) == plain.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir() if "out" in path.name) == [
+        "out.json",
+        "out.json.gz",
+    ]
+    names = {event["name"] for event in events}
+    assert {"next", "wait", "died: SIGKILL (9)", "tasks in flight"} <= names
+    threads = [e["args"]["name"] for e in events if e["name"] == "thread_name"]
+    assert "consumer" in threads
+    assert sum("(pid " in name for name in threads) >= 3
+    done = sum(event["kind"] == "DONE" for event in read(file))
+    tasks = [e for e in events if e["ph"] == "X" and e["tid"] > 100 and "died" not in e["name"]]
+    assert len(tasks) == sum(event["ph"] == "f" for event in events) == done
+
+
+def test_for_perfetto_nothing_half_done_stays(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "notes").write_text("one\ntwo\n")
+    out = tmp_path / "out.json"
+
+    assert main(["trace", str(tmp_path / "notes"), "--perfetto", str(out)]) == 2
+    assert "no line of it is a message of a trace" in capsys.readouterr().out
+    assert main(["trace", str(tmp_path / "missing"), "--perfetto", str(out)]) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["notes"]
+
+
+def test_a_trace_that_the_options_ask_for(tmp_path: Path) -> None:
+    options = td.Options()
+    options.stats.trace = str(tmp_path / "trace")
+    ds = td.Dataset.range(8).map(abs).with_options(options)
+    with ds.iterator(workers=1) as elements:
+        list(elements)
+
+    kinds = [event["kind"] for event in read(tmp_path / "trace")]
+    assert kinds[0] == "BEGIN"
+    assert kinds[-1] == "END"
+    assert {"STAGE", "TASK", "DONE", "NEXT"} <= set(kinds)
+
+
+def test_a_run_in_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = tmp_path / "trace", tmp_path / "out.json"
+    monkeypatch.setenv("TUNDISH_TRACE", str(path))
+    with td.Dataset.range(64).map(abs).batch(4).iterator(workers=0) as batches:
+        list(batches)
+
+    assert main(["trace", str(path), "--perfetto", str(out)]) == 0
+    events = json.loads(out.read_text())["traceEvents"]
+    assert any(event["name"].startswith("next") for event in events)
+    capsys.readouterr()
+    assert main(["trace", str(path), "--summary"]) == 0
+    text = capsys.readouterr().out
+    assert re.search(
+        r"^consumer: \d+% of the time in next, 0% waiting for workers$", text, re.MULTILINE
+    )
+    assert "worker " not in text
 
 
 def test_a_torn_last_line_is_left_out(file: Path) -> None:

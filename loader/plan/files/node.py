@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tundish.loader.plan.elementwise import FlatMap
 from tundish.loader.plan.interleaving import Interleave
-from tundish.loader.plan.node import UNKNOWN_CARDINALITY, Node, OwnFunction, Unary
-from tundish.loader.plan.options import WithOptions
-from tundish.loader.plan.order import Prefetch, Shard, Skip, Take
+from tundish.loader.plan.node import UNKNOWN_CARDINALITY, Node, OwnFunction, Passing, Unary
+from tundish.loader.plan.order import Shard, Skip, Take
 from tundish.loader.plan.sources import Files, FromSource
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 Index = Literal["beside"] | bool | None
 """When an index is made (None: where it is needed), and whether it stands beside the file."""
 
-_CHOOSING = (Prefetch, Shard, Skip, Take, WithOptions)
+_CHOOSING = (Passing, Shard, Skip, Take)
 
 
 @dataclass(frozen=True, eq=False)

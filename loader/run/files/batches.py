@@ -11,7 +11,7 @@ from tundish.formats.files import joined
 from tundish.formats.format import Columns
 from tundish.loader.run.collate import Collator
 from tundish.loader.run.files.refs import BatchRefs, Stretch
-from tundish.loader.run.inline import InlineBatches, give_up
+from tundish.loader.run.inline import InlineBatches, clocked, give_up
 from tundish.loader.run.items import End, Failure, Made, Ref
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tundish.loader.plan.batching import Batch
     from tundish.loader.run.files.numbered import FileStage
     from tundish.loader.run.files.sequence import FileSequence
+    from tundish.loader.watch.watch import StageMeter, Watch
 
 Piece = tuple[Any, int, int]
 """Some records of a run."""
@@ -40,22 +41,32 @@ class FileBatches(InlineBatches):
         Of the node.
     leaf : type or None
         Of all records: bytes or str.
+    watch, meter
+        As for `InlineBatches`.
     """
 
     def __init__(
-        self, node: Batch, up: FileSequence | FileStage, label: str, leaf: type | None
+        self,
+        node: Batch,
+        up: FileSequence | FileStage,
+        label: str,
+        leaf: type | None,
+        *,
+        watch: Watch,
+        meter: StageMeter,
     ) -> None:
-        super().__init__(node, up, label)
+        super().__init__(node, up, label, watch=watch, meter=meter)
         self._files, self._leaf = up, leaf
 
-    def next(self) -> Any:
+    def _next(self, inside: list[float] | None = None) -> Any:
+        some = self._files.some if inside is None else clocked(self._files.some, inside)
         pieces: list[Piece] = []
         parts: list[Stretch] = []
         batch: Collator | None = None
         have = 0
         try:
             while have < self._size:
-                found = self._files.some(self._size - have)
+                found = some(self._size - have)
                 if isinstance(found, Failure):
                     return self._given_up(parts, found.error, found.ref)
                 refs, run, first, stop = found

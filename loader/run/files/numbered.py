@@ -48,7 +48,8 @@ class FileStage(InlineStage):
             return None
         found = self.some(most)
         if isinstance(found, Failure):
-            self.back(1)
+            self._meter.fail(self._meter.name, -1)
+            self._up.back(1)
             return None
         _, run, first, stop = found
         return run.part(first, stop)
@@ -87,6 +88,7 @@ class FileStage(InlineStage):
 
     def _damaged(self, ref: Ref, error: Exception) -> Failure:
         mark_as_own(error, self.source.form)
+        self._meter.fail(self._meter.name)
         return self._failed(ref, error)
 
     def back(self, count: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.run.files.records import (
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from tundish.loader.run.files.numbered import Several
     from tundish.loader.run.machines import Machine, Mark
     from tundish.loader.run.values import Identity, Value
+    from tundish.loader.watch.histogram import Durations
+    from tundish.loader.watch.watch import StageMeter
 
 
 class FileSequence:
@@ -50,6 +53,8 @@ class FileSequence:
         The number of the pass.
     context : Context
         Of the iterator.
+    meter : StageMeter
+        Where it is counted.
     """
 
     def __init__(
@@ -61,8 +66,11 @@ class FileSequence:
         *,
         pass_: int,
         context: Context,
+        meter: StageMeter,
     ) -> None:
-        self.form = node.format
+        self.form, self._meter = node.format, meter
+        self._sample = context.watch.sample
+        self._own: Durations | None = None
         self._up, self._dataset, self._identity = up, dataset, identity
         self._pass, self._where, self._events = pass_, context.where, context.events
         self._context = context
@@ -93,7 +101,7 @@ class FileSequence:
             if self._file is None:
                 self._open(stood)
                 continue
-            found = self._file.some(self._size)
+            found = self._read(self._file)
             if found is None:
                 self._file, self._within = None, False
             elif isinstance(found, Damaged):
@@ -102,6 +110,20 @@ class FileSequence:
                 self._size = min(2 * self._size, AT_ONCE)
                 self._run, self._records = found, None
                 self._k, self._count, self._after = 0, len(found), found.after
+
+    def time(self, *, on: bool) -> None:
+        """Begin or end to note what reading takes."""
+        name = self._meter.name
+        self._own = self._sample(name).node(name) if on else None
+
+    def _read(self, file: OpenFile) -> Run | Damaged | None:
+        if self._own is None:
+            return file.some(self._size)
+        began = perf_counter()
+        found = file.some(self._size)
+        if found is not None and not isinstance(found, Damaged) and len(found):
+            self._own.add((perf_counter() - began) / len(found), len(found))
+        return found
 
     def _open(self, stood: Mark) -> None:
         """Open the next file."""
@@ -140,6 +162,7 @@ class FileSequence:
         """Have a failure come next; `stood`: the mark as long as it has not been given."""
         if self._leaves_out is not None and self._leaves_out.has(failure):
             self._counts.add([self._leaves_out.event])
+            self._meter.leave_out(counted=False)
         else:
             self._failed = (failure, stood)
 
@@ -155,10 +178,12 @@ class FileSequence:
                     records = self._records = self._run.records()
                     self._places = listed_places(self._run)
                 self._k = k + 1
+                self._meter.elements += 1
                 return Made((self._outer, self._places[k]), records[k])
             if self._failed is not None:
                 failure = self._failed[0]
                 self._failed = None
+                self._meter.fail(self._meter.name)
                 return failure
             self._refill()
 
@@ -171,6 +196,7 @@ class FileSequence:
         assert self._run is not None
         k = self._k
         self._k = min(self._count, k + most)
+        self._meter.elements += self._k - k
         return self._run.part(k, self._k)
 
     def some(self, most: int) -> Several:
@@ -183,11 +209,13 @@ class FileSequence:
         assert self._run is not None
         k = self._k
         self._k = min(self._count, k + most)
+        self._meter.elements += self._k - k
         return Stretch(self._outer, self._run.places, k, self._k), self._run, k, self._k
 
     def back(self, count: int) -> None:
         """Give the last records of `some` again."""
         self._k -= count
+        self._meter.elements -= count
 
     # -- state ---------------------------------------------------------------------------------
 

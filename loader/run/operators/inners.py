@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tundish.loader.run.inline import Counts
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tundish.loader.run.machines import Machine, Mark
     from tundish.loader.run.shared import Block
     from tundish.loader.run.values import Identity, OpenInner, Value
+    from tundish.loader.watch.watch import StageMeter
 
 NOT_OPENED = -1
 """The ordinal in the ref of an error in place of a whole inner dataset: it could not be made."""
@@ -49,6 +51,7 @@ class Inners(Protocol):
     """Opens inner datasets, one after another."""
 
     counts: Counts
+    meter: StageMeter
 
     def open(self) -> Inner:
         """The next input's; raises End or NotReady."""
@@ -90,7 +93,12 @@ class InlineInners:
         Of the iterator.
     placed : bool
         Whether elements are named by their places.
+    meter : StageMeter
+        Where they are counted.
     """
+
+    own: list[float] | None = None
+    """Where is noted what each element took, while that is noted."""
 
     def __init__(
         self,
@@ -102,13 +110,20 @@ class InlineInners:
         open_inner: OpenInner,
         context: Context,
         placed: bool,
+        meter: StageMeter,
     ) -> None:
-        self.placed = placed
+        self.placed, self.meter = placed, meter
+        self._sample = context.watch.sample
         self._up, self._dataset, self._identity = up, dataset, identity
         self._pass, self._open_inner = pass_, open_inner
         self._where, self._events = context.where, context.events
         self.counts = Counts()
         self._skip = 0
+
+    def time(self, *, on: bool) -> None:
+        """Begin or end to note what elements take."""
+        name = self.meter.name
+        self.own = self._sample(name).own.setdefault(name, []) if on else None
 
     def open(self) -> InlineInner:
         item = self._up.next()
@@ -159,10 +174,21 @@ class InlineInner:
             try:
                 self._network = self._inners.begin(self._item, self.taken)
             except Exception as error:  # noqa: BLE001 - the element's error
+                self._inners.meter.fail(self._inners.meter.name)
                 return Failure((self.outer, NOT_OPENED), error)
             self._item = None
-        found = self._network.next()
-        if self._inners.placed:
+        inners = self._inners
+        if inners.own is None:
+            found = self._network.next()
+        else:
+            began = perf_counter()
+            found = self._network.next()
+            inners.own.append(perf_counter() - began)
+        if type(found) is Failure:
+            inners.meter.fail(inners.meter.name)
+        else:
+            inners.meter.elements += 1
+        if inners.placed:
             ref = (self.outer, found.ref)
             self.taken = self._network.mark()
         else:
@@ -218,6 +244,7 @@ class FlatMapped:
                 self._inner = None
             if self._leaves_out is not None and self._leaves_out.has(item):
                 self._inners.counts.add([self._leaves_out.event])
+                self._inners.meter.leave_out(counted=True)
                 continue
             return item
 

@@ -72,6 +72,7 @@ class Interleaved:
             self._took(at, item)
             if self._leaves_out is not None and self._leaves_out.has(item):
                 self._inners.counts.add([self._leaves_out.event])
+                self._inners.meter.leave_out(counted=True)
                 continue
             return item
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tundish.loader.run.shared import Block
 from tundish.loader.run.stages import Pace
+from tundish.loader.watch.watch import StageMeter
 
 if TYPE_CHECKING:
     from tundish.loader.run.storing.orders import Order
@@ -60,6 +61,7 @@ class Seat:
         self._owner, self.number = owner, number
         self.pace = Pace()
         self.window = self.block_nbytes = self.nbytes = 0
+        self.meter = StageMeter("", (), "writer")
 
     def put(self, order: Order) -> Ordered:
         """Hand an order on."""

@@ -10,7 +10,7 @@ import numpy as np
 from tundish.loader.plan.batching import Batch
 from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.files.node import Indexed, ReadFiles, ReadFilesInTurn
-from tundish.loader.plan.node import walk
+from tundish.loader.plan.node import Passing, walk
 from tundish.loader.plan.options import WithOptions
 from tundish.loader.plan.order import Concatenate, Prefetch, Repeat, Shard, Shuffle, Skip, Take
 from tundish.loader.plan.saving import Dealt, Load
@@ -21,9 +21,9 @@ from tundish.loader.plan.storing import (
     SortedSnapshot,
     Stored,
 )
-from tundish.loader.run.stats import SnapshotStats
 from tundish.loader.run.storing.opening import reader_of
 from tundish.loader.run.values import Maker, raise_from
+from tundish.loader.watch.stats import SnapshotStats
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _CHOOSING = (Dealt, Prefetch, Shard, Shuffle, Skip, Take, WithOptions)
 
-_UNCOMPUTED = (*_CHOOSING, Batch, Concatenate, Repeat, Stored)
+_UNCOMPUTED = (*_CHOOSING, Passing, Batch, Concatenate, Repeat, Stored)
 
 
 def computes_something(node: Node) -> bool:
@@ -78,7 +78,7 @@ def is_kept(node: Node) -> bool:
     Those of one that is complete are views of files, most of them. The others are no different: what
     changes elements in place is to fail in the first epoch.
     """
-    while isinstance(node, (*_CHOOSING, Batch, Repeat)):
+    while isinstance(node, (*_CHOOSING, Passing, Batch, Repeat)):
         node = node.up
     if isinstance(node, (Indexed, ReadFiles, ReadFilesInTurn)):
         return node.format.tabular

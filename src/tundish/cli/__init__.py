@@ -1,4 +1,4 @@
-"""The command line: ``tundish demo``, ``doctor``, ``inspect``, ``snapshot``, ``trace``, ``bench``.
+"""The command line: ``tundish demo``, ``doctor``, ``inspect``, ``debug``, ``snapshot`` and others.
 
 Each command is a module here and is imported when it is called: ``tundish --help`` is immediate,
 and what a command needs beyond the library (Pillow for the demo) nobody else has to install.
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
+_LONGEST_S = 86_400
 _EXTRAS = {"PIL": ("Pillow", "demo")}
 
 
@@ -62,6 +63,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     return int(status)
 
 
+def _seconds(text: str) -> float:
+    """A duration above 0, in seconds."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"seconds, such as 5 or 0.5, not {text!r}") from None
+    if not 0 < value <= _LONGEST_S:
+        raise argparse.ArgumentTypeError(f"above 0 and at most {_LONGEST_S:,} seconds, not {text}")
+    return value
+
+
+def _count(text: str) -> int:
+    """How many, at least 1."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"a number of elements, at least 1, not {text!r}")
+    return int(text)
+
+
+def _index(text: str) -> int:
+    """Which, from 0."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"the number of an element, from 0, not {text!r}")
+    return int(text)
+
+
 def parser() -> argparse.ArgumentParser:
     """What can be asked for."""
     top = argparse.ArgumentParser(
@@ -90,6 +116,14 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="run the functions on the first element to learn its spec",
     )
+    inspect.add_argument(
+        "--run",
+        metavar="SECONDS",
+        dest="seconds",
+        type=_seconds,
+        help="run it for so long, and say what it waits for; with --svg, draw that. What it does "
+        "besides giving elements (a snapshot that is written) is done",
+    )
 
     trace = command("trace", "What happened in a run, from the file that TUNDISH_TRACE named")
     trace.add_argument(
@@ -97,6 +131,58 @@ def parser() -> argparse.ArgumentParser:
     )
     trace.add_argument("--summary", action="store_true", help="leave the messages out")
     trace.add_argument("--worker", type=int, metavar="N", help="only the messages of this worker")
+    trace.add_argument(
+        "--perfetto",
+        metavar="OUT",
+        help="write what ui.perfetto.dev opens instead: OUT.json, or OUT.json.gz",
+    )
+
+    watch = command("top", "The pipelines of a running process, live")
+    watch.add_argument(
+        "pid", nargs="?", type=int, metavar="PID", help="without one: which processes there are"
+    )
+    watch.add_argument("--once", action="store_true", help="print one frame")
+    watch.add_argument("--json", dest="as_json", action="store_true", help="print it as JSON")
+
+    debug = command("debug", "The failing or slow element of a saved state again, under pdb")
+    debug.add_argument(
+        "state",
+        nargs="?",
+        metavar="STATE",
+        help="what Iterator.save wrote: a file, or the folder of a series; -: from the start",
+    )
+    debug.add_argument(
+        "target", nargs="?", metavar="MODULE:NAME", help="the dataset, as for tundish inspect"
+    )
+    debug.add_argument(
+        "--next", type=_count, metavar="N", help="look at so many elements (10,000; --slow: 100)"
+    )
+    debug.add_argument(
+        "--index",
+        type=_index,
+        metavar="K",
+        help="look at this element behind the state: 0 is the next",
+    )
+    debug.add_argument(
+        "--slow", action="store_true", help="tell which elements take longest, and why"
+    )
+    debug.add_argument(
+        "--pdb",
+        action=argparse.BooleanOptionalAction,
+        help="debug it; without either, where this is a terminal",
+    )
+    debug.add_argument(
+        "--isolate",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="look for it in a process of its own first, which an element may kill",
+    )
+    debug.add_argument("--dump", metavar="DIR", help="show what enable_dump_debug_info has noted")
+    debug.add_argument(
+        "--node",
+        metavar="NODE",
+        help="with --dump: the newest elements of map#2, too; with --slow or --index: stop in its function",
+    )
 
     snapshot = command("snapshot", "Preprocess once and keep it in files")
     add_arguments(snapshot)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tundish.cli.drawing import draw
 from tundish.cli.outline import Outline, Step, outline
+from tundish.cli.running import run_for
 from tundish.cli.terminal import bold, dim, say, warn
 from tundish.loader.plan.dataset import Dataset
 from tundish.spec import ArraySpec
@@ -17,11 +19,15 @@ from tundish.spec import ArraySpec
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tundish.cli.running import Ran
+
 __all__ = ["run"]
 
 
-def run(target: str, svg: str | None = None, *, spec: bool = False) -> int:
-    """Print a dataset's outline, and draw it if asked to.
+def run(
+    target: str, svg: str | None = None, *, spec: bool = False, seconds: float | None = None
+) -> int:
+    """Print a dataset's outline, and draw it if asked to; run it for a while if asked to.
 
     Parameters
     ----------
@@ -29,16 +35,21 @@ def run(target: str, svg: str | None = None, *, spec: bool = False) -> int:
         ``package.module:name`` or ``folder/file.py:name``: a `Dataset`, or a function without
         arguments that returns one.
     svg : str, optional
-        Where to put the drawing.
+        Where to put the drawing: of the plan, or of the verdict of a run.
     spec : bool
         Learn the elements' spec by running the plan on the first one.
+    seconds : float, optional
+        Run the dataset for so long, and say what it waits for.
 
     Returns
     -------
     int
-        The exit status: 2 when there is no such dataset.
+        The exit status: 2 when there is no such dataset, or nowhere to put the drawing; 130 after
+        Ctrl-C.
     """
     try:
+        if svg is not None:
+            check_folder(svg)
         dataset = find(target)
     except (ImportError, OSError, AttributeError, TypeError, ValueError) as error:
         say(warn(f"{target}: {error}"))
@@ -47,10 +58,47 @@ def run(target: str, svg: str | None = None, *, spec: bool = False) -> int:
     cheap = dataset._node.safe  # noqa: SLF001 - no user code below: nothing is run
     known = show_spec(dataset.element_spec) if spec or cheap else "not asked for (--spec)"
     show(plan, target, known)
+    picture, status = draw(plan, target, known if spec or cheap else ""), 0
+    if seconds is not None:
+        ran = run_for(dataset, seconds)
+        show_run(ran)
+        picture, status = (
+            ran.verdict.svg(f"{target}: {ran.verdict.headline}"),
+            130 * ran.interrupted,
+        )
     if svg is not None:
-        Path(svg).write_text(draw(plan, target, known if spec or cheap else ""), encoding="utf-8")
+        Path(svg).write_text(picture, encoding="utf-8")
         say(dim(f"drawn into {svg}"))
-    return 0
+    return status
+
+
+def check_folder(path: str) -> None:
+    """Say now, and not after a run, that a drawing cannot be put somewhere."""
+    if Path(path).is_dir():
+        raise IsADirectoryError(f"--svg names a folder, not a file: {path}")
+    if not Path(path).absolute().parent.is_dir():
+        raise FileNotFoundError(f"--svg: there is no folder {Path(path).absolute().parent}")
+
+
+def show_run(ran: Ran) -> None:
+    """Print what a run has shown."""
+    width = max(40, min(100, shutil.get_terminal_size((100, 24)).columns))
+    if ran.failed:
+        say()
+        say(warn("every element failed"))
+        for line in ran.notes:
+            say(line)
+        return
+    head, *rest = ran.verdict.text(width).split("\n- ")
+    say()
+    say(bold(ran.verdict.headline))
+    for line in (head, *ran.notes):
+        say(line)
+    if rest:
+        say()
+        say(bold("what would change it"))
+        for each in rest:
+            say(f"- {each}")
 
 
 def find(target: str) -> Dataset:

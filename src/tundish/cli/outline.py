@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from tundish.loader.plan.batching import Batch, Unbatch
 from tundish.loader.plan.dataset import Dataset, show_cardinality
 from tundish.loader.plan.elementwise import Filter, FlatMap, Map
+from tundish.loader.plan.external import external_state
 from tundish.loader.plan.files.node import ByNumber, ReadFiles, ReadFilesInTurn
-from tundish.loader.plan.node import AUTOTUNE, Node, function_name, walk
+from tundish.loader.plan.node import AUTOTUNE, Node, Passing, function_name, walk
 from tundish.loader.plan.options import Options, WithOptions, options_of
 from tundish.loader.plan.order import Prefetch, Shuffle
 from tundish.loader.plan.sources import Files, Generator
@@ -108,7 +109,7 @@ def stages(root: Node) -> dict[int, int]:
             stage = begin()
             inside = node
             while inside is not base:
-                if not isinstance(inside, _TUNING):
+                if not isinstance(inside, Passing):
                     stage.append(id(inside))
                 inside = inside.inputs[0]
             visit(base, stage)
@@ -138,8 +139,8 @@ def place(node: Node, stage: int, where: str) -> str:
     """Where an operator is at work, in words."""
     if stage:
         return f"stage {stage}, {where}"
-    if isinstance(node, _TUNING):
-        return "a setting"
+    if isinstance(node, Passing):
+        return "a setting" if isinstance(node, _TUNING) else "passes on, measured"
     if isinstance(node, Generator):
         return "in this process"
     if isinstance(node, ByNumber):
@@ -175,7 +176,7 @@ def workers(node: Node) -> tuple[int, str]:
     """How many workers would run a plan, and who says so."""
     options: Options = options_of(node)
     count = how_many_workers(node, options, None)
-    calls = [n.parallel for n in walk(node) if isinstance(n, Map) and n.parallel is not None]
+    calls = [asked for n in walk(node) if (asked := options.parallel_of(n)) is not None]
     if os.environ.get("TUNDISH_WORKERS"):
         return count, "TUNDISH_WORKERS says so"
     if options.asked_workers is not None:
@@ -184,11 +185,13 @@ def workers(node: Node) -> tuple[int, str]:
         asked, who = (AUTOTUNE if AUTOTUNE in calls else max(calls)), "num_parallel_calls"
     else:
         return count, "nothing asks for workers (num_parallel_calls=, Options(workers=))"
-    return count, f"{who} is AUTOTUNE: the cores here" if asked == AUTOTUNE else f"{who} says so"
+    if asked != AUTOTUNE:
+        return count, f"{who} says so"
+    return count, f"{who} is AUTOTUNE: the cores here{', to begin with' * options.autotune.tunes}"
 
 
 def resume(node: Node) -> Iterator[str]:
-    """What a restored iterator has to do again."""
+    """What a restored iterator has to do again, and what its state does not hold."""
     for each in walk(node):
         if isinstance(each, (ReadFiles, ReadFilesInTurn)) and each.replays:
             yield f"{each.label} reads a file again up to where it stood: it is compressed, or a query"
@@ -198,6 +201,8 @@ def resume(node: Node) -> Iterator[str]:
             yield "what a cache had kept is computed again when it is needed"
         elif isinstance(each, Shuffle) and each.window and computes(each.up):
             yield f"the {each.window:,} elements of a shuffle's window are computed again"
+    for state in external_state(node):
+        yield f"not in the state: {state.node}, {state.what}; instead: {state.instead}"
 
 
 def computes(node: Node) -> bool:

@@ -1,17 +1,24 @@
 """``tundish trace``: what coordinator and workers said to each other, and who was busy when.
 
-``TUNDISH_TRACE=FILE`` makes an iterator write a line of JSON for each message: ``t`` in seconds,
-``dir`` (``->`` to a worker, ``<-`` from it), ``worker``, ``kind``, and the fields of the message.
+``TUNDISH_TRACE=FILE`` makes iterators write a line of JSON for each message and what else happens:
+`tundish.loader.run.tracing` says what is in it. Here it is words, or a file that Perfetto opens.
 """
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 from collections import Counter, defaultdict
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tundish.cli.terminal import bold, dim, say, table, warn
+from tundish.loader.watch.perfetto import Converted, convert
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = ["run"]
 
@@ -21,6 +28,7 @@ _COLUMNS = 60
 _SHADES = " ▁▂▃▄▅▆▇█"
 _HEAD = ("t", "dir", "worker", "kind")
 _RARELY_READ = (
+    "it",
     "tail",
     "layout",
     "flags",
@@ -34,8 +42,10 @@ _RARELY_READ = (
 )
 
 
-def run(file: str, *, summary: bool = False, worker: int | None = None) -> int:
-    """Print a trace.
+def run(
+    file: str, *, summary: bool = False, worker: int | None = None, perfetto: str | None = None
+) -> int:
+    """Print a trace, or write it for Perfetto.
 
     Parameters
     ----------
@@ -45,6 +55,8 @@ def run(file: str, *, summary: bool = False, worker: int | None = None) -> int:
         Leave the messages out.
     worker : int, optional
         Only the messages of this worker.
+    perfetto : str, optional
+        The file to write, and nothing is printed of the messages; compressed if it ends in ``.gz``.
 
     Returns
     -------
@@ -52,6 +64,8 @@ def run(file: str, *, summary: bool = False, worker: int | None = None) -> int:
         The exit status: 2 when the file is no trace.
     """
     try:
+        if perfetto is not None:
+            return show_converted(perfetto, for_perfetto(Path(file), Path(perfetto)))
         events = read(Path(file))
     except (OSError, ValueError) as error:
         say(warn(f"{file}: {error}"))
@@ -61,6 +75,25 @@ def run(file: str, *, summary: bool = False, worker: int | None = None) -> int:
     if not events:
         say("no messages")
         return 0
+    by_iterator: defaultdict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        by_iterator[event.get("it", "")].append(event)
+    for number, (name, its_own) in enumerate(by_iterator.items()):
+        its_own.sort(
+            key=lambda event: event["t"]
+        )  # calls that share a line are told when they are over
+        if len(by_iterator) > 1:
+            process, _, which = name.partition(".")
+            plan = its_own[0].get("plan", "")
+            say(bold(f"iterator {which} of process {process}  {plan}".rstrip()))
+        show(its_own, summary=summary)
+        if number + 1 < len(by_iterator):
+            say()
+    return 0
+
+
+def show(events: list[Event], *, summary: bool) -> None:
+    """Print what happened to one iterator."""
     start = events[0]["t"]
     if not summary:
         before = start
@@ -69,6 +102,36 @@ def run(file: str, *, summary: bool = False, worker: int | None = None) -> int:
             before = event["t"]
         say()
     show_summary(events)
+
+
+def for_perfetto(file: Path, out: Path) -> Converted:
+    """Write a trace for Perfetto; `out` is there when it is complete."""
+    unfinished = out.with_name(f"{out.name}.unfinished")
+    try:
+        with ExitStack() as stack:
+            lines: Iterable[str] = stack.enter_context(
+                file.open(encoding="utf-8", errors="replace")
+            )
+            target: Any = stack.enter_context(unfinished.open("wb"))
+            if out.suffix == ".gz":
+                target = stack.enter_context(gzip.GzipFile("", "wb", 6, target, mtime=0))
+            text = stack.enter_context(io.TextIOWrapper(target, encoding="utf-8"))
+            done = convert(lines, text.write)
+        unfinished.replace(out)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    return done
+
+
+def show_converted(out: str, done: Converted) -> int:
+    """Say what was written, and how to look at it."""
+    of = f" of {done.iterators} iterators" if done.iterators > 1 else ""
+    say(
+        f"{done.lines:,} lines{of}, {done.events:,} events in {out}: open it at https://ui.perfetto.dev"
+    )
+    if done.torn:
+        say(dim(f"{done.torn:,} torn lines were left out"))
     return 0
 
 
@@ -92,7 +155,7 @@ def line(event: Event, start: float, before: float) -> str:
     """A message in words."""
     since = (event["t"] - before) * 1e3
     head = f"{event['t'] - start:10.6f} s {dim(f'{since:+9.3f} ms')}"
-    who = f"{event['dir']} {event['worker']!s:>3}"
+    who = f"{event['dir']} {event['worker'] or '':>3}"
     kind = bold(f"{event['kind']:<7}")
     return f"{head}  {who}  {kind} {words(event)}".rstrip()
 
@@ -122,6 +185,9 @@ def show_summary(events: list[Event]) -> None:
         f"{count:,} {arrow} {kind}" for (arrow, kind), count in sorted(kinds.items())
     )
     say(f"{len(events):,} messages in {wall:.3f} s: {counted}")
+    show_consumer(events, wall)
+    if not any(event["kind"] == "DONE" for event in events):
+        return
     say()
     rows = [["worker", "tasks", "rows", "busy", "share", "task, median", "longest", ""]]
     ended = {
@@ -158,6 +224,23 @@ def show_summary(events: list[Event]) -> None:
     if again:
         say()
         say(f"{again:,} rows were computed again, for workers that died")
+
+
+def show_consumer(events: list[Event], wall: float) -> None:
+    """How much of the time was spent in `next`, and how much of that was waiting."""
+    inside = waited = 0.0
+    began: float | None = None  # the first wait of a call, where that is before what it tells
+    for event in events:
+        spent = event.get("us", 0) / 1e6
+        if event["kind"] == "WAIT":
+            waited += spent
+            began = event["t"] - spent if began is None else began
+        elif event["kind"] == "NEXT":
+            inside += max(spent, 0.0 if began is None else event["t"] - began)
+            began = None
+    if inside:
+        within = f"{inside / wall:.0%} of the time in next"
+        say(f"consumer: {within}, {waited / wall:.0%} waiting for workers")
 
 
 def shades(answers: list[Event], start: float, wall: float) -> str:

@@ -5,11 +5,15 @@
 - `assert_survives_kills`: the same elements though workers are killed;
 - `assert_caller_left_alone`: nothing else in your process is touched;
 - `digest`, `collect`, `difference`: what these compare;
+- `next_failure`, `slowest`, `debug`: the failing or slow element of a saved state again, in process;
 - ``python -m tundish.testing.fuzz``: random pipelines under the first three.
 """
 
 from __future__ import annotations
 
+from tundish.testing.again.call import Call
+from tundish.testing.again.finding import FailedElement, SlowElement, next_failure, slowest
+from tundish.testing.again.stepping import debug
 from tundish.testing.compare import Outcome, collect, difference, digest
 from tundish.testing.laws import (
     assert_caller_left_alone,
@@ -19,12 +23,18 @@ from tundish.testing.laws import (
 )
 
 __all__ = [
+    "Call",
+    "FailedElement",
     "Outcome",
+    "SlowElement",
     "assert_caller_left_alone",
     "assert_resumes_anywhere",
     "assert_survives_kills",
     "assert_workers_do_not_show",
     "collect",
+    "debug",
     "difference",
     "digest",
+    "next_failure",
+    "slowest",
 ]

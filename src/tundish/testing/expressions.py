@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.loader.plan.dataset import Dataset
-from tundish.loader.plan.options import InputContext
+from tundish.loader.plan.inputs import InputContext
 from tundish.testing import functions
 from tundish.testing.files import Reading, files, read
 from tundish.testing.folders import folder, saved

@@ -11,6 +11,7 @@ import json
 import math
 import random
 import threading
+import warnings
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tundish.loader.plan.batching import Batch
@@ -212,7 +213,10 @@ def assert_survives_kills(
     >>> from tundish.testing import assert_survives_kills
     >>> assert_survives_kills(td.Dataset.range(200).map(abs).batch(4), kills=2)
     """
-    dataset = _built(dataset).with_options(Options(max_deaths=0))
+    endless = Options(max_deaths=0).closed()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # whatever it has set
+        dataset = _built(dataset).with_options(endless)
     start = _start(dataset)
     with _started(dataset, start, 0) as iterator:
         expected = collect(iterator, limit=limit)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.plan.options import InputContext
+from tundish.loader.plan.inputs import InputContext
 from tundish.testing.cases import FAMILIES
 from tundish.testing.cases.case import Case, failing
 from tundish.testing.cases.reading import READERS

@@ -15,9 +15,8 @@ from tundish.cli.terminal import say
 from tundish.errors import RangeError, SpecError
 from tundish.loader.plan.asserting import AssertCardinality
 from tundish.loader.plan.elementwise import Map
-from tundish.loader.plan.node import Node, Unary, walk
-from tundish.loader.plan.options import WithOptions
-from tundish.loader.plan.order import Prefetch, Repeat, Shard, Shuffle, Skip, Take
+from tundish.loader.plan.node import Node, Passing, Unary, walk
+from tundish.loader.plan.order import Repeat, Shard, Shuffle, Skip, Take
 from tundish.loader.plan.ranges import base_of, only, over
 from tundish.loader.plan.storing import Cache, Stored
 from tundish.loader.run.iterator import Iterator
@@ -33,7 +32,7 @@ _WHICH = re.compile(r"(?:(\w+)#(\d+):)?(\d+(?:\.\d+)*)(?:@(\d+))?\Z")
 _AT = re.compile(r"tundish: in \w+#\d+, ")
 _CHOOSING = (Shuffle, Shard, Skip, Take, Repeat, AssertCardinality)
 _SOURCES = (*SOURCES, Stored)
-_PASSING = (Map, Cache, Prefetch, WithOptions)
+_PASSING = (Map, Cache, Passing)
 
 
 def run_alone(pipeline: Pipeline, which: str, *, debug: bool) -> int:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tundish.cli.snapshot.badrecords import BadRecords
     from tundish.cli.snapshot.room import Room
     from tundish.loader.run.iterator import Iterator
-    from tundish.loader.run.stats import SnapshotStats
+    from tundish.loader.watch.stats import SnapshotStats
 
 __all__ = ["Pull"]
 

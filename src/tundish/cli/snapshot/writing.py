@@ -33,7 +33,7 @@ from tundish.snapshot.lease import holder_of, lease_name
 from tundish.snapshot.parts import part_manifest
 
 if TYPE_CHECKING:
-    from tundish.loader.run.stats import SnapshotStats
+    from tundish.loader.watch.stats import SnapshotStats
     from tundish.snapshot.run import Prefix
 
 __all__ = ["run"]

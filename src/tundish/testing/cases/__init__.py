@@ -10,6 +10,7 @@ from tundish.testing.cases import (
     asserting,
     grouping,
     interleaving,
+    measuring,
     mixing,
     packing,
     padding,
@@ -38,4 +39,5 @@ FAMILIES = (
     asserting,
     storing,
     reading,
+    measuring,
 )

@@ -11,6 +11,7 @@ from __future__ import annotations
 from tundish.testing.model.asserting import Asserting
 from tundish.testing.model.basic import Basic
 from tundish.testing.model.grouping import Grouping
+from tundish.testing.model.measuring import Measuring
 from tundish.testing.model.mixing import Mixing
 from tundish.testing.model.packing import Packing
 from tundish.testing.model.padding import Padding
@@ -38,6 +39,7 @@ class Model(
     Grouping,
     Storing,
     Reading,
+    Measuring,
     Basic,
 ):
     """A dataset as a function from a pass to its items.

@@ -23,7 +23,7 @@ from tundish.testing.orders import window_shuffle, window_words
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from tundish.loader.plan.options import InputContext
+    from tundish.loader.plan.inputs import InputContext
 
 __all__ = ["ENDLESS", "Basic", "Item", "Pass", "arguments", "called", "generator"]
 

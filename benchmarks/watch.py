@@ -1,0 +1,315 @@
+"""What watching a pipeline costs, whether its counts are exact, and whether its predictions come true.
+
+1. Overhead: the same pipeline with statistics on and off (``StatsOptions(enabled=False)``): a map
+   that computes, a cheap one in batches, rows of 64 bytes; in process and with two workers.
+   Claim: on costs less than 1 % of the rate.
+2. Counts: what each operator gave, left out and failed in is the same with 0, 1, 2 and 3 workers.
+3. Predictions: a pipeline is run, its verdict predicts what a change gives, the change is made, and
+   the two ratios are compared. Claim: within 15 %.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from common import Contestant, Report, arguments, contest, medians, ratio
+
+import tundish as td
+from tundish.loader.run.viewing import view_of
+from tundish.loader.watch.verdict import explain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tundish.loader.watch.verdict import Verdict
+
+OVERHEAD = 0.99
+"""The rate with statistics over that without."""
+
+OFF_BY = 0.15
+"""How far a predicted ratio may be from the one that is measured."""
+
+COUNT = 1 << 40
+PASSED = 3_000
+WARM_UP = 0.25
+
+
+# -- what is computed --------------------------------------------------------------------------
+
+
+def burn(seconds: float) -> None:
+    """Keep a core busy."""
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+def heavy(x: Any) -> Any:
+    burn(0.002)
+    return np.full(16, x, np.float32)
+
+
+def waiting(x: Any) -> Any:
+    time.sleep(0.005)
+    return np.full(16, x, np.float32)
+
+
+def stumbling(x: Any) -> Any:
+    time.sleep(0.1 if x % 40 == 0 else 0.002)
+    return np.full(16, x, np.float32)
+
+
+def cheap(x: Any) -> Any:
+    return x + 1
+
+
+def small(x: Any) -> Any:
+    return np.full(16, x, np.float32)
+
+
+def number(x: Any) -> Any:
+    """The first of an array's entries, or a number itself."""
+    return int(np.ravel(x)[0])
+
+
+def wanted(x: Any) -> bool:
+    return bool(number(x) % 4 == 0)
+
+
+def fails(x: Any) -> Any:
+    if number(x) % 100 == 99:
+        raise ValueError("bad")
+    return x
+
+
+# -- overhead ----------------------------------------------------------------------------------
+
+KINDS: dict[str, Callable[[], td.Dataset]] = {
+    "a map of 2 ms, batches of 4": lambda: td.Dataset.range(COUNT).map(heavy).batch(4),
+    "x + 1, batches of 1024": lambda: td.Dataset.range(COUNT).map(cheap).batch(1024),
+    "x + 1, one by one": lambda: td.Dataset.range(COUNT).map(cheap),
+    "rows of 64 B, batches of 64": lambda: td.Dataset.range(COUNT).map(small).batch(64),
+}
+AT_ONCE = {"x + 1, one by one": 4096}
+
+
+def watched(_: int, kind: str, workers: str, switch: str) -> Callable[[], int]:
+    """Take elements, with statistics or without."""
+    options = td.Options()
+    options.stats.enabled = switch == "on"
+    elements = KINDS[kind]().with_options(options).iterator(workers=int(workers))
+    many = AT_ONCE.get(kind, 16)
+
+    def work() -> int:
+        for _ in range(many):
+            next(elements)
+        return many
+
+    return work
+
+
+def overhead(report: Report, rounds: int, seconds: float) -> None:
+    """On against off, by turns, each in a process of its own."""
+    contestants = {
+        f"{kind}|{workers}|{switch}": Contestant(f"watch:watched:{kind}:{workers}:{switch}")
+        for kind in KINDS
+        for workers in (0, 2)
+        for switch in ("off", "on")
+    }
+    measured = contest(contestants, rounds, seconds)
+    rows = [["statistics", "workers", "off/s", "on/s", "rate on / off", "CPU on / off"]]
+    claims = []
+    for kind in KINDS:
+        for workers in (0, 2):
+            off, on = (measured[f"{kind}|{workers}|{switch}"] for switch in ("off", "on"))
+            rates = ratio(on, off)
+            cpu = ratio(on, off, lambda each: each.cpu + each.cpu_below)
+            rows.append(
+                [
+                    kind,
+                    str(workers),
+                    f"{medians(off):,.0f}",
+                    f"{medians(on):,.0f}",
+                    f"{rates:.3f}",
+                    f"{cpu:.3f}",
+                ]
+            )
+            claims.append((f"{kind}, {workers} workers", rates, cpu))
+    report.table("overhead", rows)
+    for text, rates, cpu in claims:
+        report.claim(f"{text}: rate on / off", OVERHEAD, rates, least=True, show="{:.3f}".format)
+        report.claim(f"{text}: CPU on / off", 2 - OVERHEAD, cpu, show="{:.3f}".format)
+
+
+# -- counts ------------------------------------------------------------------------------------
+
+
+def counts(report: Report) -> None:
+    """What each operator gave, with any number of workers."""
+    ds = td.Dataset.range(PASSED).map(fails, on_error="skip").filter(wanted).map(small).batch(8)
+    found = {}
+    for workers in (0, 1, 2, 3):
+        with ds.iterator(workers=workers) as it:
+            for _ in it:
+                pass
+            found[workers] = {
+                node.name: (node.elements, node.dropped, node.errors)
+                for stage in it.stats.stages
+                for node in stage.nodes
+            }
+    names = sorted({name for each in found.values() for name in each}, key=lambda n: n[-1])
+    rows = [["gave, left out, failed", *(f"{workers} workers" for workers in found)]]
+    rows += [[name, *(str(each.get(name, "-")) for each in found.values())] for name in names]
+    report.table("counts", rows)
+    same = len({tuple(sorted(each.items())) for each in found.values()}) == 1
+    report.fact(
+        "counts with 0, 1, 2 and 3 workers",
+        "the same",
+        "the same" if same else "different",
+        holds=same,
+    )
+
+
+# -- predictions -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Change:
+    """A pipeline, the change that is made, and what the verdict calls it.
+
+    Attributes
+    ----------
+    name : str
+        What is tried.
+    before, after : callable
+        The dataset as it is and as it becomes, in a folder.
+    workers : (int, int)
+        How many, before and after.
+    what : str
+        How the prediction begins.
+    busy_s, idle_s : float
+        What the consumer does with each element: it computes, or waits for a device.
+    """
+
+    name: str
+    before: Callable[[Path], td.Dataset]
+    after: Callable[[Path], td.Dataset]
+    workers: tuple[int, int]
+    what: str
+    busy_s: float = 0.0
+    idle_s: float = 0.0
+
+
+def plain(function: Callable[[Any], Any]) -> Callable[[Path], td.Dataset]:
+    return lambda _: td.Dataset.range(COUNT).map(function).batch(4)
+
+
+def late(_: Path) -> td.Dataset:
+    return td.Dataset.range(COUNT).map(heavy).filter(wanted).batch(4)
+
+
+def early(_: Path) -> td.Dataset:
+    return td.Dataset.range(COUNT).filter(wanted).map(heavy).batch(4)
+
+
+def short(_: Path) -> td.Dataset:
+    return td.Dataset.range(400).map(heavy).repeat().batch(4)
+
+
+def stored(folder: Path) -> td.Dataset:
+    kept = td.Dataset.range(400).map(heavy).snapshot(str(folder / "kept"))
+    for _ in kept.iterator(workers=2):
+        pass
+    return kept.repeat().batch(4)
+
+
+def stumbles(*, ordered: bool) -> Callable[[Path], td.Dataset]:
+    options = td.Options(deterministic=ordered)
+    return lambda _: td.Dataset.range(COUNT).map(stumbling).with_options(options)
+
+
+CHANGES = (
+    Change("one more worker, computing", plain(heavy), plain(heavy), (1, 2), "one more worker"),
+    Change("one more worker, waiting", plain(waiting), plain(waiting), (2, 3), "one more worker"),
+    Change("a filter before the map", late, early, (1, 1), "filter#2"),
+    Change("a snapshot, consumer busy", short, stored, (1, 1), "a snapshot", busy_s=0.002),
+    Change("a snapshot, consumer on a device", short, stored, (1, 1), "a snapshot", idle_s=0.002),
+    Change("fewer workers", plain(heavy), plain(heavy), (2, 1), "1 worker", idle_s=0.015),
+    Change("no workers", plain(heavy), plain(heavy), (1, 0), "no workers"),
+    Change("a worker, from none", plain(heavy), plain(heavy), (0, 1), "1 worker", idle_s=0.006),
+    Change("as they are ready", stumbles(ordered=True), stumbles(ordered=False), (4, 4), "as they"),
+)
+
+
+def run(dataset: td.Dataset, workers: int, change: Change, seconds: float) -> Verdict:
+    """Take elements for a while; the verdict is of the time behind the warm-up."""
+    warm = None
+    with dataset.iterator(workers=workers) as it:
+        start = time.perf_counter()
+        while (now := time.perf_counter()) < start + seconds:
+            if warm is None and now > start + WARM_UP * seconds:
+                warm = it.stats
+            next(it)
+            burn(change.busy_s)
+            if change.idle_s:
+                time.sleep(change.idle_s)
+        return explain(it.stats, view_of(it._engine.context), warm)  # noqa: SLF001 - the warm-up is left out
+
+
+def predictions(report: Report, rounds: int, seconds: float) -> None:
+    """Each change: predicted, made, compared; all take turns."""
+    found: dict[str, list[tuple[float, float, float]]] = {change.name: [] for change in CHANGES}
+    with tempfile.TemporaryDirectory() as folder:
+        for change in CHANGES:
+            change.after(Path(folder) / change.name)  # a snapshot is written
+        for _ in range(rounds):
+            for change in CHANGES:
+                here = Path(folder) / change.name
+                before = run(change.before(here), change.workers[0], change, seconds)
+                after = run(change.after(here), change.workers[1], change, seconds)
+                now, then = before.costs.rate, after.costs.rate
+                found[change.name].append((now, then / now, predicted(before, change)))
+    rows = [["change", "before/s", "predicted", "measured", "predicted / measured"]]
+    off: list[tuple[str, float | None]] = []
+    for name, all_turns in found.items():
+        turns = [turn for turn in all_turns if turn[2]]
+        if not turns:
+            rows.append([name, "", "not offered", "", ""])
+            off.append((name, None))
+            continue
+        now, made, said = (statistics.median(column) for column in zip(*turns, strict=True))
+        each = statistics.median(said / made for _, made, said in turns)
+        rows.append([name, f"{now:,.1f}", f"x {said:.2f}", f"x {made:.2f}", f"{each:.2f}"])
+        off.append((name, abs(each - 1)))
+    report.table("predictions", rows)
+    for name, share in off:
+        report.claim(f"{name}: predicted ratio off by", OFF_BY, share, show="{:.0%}".format)
+
+
+def predicted(verdict: Verdict, change: Change) -> float:
+    """The ratio that a verdict predicts for a change; 0.0 where it does not."""
+    for each in verdict.predictions:
+        told = each.what.replace("a cache or snapshot", "a snapshot")
+        if told.startswith(change.what):
+            return each.gain
+    return 0.0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    given = arguments(str(__doc__), argv)
+    report = Report("watch", "Watching: overhead, counts, predictions", given)
+    counts(report)
+    predictions(report, given.rounds, max(2.0, 3 * given.seconds))
+    overhead(report, given.rounds, given.seconds)
+    return report.finish()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""Options that cannot be obeyed together, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tundish.loader.plan.node import AUTOTUNE
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """A rule about several options, as `Settings.given` names them."""
+
+    names: tuple[str, ...]
+    clash: Callable[..., bool]
+    """Called with their values where all of them are set."""
+    why: str
+    remedy: str
+
+
+_BELOW = "the smaller bound is above the larger"
+_ALONE = "ds.iterator(workers=0) and TUNDISH_WORKERS=0 run any dataset in this process"
+
+CONTRADICTIONS = (
+    Contradiction(
+        ("workers", "deadline"),
+        lambda workers, _: workers == 0,
+        "a function that runs in this process cannot be ended",
+        f"leave out one of them ({_ALONE}, whatever its deadline)",
+    ),
+    Contradiction(
+        ("executor", "deadline"),
+        lambda executor, _: executor == "thread",
+        "a thread cannot be ended",
+        "leave out deadline, or use executor='process'",
+    ),
+    Contradiction(
+        ("executor", "max_deaths"),
+        lambda executor, _: executor == "thread",
+        "a thread does not die alone, but with this process",
+        "leave out max_deaths, or use executor='process'",
+    ),
+    Contradiction(
+        ("max_intra_op_parallelism", "threading.max_intra_op_parallelism"),
+        lambda ours, theirs: theirs not in {0, ours},
+        "they are two names of one setting",
+        "set one of them",
+    ),
+    Contradiction(
+        ("executor", "workers", "threading.private_threadpool_size"),
+        lambda executor, workers, size: executor == "thread" and 0 < workers != size > 0,
+        "with threads, both say how many",
+        "set one of them",
+    ),
+    Contradiction(
+        ("workers", "autotune.enabled"),
+        lambda workers, enabled: enabled and workers != AUTOTUNE,
+        "a fixed number of workers is not tuned",
+        "leave out one of them, or say workers=td.AUTOTUNE",
+    ),
+    Contradiction(
+        ("autotune.initial_parallelism", "autotune.min_parallelism"),
+        lambda initial, least: initial < least,
+        "the tuner would begin below its least",
+        "raise the first, or leave it out",
+    ),
+    Contradiction(
+        ("autotune.min_parallelism", "autotune.cpu_budget"),
+        lambda least, most: least > most,
+        _BELOW,
+        "lower the first, or raise the second",
+    ),
+    Contradiction(
+        ("autotune.min_parallelism", "threading.private_threadpool_size"),
+        lambda least, most: least > most > 0,
+        _BELOW,
+        "lower the first, or raise the second",
+    ),
+    *(
+        Contradiction(
+            ("stats.enabled", f"stats.{name}"),
+            lambda enabled, asked: not enabled and bool(asked),
+            "nothing is measured that could be told",
+            "leave out one of them",
+        )
+        for name in ("aggregator", "trace", "latency_all_edges")
+    ),
+)
+
+
+def check_together(given: Mapping[str, Any]) -> None:
+    """Refuse options that contradict each other.
+
+    Parameters
+    ----------
+    given : mapping
+        What is set, by name, as `Settings.given` says it.
+
+    Raises
+    ------
+    ValueError
+        With the names, the values, why, and what to do.
+    """
+    for rule in CONTRADICTIONS:
+        if not all(name in given for name in rule.names):
+            continue
+        values = [given[name] for name in rule.names]
+        if rule.clash(*values):
+            told = [f"{name}={value!r}" for name, value in zip(rule.names, values, strict=True)]
+            *first, last = told
+            raise ValueError(
+                f"Options: {', '.join(first)} and {last} contradict each other: {rule.why}; "
+                f"{rule.remedy}"
+            )

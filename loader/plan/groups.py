@@ -1,0 +1,173 @@
+"""The groups of settings within `Options`, with tf.data's names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tundish.loader.plan.checks import check_optional_flag
+from tundish.loader.plan.policies import AutoShardPolicy, AutotuneAlgorithm
+from tundish.loader.plan.settings import Settings, at_least, checked, member_of
+
+
+@dataclass(kw_only=True, repr=False)
+class ThreadingOptions(Settings):
+    """How many threads or workers, in tf.data's words.
+
+    Parameters
+    ----------
+    max_intra_op_parallelism : int, optional
+        Threads that BLAS and the like may use in a worker, as `Options.max_intra_op_parallelism`.
+        0 is the default: 1.
+    private_threadpool_size : int, optional
+        With ``executor="thread"``: how many threads run the functions. With processes: the most
+        workers that AUTOTUNE may start. 0 leaves it to the library.
+
+    Examples
+    --------
+    >>> ThreadingOptions(private_threadpool_size=4)
+    ThreadingOptions(private_threadpool_size=4)
+    """
+
+    max_intra_op_parallelism: int | None = field(default=None, metadata=checked(at_least(0)))
+    private_threadpool_size: int | None = field(default=None, metadata=checked(at_least(0)))
+
+
+@dataclass(kw_only=True, repr=False)
+class AutotuneOptions(Settings):
+    """What the tuner may do where `num_parallel_calls`, or `Options.workers`, is AUTOTUNE.
+
+    Parameters
+    ----------
+    enabled : bool, optional
+        False: AUTOTUNE is as many workers as cores, and stays there. Default: True.
+    cpu_budget : int, optional
+        Cores that the tuner may count on, at least 1. Default: those this process may use.
+    ram_budget : int, optional
+        Bytes that batches ahead of the consumer may take, at least 1. `Options.memory_budget` bounds
+        it. Default: that.
+    autotune_algorithm : AutotuneAlgorithm, optional
+        There is one tuner here; MAX_PARALLELISM is as ``enabled=False``.
+    initial_parallelism : int, optional
+        Workers to begin with. Default: the cores.
+    min_parallelism : int, optional
+        The fewest workers. Default: 0, which is the consumer's process.
+
+    Examples
+    --------
+    >>> AutotuneOptions(cpu_budget=4).tunes
+    True
+    >>> AutotuneOptions(autotune_algorithm="max_parallelism").tunes
+    False
+    """
+
+    enabled: bool | None = field(default=None, metadata=checked(check_optional_flag))
+    cpu_budget: int | None = field(default=None, metadata=checked(at_least(1)))
+    ram_budget: int | None = field(default=None, metadata=checked(at_least(1)))
+    autotune_algorithm: AutotuneAlgorithm | None = field(
+        default=None, metadata=checked(member_of(AutotuneAlgorithm))
+    )
+    initial_parallelism: int | None = field(default=None, metadata=checked(at_least(0)))
+    min_parallelism: int | None = field(default=None, metadata=checked(at_least(0)))
+
+    @property
+    def tunes(self) -> bool:
+        """Whether AUTOTUNE is adapted while a pipeline runs."""
+        fixed = self.autotune_algorithm is AutotuneAlgorithm.MAX_PARALLELISM
+        return self.enabled is not False and not fixed
+
+
+@dataclass(kw_only=True, repr=False)
+class DistributeOptions(Settings):
+    """How `td.distribute` divides a dataset.
+
+    Parameters
+    ----------
+    auto_shard_policy : AutoShardPolicy, optional
+        By files, by elements, or not at all. Default: AUTO.
+    num_devices : int, optional
+        How many devices of this process are fed. Set by who distributes.
+    """
+
+    auto_shard_policy: AutoShardPolicy | None = field(
+        default=None, metadata=checked(member_of(AutoShardPolicy))
+    )
+    num_devices: int | None = field(default=None, metadata=checked(at_least(0)))
+
+
+_ELSEWHERE = "it is {} now"
+_NO_MORE = "tf.data has dropped it, and nothing here depends on it: leave it out"
+
+
+@dataclass(kw_only=True, repr=False)
+class OptimizationOptions(Settings):
+    """tf.data's rewrites of a plan; here none of them changes an element.
+
+    Parameters
+    ----------
+    map_parallelization, filter_parallelization : bool, optional
+        True: a plan with a `map`, or a `filter`, asks for workers as if it said
+        ``num_parallel_calls=AUTOTUNE``. Default: False.
+    map_fusion, filter_fusion, map_and_filter_fusion, map_and_batch_fusion : bool, optional
+        Always done: the functions between two changes of order are called one after another for
+        an element, which is then copied into its row of the batch. False changes nothing.
+    shuffle_and_repeat_fusion : bool, optional
+        Always done: a window is filled for the next pass while this one's runs empty.
+    parallel_batch : bool, optional
+        Always done with workers: each copies the rows it has made.
+    inject_prefetch : bool, optional
+        Always done with workers, which run ahead; never done without.
+    noop_elimination : bool, optional
+        Always done: what changes no element takes no time for one.
+    seq_interleave_prefetch : bool, optional
+        Never done: with workers an `interleave` reads its inputs in several of them.
+    apply_default_optimizations : bool, optional
+        Nothing depends on it: what is always done is how a plan is run here, not a rewrite of it.
+
+    Notes
+    -----
+    In tf.data `map_parallelization` is True unless it is set: its functions run in threads of one
+    process. Here it would start processes that nobody asked for.
+    """
+
+    apply_default_optimizations: bool | None = field(
+        default=None, metadata=checked(check_optional_flag)
+    )
+    filter_fusion: bool | None = field(default=None, metadata=checked(check_optional_flag))
+    filter_parallelization: bool | None = field(default=None, metadata=checked(check_optional_flag))
+    inject_prefetch: bool | None = field(default=None, metadata=checked(check_optional_flag))
+    map_and_batch_fusion: bool | None = field(default=None, metadata=checked(check_optional_flag))
+    map_and_filter_fusion: bool | None = field(default=None, metadata=checked(check_optional_flag))
+    map_fusion: bool | None = field(default=None, metadata=checked(check_optional_flag))
+    map_parallelization: bool | None = field(default=None, metadata=checked(check_optional_flag))
+    noop_elimination: bool | None = field(default=None, metadata=checked(check_optional_flag))
+    parallel_batch: bool | None = field(default=None, metadata=checked(check_optional_flag))
+    seq_interleave_prefetch: bool | None = field(
+        default=None, metadata=checked(check_optional_flag)
+    )
+    shuffle_and_repeat_fusion: bool | None = field(
+        default=None, metadata=checked(check_optional_flag)
+    )
+
+    moved = {  # noqa: RUF012 - of the class, as the base says; a dataclass takes an annotated one for a field
+        "autotune": _ELSEWHERE.format("Options.autotune.enabled"),
+        "autotune_buffers": _ELSEWHERE.format("Options.autotune.enabled"),
+        "autotune_cpu_budget": _ELSEWHERE.format("Options.autotune.cpu_budget"),
+        "autotune_ram_budget": _ELSEWHERE.format("Options.autotune.ram_budget"),
+        "hoist_random_uniform": _NO_MORE,
+        "map_vectorization": _NO_MORE,
+        "reorder_data_discarding_ops": _NO_MORE,
+    }
+
+
+@dataclass(kw_only=True, repr=False)
+class ServiceOptions(Settings):
+    """Of tf.data's service.
+
+    Parameters
+    ----------
+    pinned : bool, optional
+        Kept, and without effect until there is a service here. `tundish.torch.DataLoader` has
+        ``pin_memory``.
+    """
+
+    pinned: bool | None = field(default=None, metadata=checked(check_optional_flag))

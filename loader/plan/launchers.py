@@ -1,0 +1,322 @@
+"""Which of several processes this is, as launchers say it in the environment.
+
+Each launcher is a row of a table: the names of its variables. What several of them say has to agree,
+or one has to have been started inside the other: torchrun on every task of a Slurm job.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+__all__ = ["MOST", "Identity", "identity", "number_of", "tf_config", "tf_task", "tf_tasks"]
+
+MOST = 1_000_000
+"""More processes than this are a mistake."""
+
+Environment = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which of how many processes, and who says so.
+
+    Attributes
+    ----------
+    count, index : int
+        How many processes, and which this one is.
+    said : str
+        The variables and their values, for messages.
+    local : int, optional
+        How many of them the launcher has started on this machine, if it says.
+    """
+
+    count: int
+    index: int
+    said: str
+    local: int | None = None
+
+    def inside(self, other: Identity) -> bool:
+        """Whether this may have been started by a task of another launcher."""
+        return self.local is not None and self.count == other.count * self.local
+
+
+@dataclass(frozen=True)
+class _Launcher:
+    """Names of variables; of several names for one thing the first that is set counts.
+
+    A launcher that is not `shy` says both or neither; one that is shy sets one of the two for
+    others as well.
+    """
+
+    index: tuple[str, ...]
+    count: tuple[str, ...]
+    local_index: str = ""
+    local_count: str = ""
+    shy: bool = False
+
+    def __call__(self, environ: Environment) -> Identity | None:
+        index = next((name for name in self.index if name in environ), None)
+        count = next((name for name in self.count if name in environ), None)
+        if index is None or count is None:
+            if self.shy or index is count:
+                return None
+            there, missing = (index, self.count) if index else (count, self.index)
+            raise ValueError(
+                f"{there}={_shown(environ[there or ''])} is set and {' or '.join(missing)} is not: one does "  # one of them is
+                "not say which of how many processes this is. Set both, or give an InputContext"
+            )
+        found = _identity(environ, index, count)
+        return Identity(found.count, found.index, found.said, self._local(environ, found))
+
+    def _local(self, environ: Environment, found: Identity) -> int | None:
+        if not self.local_count or self.local_count not in environ:
+            return None
+        local = _number(environ, self.local_count)
+        if not 1 <= local <= found.count:
+            raise ValueError(
+                f"{self.local_count} must be from 1 to {found.count} ({found.said}), not {local}"
+            )
+        if self.local_index in environ:
+            at = _number(environ, self.local_index)
+            if at >= local:
+                raise ValueError(
+                    f"{self.local_index}={at} must be below {self.local_count}={local}"
+                )
+        return local
+
+
+def identity(environ: Environment) -> Identity | None:
+    """What the launchers say together; None where no launcher says anything.
+
+    Parameters
+    ----------
+    environ : mapping
+        The environment.
+
+    Raises
+    ------
+    ValueError
+        A variable is no number or out of its range, one of a pair is missing, or launchers
+        contradict each other; it names the variables and their values.
+    """
+    if "TORCHELASTIC_RUN_ID" in environ:  # torchrun has started this very process
+        return _TORCHRUN(environ)
+    found = [each for each in (say(environ) for say in _LAUNCHERS) if each is not None]
+    for inner, outer in pairwise(found):
+        if (inner.count, inner.index) != (outer.count, outer.index) and not inner.inside(outer):
+            raise ValueError(
+                f"the environment contradicts itself: {inner.said} against {outer.said}. Unset those "
+                "that do not count, or say which process this is: InputContext(count, index)"
+            )
+    return found[0] if found else _job(environ)
+
+
+def _identity(environ: Environment, index: str, count: str) -> Identity:
+    i, n = _number(environ, index), _number(environ, count)
+    if n < 1:
+        raise ValueError(f"{count} must be at least 1, not {n}")
+    if i >= n:
+        raise ValueError(f"{index}={i} must be below {count}={n}: processes are numbered from 0")
+    return Identity(n, i, f"{index}={i}, {count}={n}")
+
+
+def _number(environ: Environment, name: str) -> int:
+    return number_of(name, environ[name])
+
+
+def number_of(name: str, text: str) -> int:
+    """The number that a variable says.
+
+    Parameters
+    ----------
+    name, text : str
+        The variable, and its value.
+
+    Raises
+    ------
+    ValueError
+        It is none from 0 to `MOST`.
+    """
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdecimal()):
+        raise ValueError(f"{name} must be a number from 0 on, not {_shown(text)!r}")
+    if len(digits.lstrip("0")) > len(str(MOST)) or int(digits) > MOST:
+        raise ValueError(f"{name} must be at most {MOST:,}, not {_shown(text)}")
+    return int(digits)
+
+
+def _shown(text: str) -> str:
+    return text if len(text) < 200 else text[:200] + "..."
+
+
+def _jax(_: Environment) -> Identity | None:
+    """What JAX knows in this process, if it is imported and running; nothing is imported or begun."""
+    jax: Any = sys.modules.get("jax")
+    if jax is None:
+        return None
+    state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+    count: Any = getattr(state, "num_processes", None)
+    index: Any = getattr(state, "process_id", None)
+    if not isinstance(count, int) or getattr(state, "client", None) is None:
+        bridge = sys.modules.get("jax._src.xla_bridge")
+        begun: Callable[[], bool] = getattr(bridge, "backends_are_initialized", lambda: False)
+        if not begun():
+            return None  # to ask it would begin to use the accelerators
+        count, index = jax.process_count(), jax.process_index()
+    if count == 1:
+        return None  # as it says in every process that is none of several of JAX
+    said = f"jax.process_index()={index}, jax.process_count()={count}"
+    return Identity(int(count), int(index), said)
+
+
+def tf_config(text: str) -> dict[str, Any]:
+    """What ``TF_CONFIG`` says: `cluster` and `task` are dicts, if they are there.
+
+    Parameters
+    ----------
+    text : str
+        Its value.
+
+    Raises
+    ------
+    ValueError
+        It is no JSON, or something else.
+    """
+    try:
+        config = json.loads(text.strip() or "{}")
+    except (ValueError, RecursionError) as problem:
+        why = problem if isinstance(problem, json.JSONDecodeError) else "it is too large"
+        raise ValueError(f"TF_CONFIG must be JSON, not {_shown(text)} ({why})") from None
+    if isinstance(config, dict):
+        said: dict[str, Any] = {key: value for key, value in config.items() if value is not None}
+        if all(isinstance(said.get(part, {}), dict) for part in ("cluster", "task")):
+            return said
+    raise ValueError(f"TF_CONFIG must be JSON with a cluster and a task, not {_shown(text)}")
+
+
+def tf_tasks(config: Mapping[str, Any]) -> dict[str, dict[int, str]]:
+    """The tasks of the cluster in ``TF_CONFIG``: of each job the addresses by number.
+
+    Parameters
+    ----------
+    config : mapping
+        What `tf_config` gave.
+
+    Raises
+    ------
+    ValueError
+        The tasks of a job are no list, and no dict by number.
+    """
+    found: dict[str, dict[int, str]] = {}
+    for job, tasks in config.get("cluster", {}).items():
+        if isinstance(tasks, list):
+            found[job] = dict(enumerate(map(str, tasks)))
+        elif isinstance(tasks, dict):
+            found[job] = {
+                number_of(f"TF_CONFIG: a task of job {job!r}", number): str(address)
+                for number, address in tasks.items()
+            }
+        else:
+            raise ValueError(  # noqa: TRY004 - it is a text that is wrong
+                f"TF_CONFIG: the tasks of job {job!r} must be a list of addresses, or a dict of them by "
+                f"number, not {_shown(repr(tasks))}"
+            )
+    return found
+
+
+def tf_task(config: Mapping[str, Any]) -> tuple[str | None, int | None]:
+    """Which task of which job ``TF_CONFIG`` says that this is.
+
+    Parameters
+    ----------
+    config : mapping
+        What `tf_config` gave.
+
+    Raises
+    ------
+    ValueError
+        The type is no str, or the index no number.
+    """
+    task = config.get("task", {})
+    kind, index = task.get("type"), task.get("index")
+    if kind is not None and not isinstance(kind, str):
+        shown = _shown(repr(kind))
+        raise ValueError(f"TF_CONFIG: the task's type must be a str, not {shown}")
+    if index is None:
+        return kind, None
+    return kind, number_of("TF_CONFIG: the task's index", str(index))
+
+
+def _tf_config(environ: Environment) -> Identity | None:
+    """``TF_CONFIG``: the chief and the workers read, in this order; an evaluator reads for itself."""
+    config = tf_config(environ.get("TF_CONFIG", ""))
+    cluster = tf_tasks(config)
+    if not cluster:
+        return None
+    kind, index = tf_task(config)
+    counts = {job: len(tasks) for job, tasks in cluster.items()}
+    if kind is None or index is None:
+        raise ValueError(
+            f"TF_CONFIG has a cluster of {counts} and no task: type and index say which one this is"
+        )
+    said = f"TF_CONFIG task {kind} {index} of {counts}"
+    if kind not in counts:
+        raise ValueError(f"{said}: there is no such job in the cluster")
+    if index not in cluster[kind]:
+        numbers = sorted(cluster[kind])
+        raise ValueError(f"{said}: index must be one of {', '.join(map(str, numbers)) or 'none'}")
+    index = sorted(cluster[kind]).index(index)
+    if kind == "ps":
+        raise ValueError(f"{said}: a parameter server reads no input")
+    if kind == "evaluator":
+        return Identity(counts[kind], index, said)
+    readers = [job for job in ("chief", "master", "worker") if job in counts]
+    if kind not in readers:
+        raise ValueError(f"{said}: chief, master, worker and evaluator read input")
+    before = sum(counts[job] for job in readers[: readers.index(kind)])
+    return Identity(sum(counts[job] for job in readers), before + index, said)
+
+
+def _job(environ: Environment) -> Identity | None:
+    """An indexed job of Kubernetes, which tells a pod its number and not how many there are."""
+    name = "JOB_COMPLETION_INDEX"
+    if name not in environ:
+        return None
+    count = next((each for each in _COMPLETIONS if each in environ), None)
+    if count is None:
+        raise ValueError(
+            f"{name}={_shown(environ[name])} is set: this is a pod of an indexed job, and Kubernetes does not "
+            f"say how many there are. Set {_COMPLETIONS[0]} in the pod's template to .spec.completions, or "
+            "give an InputContext: InputContext(count, index), or InputContext() if pods do not share their input"
+        )
+    return _identity(environ, name, count)
+
+
+_TORCHRUN = _Launcher(("RANK",), ("WORLD_SIZE",), "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+_COMPLETIONS = ("JOB_COMPLETIONS", "JAX_PROCESS_COUNT", "JAX_NUM_PROCESSES")
+
+_LAUNCHERS: tuple[Callable[[Environment], Identity | None], ...] = (
+    _TORCHRUN,
+    _jax,
+    _Launcher(
+        ("JAX_PROCESS_ID", "JAX_PROCESS_INDEX"),
+        ("JAX_NUM_PROCESSES", "JAX_PROCESS_COUNT"),
+        shy=True,
+    ),
+    _Launcher(
+        ("OMPI_COMM_WORLD_RANK",),
+        ("OMPI_COMM_WORLD_SIZE",),
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+    ),
+    _Launcher(("PMI_RANK",), ("PMI_SIZE",)),
+    # In a shell that salloc opens only the count is set, and no task has begun.
+    _Launcher(("SLURM_PROCID",), ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"), shy=True),
+    _tf_config,
+)
+"""The innermost first: who may have been started by those behind."""

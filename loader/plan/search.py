@@ -1,0 +1,269 @@
+"""A search for state in what a node was given: in functions, in what they have captured, read and call.
+
+Code of installed packages, and ours, is not looked into.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import sys
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from tundish.loader.plan.kinds import (
+    described,
+    kind_of,
+    makes_generators,
+    name_of,
+    numpy_random,
+)
+from tundish.loader.plan.names import Names
+from tundish.loader.plan.node import OwnFunction
+from tundish.loader.plan.reads import Read, codes_in, imported_by, reads_of
+from tundish.loader.plan.unasked import UNKNOWN, attribute_of, defined, held_by, is_of, module_of
+from tundish.snapshot.fingerprint.functions import is_installed, short_name
+from tundish.snapshot.fingerprint.provenance import is_users_module
+
+_MANY = 64
+_MOST = 2_000  # items in lists and the like: some 20 ms
+_DRAWS_OF_TORCH = frozenset(
+    [
+        "bernoulli",
+        "multinomial",
+        "normal",
+        "poisson",
+        "rand",
+        "rand_like",
+        "randint",
+        "randint_like",
+        "randn",
+        "randn_like",
+        "randperm",
+    ]
+)
+_RESEEDING = frozenset({"seed", "setstate", "set_state", "getstate", "get_state"})
+_SYSTEM = frozenset(
+    {
+        *(("posix", name) for name in ("urandom", "getrandom")),
+        *(("secrets", name) for name in ("randbelow", "token_bytes", "token_hex", "token_urlsafe")),
+        *(("uuid", name) for name in ("uuid1", "uuid4")),
+    }
+)
+_ITEMS = ("__getitem__", "__getitems__")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something was found: by which names, in which function, and in what it is."""
+
+    path: str
+    function: str = ""
+    part: str = ""
+
+    def inside(self, part: str) -> Place:
+        return Place(self.path, self.function, f"{part} of ")
+
+    def called(self, method: Any) -> str:
+        """That a method, or a function of a module, is called."""
+        name = method.__name__
+        if not self.function:
+            holder = getattr(method, "__self__", None)
+            of = holder.__name__ if isinstance(holder, ModuleType) else described(holder)
+            return f"{self.part}{self.path} is {name} of {of if holder is not None else method.__module__}"
+        other = "" if self.path.endswith(name) else f" ({name})"
+        return f"{self.function} calls {self.part}`{self.path}`{other}"
+
+    def held(self, value: Any) -> str:
+        """That a value is read."""
+        what = described(value)
+        if self.function:
+            return f"{self.function} reads {self.part}`{self.path}`, {what}"
+        return f"{self.part}{self.path} is {what}"
+
+
+class Search:
+    """One look into what a node was given."""
+
+    def __init__(self, *, seeded: bool, files: bool = True) -> None:
+        self._seeded = seeded
+        self._files = files
+        self._items = _MOST  # that may still be looked at
+        self._waiting: deque[tuple[Any, Place]] = deque()
+        self._seen: set[tuple[int, int]] = set()
+        self._kept: list[Any] = []  # so that no id comes twice
+        self._found: dict[tuple[str, str], int] = {}
+        self._reseeded: set[int] = set()
+
+    def run(self) -> None:
+        """Look at what is waiting, and at what that leads to."""
+        while self._waiting:
+            self._value(*self._waiting.popleft())
+
+    def told(self) -> list[tuple[str, str]]:
+        """What was found: its kind, and what it is. A generator that is seeded anew is no state."""
+        return [found for found, of in self._found.items() if of not in self._reseeded]
+
+    def _tell(self, kind: str, what: str, of: Any = None) -> None:
+        if kind == "file" and not self._files:
+            return
+        self._found.setdefault((kind, what), id(of))
+
+    # -- values ----------------------------------------------------------------------------------
+
+    def source(self, source: Any) -> None:
+        """A source of the user's: what makes its items. Its files are read by number."""
+        kind = type(source)
+        if is_users_module(module_of(kind)):
+            for name in _ITEMS:
+                method = defined(kind, name)
+                if isinstance(method, FunctionType):
+                    self._function(method, source)
+
+    def value(self, value: Any, place: Place) -> None:
+        """Something that a node or a function holds: `run` looks at it."""
+        self._waiting.append((value, place))
+
+    def _value(self, value: Any, place: Place) -> None:
+        kind = kind_of(value)
+        if kind is not None:
+            self._tell(kind, place.held(value), value)
+        elif name_of(value) in _SYSTEM:
+            self._tell("system", place.called(value))
+        elif is_of(value, FunctionType):
+            self._function(value)
+        elif is_of(value, MethodType, BuiltinMethodType):
+            self._method(value, place)
+        elif type(value) is functools.partial:
+            self._partial(value, place)
+        elif is_of(value, list):
+            self._several(list.__len__(value), list.__iter__(value), place, value)
+        elif is_of(value, tuple):
+            self._several(tuple.__len__(value), tuple.__iter__(value), place, value)
+        elif is_of(value, dict):
+            self._several(dict.__len__(value), dict.values(value), place, value)
+        elif is_of(value, OwnFunction):
+            if self._new(value, None):
+                for each in held_by(value).values():
+                    self.value(each, place)
+        else:
+            self._object(value, place)
+
+    def _several(self, count: int, values: Iterable[Any], place: Place, holder: Any) -> None:
+        if count <= min(_MANY, self._items) and self._new(holder, None):
+            self._items -= count
+            inside = place.inside("an item")
+            for each in values:
+                self.value(each, inside)
+
+    def _partial(self, value: functools.partial[Any], place: Place) -> None:
+        if isinstance(value.func, FunctionType):
+            self._function(value.func, given=frozenset(value.keywords))
+        else:
+            self.value(value.func, place)
+        for each in (*value.args, *value.keywords.values()):
+            self.value(each, place.inside("an argument"))
+
+    def _method(self, method: Any, place: Place) -> None:
+        holder = method.__self__
+        kind = kind_of(holder)
+        if kind == "generator":
+            if method.__name__ in _RESEEDING:
+                self._reseeded.add(id(holder))
+            else:
+                kind = "system" if is_of(holder, random.SystemRandom) else "drawn"
+                self._tell(kind, place.called(method), holder)
+        elif kind is not None:
+            self._tell(kind, place.called(method), holder)
+        elif is_of(method, MethodType) and is_of(method.__func__, FunctionType):
+            self._function(method.__func__, holder)
+
+    def _object(self, value: Any, place: Place) -> None:
+        wrapped: Any = held_by(value).get("__wrapped__")
+        if is_of(wrapped, FunctionType):  # functools.lru_cache
+            self._function(wrapped)
+            return
+        is_type = is_of(value, type)
+        kind = value if is_type else type(value)
+        if not is_users_module(module_of(kind)):
+            return
+        call = defined(kind, "__init__" if is_type else "__call__")
+        if is_of(call, FunctionType):
+            self._function(call, None if is_type else value)
+        elif not is_type and self._new(value, None):
+            for name, each in held_by(value).items():
+                if kind_of(each) == "generator":
+                    self._tell(
+                        "generator", Place(f"{place.path}.{name}", place.function).held(each)
+                    )
+
+    # -- functions ---------------------------------------------------------------------------------
+
+    def _new(self, value: Any, holder: Any) -> bool:
+        key = (id(value), id(holder))
+        if key in self._seen:
+            return False
+        self._seen.add(key)
+        self._kept.append((value, holder))
+        return True
+
+    def _function(
+        self, function: FunctionType, holder: Any = None, given: frozenset[str] = frozenset()
+    ) -> None:
+        if is_installed(function) or not self._new(function, holder):
+            return
+        names = Names(function, holder, given | {"rng"} if self._seeded else given)
+        self._code(function.__code__, names, short_name(function))
+
+    def _code(self, code: CodeType, names: Names, where: str) -> None:
+        given = any(
+            isinstance(each, tuple) and "generator" in each for each in code.co_consts
+        )  # a keyword of a call: torch draws from that
+        for read in reads_of(code):
+            self._read(read, names, where, given=given)
+        for inner in codes_in(code):
+            self._code(inner, names.within(imported_by(code)), where)
+
+    def _read(self, read: Read, names: Names, where: str, *, given: bool) -> None:
+        first, *rest = read.names
+        if read.kind == "super":
+            above, path = names.above(first), f"super().{first}"
+            if above is not UNKNOWN:
+                self.value(above, Place(path, where))
+            return
+        value, holder = names.look_up(read.kind, first), None
+        path = first
+        for name in rest:
+            if value is UNKNOWN or kind_of(value) is not None:
+                break
+            if is_of(value, MethodType):  # a property, whose value is asked for more
+                self.value(value, Place(path, where))
+            holder, value = value, attribute_of(value, name)
+            path = f"{path}.{name}"
+        if value is UNKNOWN or is_of(value, ModuleType):
+            return
+        place = Place(path, where)
+        if holder is sys.modules.get("torch", UNKNOWN) and self._of_torch(
+            rest[-1], given, holder, place
+        ):
+            return
+        if value is getattr(numpy_random(), "seed", UNKNOWN):
+            self._reseeded.add(id(numpy_random().mtrand._rand))  # noqa: SLF001 - whose methods np.random has
+        elif read.bare and makes_generators(value):
+            self._tell("unseeded", f"{where} calls `{path}()` without a seed")
+        else:
+            self.value(value, place)
+
+    def _of_torch(self, name: str, given: bool, torch: Any, place: Place) -> bool:
+        """Whether it is a function of torch that has to do with its global generator."""
+        if name == "manual_seed":
+            self._reseeded.add(id(torch))
+        elif name in _DRAWS_OF_TORCH:
+            if not given:
+                self._tell("drawn", f"{place.function} calls `{place.path}`", torch)
+        else:
+            return False
+        return True

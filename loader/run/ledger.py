@@ -1,0 +1,95 @@
+"""What the consumer's time goes to: waiting, our own work, and what it does itself."""
+
+from __future__ import annotations
+
+from time import perf_counter, process_time
+
+from tundish.loader.watch.histogram import Durations
+
+
+class Ledger:
+    """The time of one iterator, divided; all of it in seconds.
+
+    Attributes
+    ----------
+    began : float
+        When it was made, by ``perf_counter``.
+    waited_s, own_s, outside_s : float
+        Spent in waits for workers, in the rest of ``next``, and between its calls.
+    waits : Durations
+        The waits.
+    """
+
+    __slots__ = (
+        "_cpu_s", "_ended", "_entered", "_inside", "_left", "_waited_s", "_waits_since", "began",
+        "outside_s", "own_s", "waited_s", "waits",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self._cpu_s = process_time()
+        self.began = self._left = self._entered = perf_counter()
+        self.waited_s = self.own_s = self.outside_s = self._waited_s = 0.0
+        self.waits = Durations()
+        self._inside = False
+        self._waits_since: float | None = None
+        self._ended: tuple[float, float] | None = None
+
+    def begin(self) -> None:
+        """Measure again from here on, which is within a call."""
+        self._entered = self._left = perf_counter()
+        self._waited_s, self._inside = 0.0, True
+
+    def enter(self) -> None:
+        """The caller asks."""
+        self._entered = now = perf_counter()
+        self.outside_s += now - self._left
+        self._waited_s, self._waits_since, self._inside = 0.0, None, True
+
+    def waits_now(self) -> None:
+        """Workers have to be waited for."""
+        self._waits_since = perf_counter()
+
+    def waited(self, seconds: float) -> None:
+        """Workers had to be waited for."""
+        self._waits_since = None
+        self._waited_s += seconds
+
+    def leave(self, now: float) -> None:
+        """The caller is answered."""
+        self._left, self._inside = now, False
+        waited = self._waited_s
+        self.own_s += now - self._entered - waited
+        if waited:
+            self.waited_s += waited
+            self.waits.add(waited)
+
+    def end(self) -> None:
+        """Nothing will be asked for any more."""
+        if self._ended is None:
+            self._ended = perf_counter(), process_time()
+
+    def so_far(self) -> tuple[float, float, float]:
+        """Waiting, own work, and outside, up to this moment or the end: they add up to `wall_s`."""
+        now = self._ended[0] if self._ended else perf_counter()
+        if not self._inside:
+            return self.waited_s, self.own_s, self.outside_s + now - self._left
+        # Within a call: another thread asks, or a signal's handler.
+        since, waited = self._waits_since, self._waited_s
+        if since is not None:
+            waited += now - since
+        return self.waited_s + waited, self.own_s + now - self._entered - waited, self.outside_s
+
+    @property
+    def call_s(self) -> float:
+        """How long the last call took."""
+        return self._left - self._entered
+
+    @property
+    def wall_s(self) -> float:
+        """Since it was made, up to its end."""
+        return (self._ended[0] if self._ended else perf_counter()) - self.began
+
+    @property
+    def cpu_s(self) -> float:
+        """What cores have worked for this process in that time."""
+        return (self._ended[1] if self._ended else process_time()) - self._cpu_s

@@ -1,0 +1,150 @@
+"""What this process tells of its iterators, for `tundish top PID` in another.
+
+Each iterator that is asked for elements tells about every half second how it stands; what all of
+them told last goes on the process's board as one piece of JSON::
+
+    {"at": 1700000000.0, "argv": [...], "left_out": 0, "iterators": [
+        {"name": "1", "at": 1700000000.0, "plan": "range -> map -> batch", "stats": {...}}]}
+
+``TUNDISH_WATCH=0`` keeps it from that. Whatever goes wrong here is no matter of who trains.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import threading
+import time
+import weakref
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tundish.loader.run.serving import in_worker
+from tundish.shm.board import LARGEST, Board
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tundish.loader.watch.stats import Stats
+
+__all__ = ["EVERY_S", "publish", "withdraw"]
+
+EVERY_S = 0.5
+"""An iterator tells no more often."""
+
+_BROKEN_S = 60.0  # a board that could not be made is tried again so much later
+
+
+class _Entry(NamedTuple):
+    """What an iterator told last, and when."""
+
+    at: float
+    name: int
+    iterator: weakref.ref[Any]
+    text: str
+
+
+class _Telling:
+    """Who tells, and what; one a process."""
+
+    def __init__(self) -> None:
+        self.owner = os.getpid()
+        self.lock = threading.Lock()
+        self.board = Board()
+        self.names = itertools.count(1)
+        self.told: dict[int, _Entry] = {}
+        self.off_until = 0.0
+
+    def last(self, iterator: object) -> _Entry | None:
+        """What an iterator told last."""
+        entry = self.told.get(id(iterator))
+        return entry if entry is not None and entry.iterator() is iterator else None
+
+    def show(self) -> None:
+        """Put up what all have told; where that is too much, who told longest ago is left out."""
+        for key, entry in list(self.told.items()):
+            if entry.iterator() is None:
+                self.told.pop(key, None)
+        entries = [entry.text for entry in sorted(self.told.values(), key=_when)]
+        left_out = 0
+        while True:
+            head = {"at": time.time(), "argv": sys.argv[:4], "left_out": left_out}
+            start = json.dumps(head, separators=(",", ":"))[:-1]
+            data = f'{start},"iterators":[{",".join(entries[left_out:])}]}}'.encode()
+            if len(data) <= LARGEST:
+                self.board.publish(data)
+                return
+            left_out += 1
+
+
+_current: list[_Telling] = []
+
+
+def publish(iterator: object, plan: str, stats: Callable[[], Stats]) -> None:
+    """Tell how an iterator stands, if it is half a second since it did; never raises an error.
+
+    Parameters
+    ----------
+    iterator : object
+        Whose; it is told of as long as it lives and is not withdrawn.
+    plan : str
+        Its operators, in words.
+    stats : callable
+        Gives what is told; called only if it is time.
+    """
+    now = time.monotonic()
+    telling = _here()
+    last = telling.last(iterator)
+    if now < telling.off_until or (last is not None and now - last.at < EVERY_S):
+        return
+    if os.environ.get("TUNDISH_WATCH") == "0" or in_worker():
+        telling.off_until = now + EVERY_S
+        return
+    # Another thread, or a signal's handler, is at it: this one's turn comes again. Nobody waits, so
+    # a process that was forked meanwhile cannot be stuck either.
+    if not telling.lock.acquire(blocking=False):
+        return
+    try:
+        name = last.name if last is not None else next(telling.names)
+        told = {"name": str(name), "at": time.time(), "plan": plan, "stats": stats().to_dict()}
+        text = json.dumps(told, separators=(",", ":"))
+        telling.told[id(iterator)] = _Entry(now, name, weakref.ref(iterator), text)
+        telling.show()
+    except Exception:  # noqa: BLE001 - a view of the training must not end it
+        telling.off_until = now + _BROKEN_S
+    finally:
+        telling.lock.release()
+
+
+def withdraw(iterator: object) -> None:
+    """Tell of an iterator no more: it has ended, or was closed.
+
+    Parameters
+    ----------
+    iterator : object
+        As `publish` was given it; nothing happens if it was not.
+    """
+    telling = _here()
+    if telling.last(iterator) is None:
+        return
+    telling.told.pop(id(iterator), None)
+    if not telling.lock.acquire(blocking=False):
+        return
+    try:
+        telling.show()
+    except Exception:  # noqa: BLE001, S110 - as above; whoever tells next puts it right
+        pass
+    finally:
+        telling.lock.release()
+
+
+def _here() -> _Telling:
+    """What is of this process: a forked child has its own, its parent's locks are nothing to it."""
+    if not _current or _current[0].owner != os.getpid():
+        _current[:] = [_Telling()]
+    return _current[0]
+
+
+def _when(entry: _Entry) -> float:
+    return entry.at

@@ -1,0 +1,106 @@
+"""Timing in the consumer's process: all stages for a while, then none, as the time allows.
+
+What is timed is chosen by the clock, so it changes nothing of what is computed. With elements that
+take longer than reading the clock it is all of them; with cheap ones, one in some hundred.
+"""
+
+from __future__ import annotations
+
+import weakref
+from time import perf_counter, thread_time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tundish.loader.run.timing import CLOCK_S, SHARE
+
+if TYPE_CHECKING:
+    from tundish.loader.watch.watch import Watch
+
+_NOTE_S = 0.001
+_MOST = 1024
+_SAVED_S = 0.02
+_CALL_S = 3e-6
+"""What timing a call of ``next`` costs beside that."""
+
+
+class Timed(Protocol):
+    """A machine that can be timed."""
+
+    def time(self, *, on: bool) -> None:
+        """Begin or end to note what each node takes."""
+
+
+class Sampling:
+    """When the stages of an iterator are timed in the consumer's process.
+
+    Parameters
+    ----------
+    watch : Watch
+        Of the iterator.
+
+    Attributes
+    ----------
+    on : bool
+        Whether they are being timed.
+    every : int
+        After how many delivered elements to come here again: about every millisecond.
+    """
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._machines: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.on, self.every = False, 1
+        self._saved_s = 0.0  # time that may go into timing
+        self._last, self._cpu = perf_counter(), thread_time()
+        self._first = True
+        self._noted = 0  # durations, so far
+
+    def add(self, machine: Timed) -> None:
+        """Time a machine when the others are."""
+        self._machines.add(machine)
+        if self.on:
+            machine.time(on=True)
+
+    def look(self, now: float, delivered: int) -> bool:
+        """Switch timing on or off; whether it was switched.
+
+        Parameters
+        ----------
+        now : float
+            By ``perf_counter``.
+        delivered : int
+            Elements since the last look.
+        """
+        if not self._watch.enabled:
+            self.every = _MOST
+            return False
+        passed, self._last = now - self._last, now
+        # Of a core: on a busy machine the clock goes on while nothing is done.
+        cpu = thread_time()
+        used, self._cpu = (
+            max(0.0, cpu - self._cpu),
+            cpu,
+        )  # of another thread than before it says nothing
+        if delivered:
+            self.every = max(1, min(_MOST, int(_NOTE_S * delivered / max(passed, 1e-7))))
+        self._saved_s += used * SHARE
+        if self.on:
+            self._saved_s -= self._spent_s() + delivered * _CALL_S
+        self._saved_s = min(self._saved_s, _SAVED_S)
+        # What is first imports modules and fills caches.
+        on = self._saved_s > 0 and not self._first
+        self._first = self._first and not delivered
+        if on == self.on:
+            return False
+        self.on = on
+        for machine in list(self._machines):
+            machine.time(on=on)
+        return True
+
+    def _spent_s(self) -> float:
+        """What timing has taken since it was last asked."""
+        samples = list(self._watch.samples.values())
+        noted = sum(sample.noted for sample in samples)
+        spent_s, self._noted = (noted - self._noted) * CLOCK_S, noted
+        if any(sample.full for sample in samples):
+            self._watch.settle()
+        return spent_s

@@ -1,0 +1,145 @@
+"""``TUNDISH_TRACE=file``, ``StatsOptions(trace=file)``: a line of JSON for whatever happens to a task.
+
+Every line has ``t`` (seconds since its iterator's first line), ``it`` (which iterator: ``PID.NUMBER``),
+``dir`` (``->`` to a worker, ``<-`` from it, ``--`` in the consumer's process), ``worker`` (0: none),
+``kind``, and fields of its own. Beside the messages with workers (`messages.Kind`), and ``DIED``:
+
+========  ==========================================================================================
+BEGIN     the first line: ``pid``, ``at`` (seconds since 1970), ``plan``, ``workers``
+STAGE     what a number of a stage means from now on: ``stage``, ``name``
+NEXT      the consumer was given something: ``us``, how long that took; ``calls``, if several that
+          followed each other closely share the line, which covers the time between them, too
+WAIT      a wait for workers is over: ``us``
+NODE      an element that was timed left an operator, in the consumer's process: ``node``, ``us``
+LEVEL     numbers of this moment: blocks ``ready``, slots ``leased``, bytes ``used``, ...
+END       the last line
+========  ==========================================================================================
+
+Times that a line tells lie before its ``t``. A process that is killed may leave its last line torn.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Trace", "open_trace"]
+
+_SHORT_S = 0.0002
+_SPAN_S = 0.01
+_numbers = itertools.count(1)
+
+
+def open_trace(path: str | None, plan: str, workers: int) -> Trace | None:
+    """The trace that is asked for; None if none is.
+
+    Parameters
+    ----------
+    path : str or None
+        Where the options want it; ``TUNDISH_TRACE`` comes before them.
+    plan : str
+        Its operators, in words.
+    workers : int
+        How many it has.
+    """
+    path = os.environ.get("TUNDISH_TRACE") or path
+    return Trace(path, plan=plan, workers=workers) if path else None
+
+
+class Trace:
+    """A file that is written to as things happen, line by line.
+
+    Parameters
+    ----------
+    path : str
+        Lines are put behind those that are there.
+    plan : str
+        The iterator's operators, in words.
+    workers : int
+        How many it has.
+    """
+
+    def __init__(self, path: str, *, plan: str = "", workers: int = 0) -> None:
+        # Unbuffered: a line is one write, so lines of several processes stay whole.
+        self._file = Path(path).open("ab", buffering=0)  # noqa: SIM115 - kept open
+        self.start = time.monotonic()
+        self._it = f"{os.getpid()}.{next(_numbers)}"
+        self._calls = 0
+        self._from = self._until = 0.0
+        about = {"pid": os.getpid(), "at": round(time.time(), 6), "plan": plan, "workers": workers}
+        self._write(0.0, "--", 0, "BEGIN", about)
+
+    def __call__(self, direction: str, worker: int, kind: str, **fields: Any) -> None:
+        """Note something that happens now."""
+        self._write(self._now(), direction, worker, kind, fields)
+
+    def stage(self, number: int, name: str) -> None:
+        """A stage has this number from now on."""
+        self("--", 0, "STAGE", stage=number, name=name)
+
+    def gave(self, seconds: float) -> None:
+        """The consumer is given something now, after so long.
+
+        Calls that are short, and follow each other at once, share a line.
+        """
+        now = self._now()
+        begin = now - seconds
+        short = seconds < _SHORT_S and begin - self._until < _SHORT_S
+        if not (self._calls and short and now - self._from < _SPAN_S):
+            self._flush()
+            self._from = begin
+        self._calls += 1
+        self._until = now
+
+    def waited(self, seconds: float) -> None:
+        """A wait for workers ends now; to be called before what it brought is noted."""
+        self._flush()
+        self("--", 0, "WAIT", us=round(seconds * 1e6))
+
+    def computed(self, node: str, seconds: float) -> None:
+        """An element leaves an operator now, in this process; its inputs' time is not its own."""
+        self._flush()
+        self("--", 0, "NODE", node=node, us=round(seconds * 1e6))
+
+    def level(self, **numbers: float) -> None:
+        """What there is at this moment."""
+        self("--", 0, "LEVEL", **numbers)
+
+    def close(self) -> None:
+        """Close the file. Safe to call twice."""
+        if self._file.closed:
+            return
+        self._flush()
+        self("--", 0, "END")
+        self._file.close()
+
+    def _now(self) -> float:
+        return time.monotonic() - self.start
+
+    def _flush(self) -> None:
+        if not self._calls:
+            return
+        fields = {"us": round((self._until - self._from) * 1e6)}
+        if self._calls > 1:
+            fields["calls"] = self._calls
+        self._calls = 0
+        self._write(self._until, "--", 0, "NEXT", fields)
+
+    def _write(
+        self, at: float, direction: str, worker: int, kind: str, fields: dict[str, Any]
+    ) -> None:
+        if self._file.closed:
+            return
+        head = {"t": round(at, 6), "it": self._it, "dir": direction, "worker": worker}
+        line = json.dumps({**head, "kind": kind, **fields}) + "\n"
+        try:
+            self._file.write(line.encode())
+        except OSError as error:  # a full disk: the pipeline goes on
+            self._file.close()
+            message = f"the trace {self._file.name} ends here: {error.strerror or error}"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)

@@ -1,0 +1,150 @@
+"""AUTOTUNE for one iterator: tells the tuner what was measured, and keeps what it says.
+
+It outlives the iterator's engines: where elements are so small that workers cost more than they do, an
+iterator goes on in its own process, and perhaps back, from the position where it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tundish.loader.watch.throughput import Sample
+from tundish.loader.watch.tuner import Tuner
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.options import Options
+    from tundish.loader.watch.stats import NodeStats, Stats
+
+EVERY_S = 0.1
+"""How often it is looked whether another number of workers is better."""
+
+_MOST = 32
+_PER_CORE = 4
+
+
+class Counted(NamedTuple):
+    """What had been counted at some moment, by ``perf_counter``."""
+
+    at: float
+    delivered: int
+    waited_s: float
+    own_s: float
+    outside_s: float
+    busy_s: float
+    cpu_s: float
+    consumer_cpu_s: float
+    functions_s: float
+
+
+class Tuning:
+    """The tuner of one iterator.
+
+    Parameters
+    ----------
+    options : Options
+        Of the iterator.
+    cores : int
+        How many may be used.
+    inline : bool
+        Whether the consumer's process may compute, too.
+
+    Attributes
+    ----------
+    workers : int
+        How many there are to be now.
+    changes : list of (float, int)
+        When the number was changed, in seconds since the iterator was made, and to what.
+    """
+
+    def __init__(self, options: Options, cores: int, *, inline: bool) -> None:
+        asked = options.autotune
+        least = asked.min_parallelism or 0
+        most = options.threading.private_threadpool_size or max(_MOST, _PER_CORE * cores)
+        least = max(least, 0 if inline else 1)
+        most = max(most, least, 1)
+        self.workers = min(most, max(1, least, asked.initial_parallelism or cores))
+        self._inline = inline
+        self.tuner = Tuner(cores, self.workers, least, most)
+        self.changes: list[tuple[float, int]] = []
+        self._before: Counted | None = None
+        self._wall_s = 0.0  # of engines that are no more
+
+    def observe(self, stats: Stats, now: float, starting: int) -> int | None:
+        """Take in what was counted; another number of workers, or None.
+
+        Parameters
+        ----------
+        stats : Stats
+            Of the iterator's engine.
+        now : float
+            By ``perf_counter``.
+        starting : int
+            How many workers are not up yet.
+        """
+        counted, before = _counted(stats, now), self._before
+        self._before = counted
+        if before is None or counted.delivered < before.delivered:
+            return None
+        # What is known of a sample may become less: then it says nothing.
+        change = [max(0.0, b - a) for a, b in zip(before, counted, strict=True)]
+        seconds, delivered, waited_s, own_s, outside_s, busy_s, cpu_s, consumer, functions = change
+        wanted = self.tuner.observe(
+            Sample(
+                seconds=seconds,
+                delivered=int(delivered),
+                waited_s=waited_s,
+                own_s=own_s,
+                outside_s=outside_s,
+                busy_s=busy_s,
+                cpu_s=cpu_s,
+                workers=stats.workers,
+                consumer_cpu_s=consumer,
+                functions_s=max(0.0, functions),
+                starting=starting,
+            )
+        )
+        if wanted is None or wanted == self.workers:
+            return None
+        self.workers = wanted
+        self.changes.append((self._wall_s + stats.wall_s, wanted))
+        self._before = None  # what was begun with the old number tells nothing of the new one
+        return wanted
+
+    def moved(self, wall_s: float) -> None:
+        """The iterator has another engine; those before stood so long."""
+        self._wall_s = wall_s
+        self._before = None
+
+    def restart(self) -> None:
+        """The iterator counts anew, from a state that it went to."""
+        self.changes.clear()
+        self.moved(0.0)
+
+    def stay(self) -> bool:
+        """No worker could be started: stay in the consumer's process; False where it is tried from elsewhere."""
+        from_here = self._inline and self.workers > 0
+        self.workers = 0 if from_here else self.workers
+        return from_here
+
+
+def _counted(stats: Stats, now: float) -> Counted:
+    stages = [stage for stage in stats.stages if stage.where == "workers"]
+    functions = (_usual_s(node) for stage in stages for node in stage.nodes if node.calls)
+    return Counted(
+        now,
+        stats.elements + stats.errors,
+        stats.waited_s,
+        stats.own_s,
+        stats.outside_s,
+        sum(stage.busy_s for stage in stages),
+        sum(stage.cpu_s for stage in stages),
+        stats.cpu_s,
+        sum(functions),
+    )
+
+
+def _usual_s(node: NodeStats) -> float:
+    """How long a node has worked, but for the few times when another program had the core."""
+    if not node.busy_s:
+        return 0.0
+    return node.busy_s * min(1.0, node.time.quantile_s(0.5) / node.time.mean_s)

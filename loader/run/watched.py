@@ -1,0 +1,60 @@
+"""What of a plan is watched: the stages and nodes that are counted and timed, and whether."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tundish.loader.plan.elementwise import Filter, FlatMap, Map
+from tundish.loader.plan.measuring import with_all_edges, without_measuring
+from tundish.loader.run.chains import ELEMENTWISE, computes
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.node import Node
+    from tundish.loader.plan.options import Options
+    from tundish.loader.run.context import Context
+    from tundish.loader.watch.watch import StageMeter
+
+
+def is_watched(options: Options) -> bool:
+    """Whether times are measured: unless ``StatsOptions.enabled`` is False, or ``TUNDISH_WATCH=0``."""
+    return options.stats.enabled is not False and os.environ.get("TUNDISH_WATCH") != "0"
+
+
+def measured_plan(root: Node, options: Options) -> Node:
+    """The plan with its edges measured, as its options say; an iterator's position fits all of them."""
+    if not is_watched(options):
+        return without_measuring(root)
+    return with_all_edges(root) if options.stats.latency_all_edges else root
+
+
+def stage_name(node: Node, context: Context) -> str:
+    """The name of the stage that ends at a node: its last operator, whatever passes its elements on."""
+    while node.transparent:
+        node = node.inputs[0]
+    return context.label(node)
+
+
+def meter_of(node: Node, context: Context, where: str) -> StageMeter:
+    """The meter of the stage that ends at a node."""
+    if context.watch.is_inner:
+        return context.watch.meter("", (), where)
+    nodes = [
+        (context.label(each), isinstance(each, (Map, Filter, FlatMap)), each.seeded)
+        for each in evaluated(node)
+    ]
+    return context.watch.meter(stage_name(node, context), nodes, where)
+
+
+def evaluated(node: Node) -> Iterator[Node]:
+    """The nodes that a stage evaluates, up to its last, the source first."""
+    if computes(node) and not (node.noting or isinstance(node, ELEMENTWISE)):
+        yield node  # it is made below: the stage only puts it where it is wanted
+        return
+    for up in node.inputs:
+        within = isinstance(up, ELEMENTWISE) and (isinstance(node, ELEMENTWISE) or node.noting)
+        if within or not computes(up):
+            yield from evaluated(up)
+    if not node.transparent:
+        yield node

@@ -1,0 +1,322 @@
+"""Which changes are worth making: more or fewer workers, another order, something that is kept.
+
+Only what was measured and what the model of `costs` says; a benchmark makes the changes and compares.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from tundish.loader.watch.costs import MEMORY_BYTES_S
+from tundish.loader.watch.prediction import RATE, WORTH, Prediction, noise_of
+from tundish.loader.watch.wording import bytes_text, count_text, seconds_text, share_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tundish.loader.watch.costs import Costs
+    from tundish.loader.watch.limit import Kind
+    from tundish.loader.watch.stats import NodeStats, Stats
+    from tundish.loader.watch.view import PlanNode, PlanView
+
+__all__ = ["predict"]
+
+_MOST = 4  # are offered
+_MOST_WORKERS = 256
+_MOST_BYTES = 10e12  # that anybody would write
+_SAME = 0.97  # as fast, where something is saved
+_MARGIN = 1.15  # that fewer workers must have over what is wanted of them
+_LONG_S = 2.0  # to restore
+_CHEAP_S = 20e-6  # a call that is worth sparing
+_TENTH = 0.1  # of the time of calls for each row, for a function of many
+_HEARD_S = 200e-6  # what an element must take to be computed elsewhere with a sure outcome
+
+
+def predict(
+    stats: Stats, plan: PlanView, costs: Costs, limit: Kind, unit: str
+) -> tuple[Prediction, ...]:
+    """The changes that are worth making, the best first.
+
+    Parameters
+    ----------
+    stats : Stats
+        What was measured.
+    plan : PlanView
+        Of what.
+    costs : Costs
+        Of `stats`.
+    limit : str
+        What the limit is: where workers are idle, more of them change nothing.
+    unit : str
+        What elements are called: "batches".
+    """
+    faster = [each for each in _faster(stats, plan, costs, limit) if each.gain > WORTH]
+    faster.sort(key=lambda each: -each.gain)
+    saving = [*_fewer_workers(stats, costs, limit), *_restored_sooner(plan, costs)]
+    kept = [*faster[: _MOST - min(1, len(saving))], *saving][:_MOST]
+    rate = f"{unit}/s"
+    return tuple(replace(each, unit=rate) if each.unit == RATE else each for each in kept)
+
+
+def _faster(stats: Stats, plan: PlanView, costs: Costs, limit: Kind) -> Iterator[Prediction]:
+    spread = noise_of(stats)
+    if limit in ("workers", "process") and not stats.tuned:
+        yield from _more_workers(costs, spread)
+    if limit in ("order", "memory"):
+        yield from _not_held(plan, costs, limit, spread)
+    if costs.workers and limit != "generator" and not stats.tuned:
+        yield from _here(costs, spread)
+    yield from _filtered_first(stats, plan, costs, spread)
+    yield from _many_at_once(stats, plan, costs)
+    yield from _kept(plan, costs, stats.budget_bytes, spread)
+
+
+# -- workers -----------------------------------------------------------------------------------
+
+
+def _more_workers(costs: Costs, spread: float) -> Iterator[Prediction]:
+    now, workers = costs.rate, costs.workers
+    assumed = _assumed(costs)
+    one = costs.rate_with(workers + 1)
+    basis = (
+        f"{seconds_text(costs.alone_s)} of work an element for {count_text(workers + 1, 'worker')}, and "
+        f"{costs.cores_used:.1f} of {count_text(costs.cores, 'core')} in use now{assumed}; "
+        f"then {_WHAT_STOPS[costs.stops(workers + 1)]}"
+    )
+    yield Prediction("one more worker" if workers else "1 worker", now, one, basis, spread)
+    many, then = workers + 1, one
+    for more in range(workers + 2, _MOST_WORKERS + 1):
+        rate = costs.rate_with(more)
+        if rate < 1.02 * then:
+            break
+        many, then = more, rate
+    if then > WORTH * one:
+        stops = costs.stops(many + 1)
+        more_give = (
+            "each one more gives little" if stops == "workers" else "more of them give nothing"
+        )
+        basis = f"then {_WHAT_STOPS[stops]}, and {more_give}{assumed}"
+        yield Prediction(f"{many} workers", now, then, basis, math.hypot(spread, 0.1))
+
+
+_WHAT_STOPS = {
+    "consumer": "the consumer is the limit",
+    "workers": "the workers are the limit still",
+    "cores": "the cores are the limit",
+}
+
+
+def _assumed(costs: Costs) -> str:
+    """What is taken for granted of the caller's CPU time."""
+    if costs.outside_known or costs.outside_s * costs.rate < 0.02:
+        return ""
+    return ", if what you do between elements keeps one busy"
+
+
+def _here(costs: Costs, spread: float) -> Iterator[Prediction]:
+    """All in the consumer's process."""
+    then = costs.rate_with(0)
+    basis = (
+        f"what is computed takes {seconds_text(costs.here_s)} an element, and to have it done by workers "
+        f"costs this process {seconds_text(costs.own_s)}: Options(workers=0)"
+    )
+    if costs.here_s < _HEARD_S:  # too short to be told from what the library does
+        basis, spread = f"{basis}. Try it: for functions so short this is a guess", 0.3
+        then *= _TENTH * 7
+    yield Prediction("no workers", costs.rate, then, basis, math.hypot(spread, 0.05))
+
+
+def _fewer_workers(stats: Stats, costs: Costs, limit: Kind) -> Iterator[Prediction]:
+    """Fewer workers at the same speed."""
+    if (
+        stats.tuned
+        or costs.workers < 2
+        or limit not in ("consumer", "coordinator", "generator", "cores")
+    ):
+        return
+    for workers in range(1, costs.workers):
+        bounds = costs.bounds(workers)
+        made = min(bounds["workers"], bounds["cores"])
+        enough = costs.rate_with(workers) >= 0.99 * costs.rate_with(costs.workers)
+        if made >= _MARGIN * costs.rate or (limit == "cores" and enough):
+            why = (
+                "the cores are the limit, not the workers"
+                if limit == "cores"
+                else f"{count_text(costs.workers, 'worker')} are busy {share_text(costs.busy)} of the time"
+            )
+            then = min(costs.rate, costs.rate_with(workers) / costs.share_made)
+            what = f"{count_text(workers, 'worker')} are enough"
+            yield Prediction(
+                what.replace("1 worker are", "1 worker is"), costs.rate, then, why, noise_of(stats)
+            )
+            return
+
+
+def _not_held(plan: PlanView, costs: Costs, limit: Kind, spread: float) -> Iterator[Prediction]:
+    """What workers could do if nothing held them up."""
+    then = min(costs.bounds(costs.workers).values())
+    spread = math.hypot(spread, 0.1)
+    if limit == "order" and plan.ordered:
+        basis = "elements come as they are ready, and nobody waits for a slow one: Options(deterministic=False)"
+        yield Prediction("as they are ready", costs.rate, then, basis, spread)
+    elif limit == "memory":
+        basis = f"{count_text(costs.workers, 'worker')} could make as many, and wait for memory: Options(memory_budget=)"
+        yield Prediction("a larger memory budget", costs.rate, then, basis, spread)
+
+
+# -- another order -----------------------------------------------------------------------------
+
+
+def _rate(costs: Costs, then: Costs) -> float:
+    """The rate after a change: what the model says of it, times what it is off now."""
+    off = costs.rate / max(costs.rate_with(costs.workers), 1e-9)
+    return then.rate_with(costs.workers) * min(1.0, off)
+
+
+def _told(stats: Stats) -> dict[str, NodeStats]:
+    return {node.name: node for stage in stats.stages for node in stage.nodes}
+
+
+def _filtered_first(
+    stats: Stats, plan: PlanView, costs: Costs, spread: float
+) -> Iterator[Prediction]:
+    """A filter before what it spares."""
+    told, chain = _told(stats), plan.chain()
+    for at, keep in enumerate(chain):
+        seen = told.get(keep.name)
+        if keep.op != "filter" or seen is None or not seen.dropped:
+            continue
+        start = at
+        while start and chain[start - 1].each and not chain[start - 1].drops:
+            start -= 1
+        if start == at:
+            continue
+        costly = max(range(start, at), key=lambda k: costs.nodes.get(chain[k].name, 0.0))
+        passed = chain[costly:at]
+        dropped = seen.dropped / (seen.elements + seen.dropped)
+        seconds = dropped * sum(costs.nodes.get(node.name, 0.0) for node in passed)
+        basis = (
+            f"if it needs nothing of what {_names(passed)} make{'s' * (len(passed) == 1)}: it leaves out "
+            f"{share_text(dropped)} of the elements, on which {seconds_text(seconds)} are spent"
+        )
+        rate = _rate(costs, costs.cheaper(seconds))
+        yield Prediction(
+            f"{keep.called} before {passed[0].called}", costs.rate, rate, basis, spread
+        )
+
+
+def _many_at_once(stats: Stats, plan: PlanView, costs: Costs) -> Iterator[Prediction]:
+    """A function of whole batches in place of one that is called for each element."""
+    told = _told(stats)
+    for each, batch in pairwise(plan.chain()):
+        seen = told.get(each.name)
+        if each.op != "map" or not each.function or each.draws or batch.rows < 2 or seen is None:
+            continue
+        if not 0 < seen.time.mean_s < _CHEAP_S:
+            continue
+        seconds = (1 - _TENTH) * costs.nodes.get(each.name, 0.0)
+        basis = (
+            f"if {each.function} takes arrays of {batch.rows} rows in a tenth of the time, as arithmetic of numpy "
+            f"does: now it is called for each row, {seconds_text(seen.time.mean_s)} a call"
+        )
+        what = f"map_batches({each.function}, {batch.rows}) for {each.name}"
+        yield Prediction(what, costs.rate, _rate(costs, costs.cheaper(seconds)), basis, 0.3)
+
+
+def _restored_sooner(plan: PlanView, costs: Costs) -> Iterator[Prediction]:
+    """A window of computed elements, which a restored iterator computes again."""
+    for node in plan.chain():
+        below = list(plan.below(node.name))
+        each_s = sum(costs.nodes.get(under.name, 0.0) for under in below)
+        each_s /= plan.rows_above(node.name) or 1
+        takes_s = node.window * each_s / max(1, costs.workers)
+        if takes_s < _LONG_S:
+            continue
+        costly = max(below, key=lambda under: costs.nodes.get(under.name, 0.0))
+        basis = (
+            f"a restored iterator computes the {node.window:,} elements of its window again; before "
+            f"{costly.name} they are only numbers"
+        )
+        what = f"{node.name} before {costly.called}"
+        yield Prediction(what, takes_s, 0.0, basis, 0.2, "s to restore")
+
+
+def _names(nodes: tuple[PlanNode, ...]) -> str:
+    return " and ".join(node.called for node in nodes)
+
+
+# -- something that is kept --------------------------------------------------------------------
+
+
+def _kept(plan: PlanView, costs: Costs, budget: int, spread: float) -> Iterator[Prediction]:
+    """The best place for a snapshot."""
+    if any(node.keeps for node in plan.nodes):
+        return
+    best: tuple[float, PlanNode] | None = None
+    for node in plan.chain():
+        if not may_be_kept(plan, node):
+            continue
+        then = _read_from(plan, costs, node)
+        # What looks at one element may as well be kept; batches are made of what is kept.
+        better = 0.97 if node.each else 1.03
+        if best is None or then > better * best[0]:
+            best = (then, node)
+    if best is None:
+        return
+    then, node = best
+    below = list(plan.below(node.name))
+    costly = sorted(below, key=lambda under: -costs.nodes.get(under.name, 0.0))
+    seconds = sum(costs.nodes.get(under.name, 0.0) for under in below)
+    costly = [under for under in costly if costs.nodes.get(under.name, 0.0) > 0.1 * seconds]
+    functions = [under.function for under in costly if under.function]
+    drawn = f"if {functions[0]} draws nothing at random itself, " if functions else ""
+    whole = node.count * costs.nbytes / (plan.rows_above(node.name) or 1)
+    if whole > _MOST_BYTES:
+        return
+    size = f" {bytes_text(whole)}" if whole > 0 else ""
+    basis = (
+        f"{drawn}later epochs do without {_names(tuple(costly[:2]))}, {seconds_text(seconds)} an element; "
+        f"the first one writes{size or ' it'}, and takes as long as now"
+    )
+    orders = [under.name for under in below if under.shuffles]
+    moved = f", {orders[0]} behind it" if orders else ""
+    small = "a cache or snapshot" if 0 < whole < budget / 4 else "a snapshot"
+    what = f"{small} behind {node.name}{moved}"
+    yield Prediction(what, costs.rate, then, basis, math.hypot(spread, 0.15))
+
+
+def _read_from(plan: PlanView, costs: Costs, node: PlanNode) -> float:
+    """Elements a second if those of an operator stood in files."""
+    names = {under.name for under in plan.below(node.name)}
+    computed = sum(costs.nodes.values())
+    seconds = sum(costs.nodes.get(name, 0.0) for name in names)
+    # What a stage does besides its operators goes with them.
+    then = costs.cheaper(seconds * max(1.0, costs.busy_s / computed) if computed else 0.0, names)
+    fed = 0.0 if any(plan[name].reads == "generator" for name in names) else then.feeding_s
+    read_s = costs.nbytes / MEMORY_BYTES_S
+    then = replace(
+        then,
+        feeding_s=fed,
+        busy_s=then.busy_s + read_s,
+        alone_s=then.alone_s + read_s,
+        cpu_s=then.cpu_s + read_s,
+        here_s=then.here_s + read_s,
+    )
+    return _rate(costs, then) if costs.workers else then.rate_with(0)
+
+
+def may_be_kept(plan: PlanView, node: PlanNode) -> bool:
+    """Whether what an operator gives is the same in each epoch, but for an order that can be made later."""
+    below = list(plan.below(node.name))
+    if not node.inputs or any(under.draws or under.op == "repeat" for under in below):
+        return False
+    orders = [under for under in below if under.shuffles]
+    if not orders:
+        return True
+    at = node
+    while at.each:  # a shuffle goes behind what looks at one element at a time
+        at = plan[at.inputs[0]]
+    return orders == [at]

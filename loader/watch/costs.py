@@ -1,0 +1,307 @@
+"""What one delivered element costs, and how many a second that allows: the model behind a verdict.
+
+A consumer, so many workers and so many cores share the work. No more elements come out than the
+consumer can take, than the workers can make, and than the cores have seconds for:
+
+    rate = min(1 / consumer's seconds, workers / seconds in workers, cores / CPU seconds)
+
+each of an element. What was measured divided by what this says is the pipeline's *yield*: below 1
+where something else holds the workers up (order, memory, a reader that is alone).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tundish.loader.watch.histogram import Histogram
+    from tundish.loader.watch.stats import StageStats, Stats
+    from tundish.loader.watch.view import PlanView
+
+__all__ = ["MEMORY_BYTES_S", "Costs", "apart_s", "costs_of", "left"]
+
+_APART = 8.0  # times the others: a duration that is not one of them
+_UPPER = 0.92  # of a bucket's upper end: about its middle
+_CROWDED = 0.9  # of the cores' time: from here on workers wait for cores
+_ROOMY = 0.75  # up to here what is no CPU time is waiting for something else
+
+# What the library does itself, about: of use only where nothing of it was measured.
+_MESSAGE_S = 60e-6  # for an element that comes from a worker
+_HERE_S = 3e-6  # for one that is made in the consumer's process
+_CALL_S = 0.2e-6  # for each operator
+MEMORY_BYTES_S = 4e9
+"""Bytes a second that are read or copied, about."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds an element that is delivered.
+
+    Attributes
+    ----------
+    rate : float
+        Elements a second, measured; the start is left out.
+    waited_s, own_s, outside_s : float
+        The consumer's time: waiting, the library's own work, and the caller's.
+    feeding_s : float
+        What functions take that run in the consumer though there are workers: a generator.
+    busy_s, cpu_s, alone_s : float
+        How long whoever computes has worked; how much of that a core did; and how long it would have
+        been without waiting for a core.
+    here_s : float
+        What computing would take in the consumer's process.
+    outside_cpu_s : float
+        CPU seconds of the caller: as measured, else all of `outside_s`.
+    outside_known : bool
+        Whether they were measured.
+    nodes : mapping of str to float
+        `busy_s` by operator.
+    nbytes : float
+        Bytes of an element.
+    workers, cores : int
+        How many compute, and how many may be used.
+    others : float
+        How many cores other programs would use.
+    share_made : float
+        What was made of what workers and cores could make: the yield.
+    queueing : float
+        The share of the workers' time that they were ready to run and had no core.
+    """
+
+    rate: float
+    waited_s: float
+    own_s: float
+    outside_s: float
+    feeding_s: float
+    busy_s: float
+    cpu_s: float
+    alone_s: float
+    here_s: float
+    outside_cpu_s: float
+    outside_known: bool
+    nodes: Mapping[str, float]
+    nbytes: float
+    workers: int
+    cores: int
+    others: float = 0.0
+    share_made: float = 1.0
+    queueing: float = 0.0
+
+    @property
+    def consumer_s(self) -> float:
+        """The consumer's seconds besides waiting."""
+        return self.own_s + self.feeding_s + self.outside_s
+
+    @property
+    def consumer_cpu_s(self) -> float:
+        """CPU seconds of the consumer's process besides the functions it computes."""
+        return self.own_s + self.feeding_s + self.outside_cpu_s
+
+    @property
+    def cores_used(self) -> float:
+        """How many cores are at work for the pipeline and its caller."""
+        return min(float(self.cores), self.rate * (self.cpu_s + self.consumer_cpu_s))
+
+    @property
+    def busy(self) -> float:
+        """The share of the workers' time that they are busy."""
+        return min(1.0, self.rate * self.busy_s / max(1, self.workers))
+
+    def bounds(self, workers: int) -> dict[str, float]:
+        """The most elements a second that each would allow, with so many workers (at least one)."""
+        own = self.own_s or _MESSAGE_S
+        if not self.workers:  # elements would have to be handed over
+            own += _MESSAGE_S + self.nbytes / MEMORY_BYTES_S
+        cpu = self.cpu_s + own + self.feeding_s + self.outside_cpu_s
+        return {
+            "consumer": 1 / max(own + self.feeding_s + self.outside_s, 1e-9),
+            "workers": workers / max(self._task_s(workers), 1e-9),
+            "cores": self.cores / max(cpu, 1e-9),
+        }
+
+    def rate_with(self, workers: int) -> float:
+        """Elements a second with another number of workers; 0: in the consumer's process."""
+        if not workers:
+            slower = self._task_s(1) / self.alone_s if self.alone_s else 1.0
+            return 1 / max(self.outside_s + self.feeding_s + self.here_s * slower, 1e-9)
+        bounds = self.bounds(workers)
+        made = min(bounds["workers"], bounds["cores"])
+        return min(bounds["consumer"], made * self.share_made)
+
+    def stops(self, workers: int) -> str:
+        """Which bound is the lowest, with so many workers."""
+        bounds = self.bounds(workers)
+        return min(bounds, key=lambda name: bounds[name])
+
+    def _task_s(self, workers: int) -> float:
+        """Seconds in workers, with what they would wait for cores."""
+        wanted = workers * self.cpu_s / max(self.alone_s, 1e-12) + self.others
+        if self.workers:  # else it is the consumer that computes
+            wanted += self.rate * self.consumer_cpu_s
+        had = min(1.0, self.cores / max(wanted, 1e-9)) if self.others else 1.0
+        return self.alone_s - self.cpu_s + self.cpu_s / had
+
+    def cheaper(self, seconds: float, nodes: frozenset[str] | set[str] = frozenset()) -> Costs:
+        """The same with so many seconds less (of `busy_s`) an element.
+
+        Parameters
+        ----------
+        seconds : float
+            How many.
+        nodes : set of str
+            Operators that are not there any more.
+        """
+        left = 1 - min(1.0, seconds / self.busy_s) if self.busy_s else 1.0
+        return replace(
+            self,
+            busy_s=self.busy_s * left,
+            alone_s=self.alone_s * left,
+            cpu_s=self.cpu_s * left,
+            here_s=self.here_s - self.alone_s * (1 - left),
+            nodes={name: each for name, each in self.nodes.items() if name not in nodes},
+        )
+
+
+def costs_of(stats: Stats, plan: PlanView) -> Costs:
+    """What an element costs, as measured.
+
+    Parameters
+    ----------
+    stats : Stats
+        What was measured.
+    plan : PlanView
+        Of what: how many elements one of a batch is made of.
+    """
+    elements = max(1, stats.elements + stats.errors)
+    start_s = apart_s(stats.waits, 1) if stats.workers else 0.0
+    wall_s = max(1e-9, stats.wall_s - start_s)
+    made = _made(stats, plan)
+    busy_s = cpu_s = feeding_s = calls = 0.0
+    nodes: dict[str, float] = {}
+    for stage in stats.stages:
+        each_s, share = _an_element(stage, made, max(1, stats.workers))
+        nodes |= _by_node(stage, each_s)
+        if stats.workers and stage.where == "consumer":
+            feeding_s += each_s
+        else:
+            busy_s += each_s
+            cpu_s += each_s * share
+            calls += left(stage) / made * len(stage.nodes)
+    known = stats.cpu_s > 0
+    if known and not stats.workers and not cpu_s:
+        cpu_s = busy_s * _share_of_cpu(stats, busy_s * elements)
+    own_s = max(0.0, stats.own_s / elements - feeding_s)
+    outside_s = stats.outside_s / elements
+    beside_s = own_s + feeding_s + (0.0 if stats.workers else cpu_s)
+    costs = Costs(
+        rate=elements / wall_s,
+        waited_s=max(0.0, stats.waited_s - start_s) / elements,
+        own_s=own_s,
+        outside_s=outside_s,
+        feeding_s=feeding_s,
+        busy_s=busy_s,
+        cpu_s=cpu_s,
+        alone_s=busy_s,
+        here_s=busy_s + own_s,
+        outside_cpu_s=max(0.0, stats.cpu_s / elements - beside_s) if known else outside_s,
+        outside_known=known,
+        nodes=nodes,
+        nbytes=stats.nbytes / elements,
+        workers=stats.workers,
+        cores=max(1, stats.cores),
+    )
+    return _with_workers(costs, stats, calls) if stats.workers else costs
+
+
+def _with_workers(costs: Costs, stats: Stats, calls: float) -> Costs:
+    queued = sum(worker.queued_s for worker in stats.pool)
+    worked = sum(worker.busy_s for worker in stats.pool)
+    alive = sum(worker.alive_s for worker in stats.pool)
+    costs = replace(costs, queueing=min(1.0, queued / alive) if alive else 0.0)
+    waiting_s = costs.busy_s - costs.cpu_s
+    if queued and worked:
+        waiting_s = min(waiting_s, costs.busy_s * queued / worked)
+        had = max(0.01, costs.cpu_s / max(costs.cpu_s + waiting_s, 1e-12))
+        wanted = costs.cores / had
+        mine = costs.workers * costs.cpu_s / max(costs.busy_s - waiting_s, 1e-12)
+        others = max(0.0, wanted - mine - costs.rate * costs.consumer_cpu_s)
+        costs = replace(costs, others=others if had < _CROWDED else 0.0)
+    else:
+        full = (costs.cores_used / costs.cores - _ROOMY) / (_CROWDED - _ROOMY)
+        waiting_s *= min(1.0, max(0.0, full))
+    alone_s = costs.busy_s - waiting_s
+    computed = sum(costs.nodes.values()) - costs.feeding_s
+    here_s = computed * alone_s / max(costs.busy_s, 1e-12) + costs.nbytes / MEMORY_BYTES_S
+    costs = replace(costs, alone_s=alone_s, here_s=here_s + _HERE_S + calls * _CALL_S)
+    made = min(costs.bounds(costs.workers).values())
+    return replace(costs, share_made=min(1.0, costs.rate / made))
+
+
+def _share_of_cpu(stats: Stats, busy_s: float) -> float:
+    """How much of what the consumer computes is CPU time, if what it does besides is alike."""
+    beside = max(0.0, stats.cpu_s - stats.own_s)
+    return min(1.0, beside / max(busy_s + stats.outside_s, 1e-12))
+
+
+def _made(stats: Stats, plan: PlanView) -> float:
+    """How many elements as `next` gives them have been made, as far as that is known.
+
+    More have left the stages than have been delivered: what is ready and waits.
+    """
+    delivered = float(max(1, stats.elements + stats.errors))
+    done = [stage for stage in stats.stages if left(stage)]
+    if not done or not plan.nodes:
+        return delivered
+    rows = plan.rows_above(done[-1].name)
+    return max(delivered, left(done[-1]) / rows) if rows else delivered
+
+
+def _an_element(stage: StageStats, made: float, workers: int) -> tuple[float, float]:
+    """Seconds that a stage takes for one delivered element, and the share of CPU time."""
+    in_workers = stage.where == "workers"
+    rows = stage.rows if in_workers else left(stage)
+    if not rows:
+        return 0.0, 1.0
+    first_s = apart_s(stage.time, workers) if in_workers else 0.0
+    share = min(1.0, stage.cpu_s / stage.busy_s) if stage.busy_s else 1.0
+    return max(0.0, stage.busy_s - first_s) / rows * left(stage) / made, share
+
+
+def _by_node(stage: StageStats, each_s: float) -> dict[str, float]:
+    """What of that each operator takes."""
+    timed = sum(node.busy_s for node in stage.nodes)
+    # What is put together of a sample cannot be more than what was measured of the whole.
+    whole = max(timed, stage.busy_s)
+    return {node.name: each_s * node.busy_s / whole if whole else 0.0 for node in stage.nodes}
+
+
+def left(stage: StageStats) -> int:
+    """How many elements a stage is done with."""
+    return stage.elements + stage.dropped + stage.errors
+
+
+def apart_s(times: Histogram, most: int) -> float:
+    """The seconds of at most so many durations that stand apart from all others: of a start.
+
+    Parameters
+    ----------
+    times : Histogram
+        Durations.
+    most : int
+        How many may stand apart; more are no exception.
+    """
+    if times.count <= 2 * most:
+        return 0.0
+    above = 0
+    buckets = list(times.buckets())
+    for at in range(len(buckets) - 1, 0, -1):
+        above += buckets[at][1]
+        if above > most:
+            return 0.0
+        if buckets[at][0] > _APART * buckets[at - 1][0]:
+            rest = sum(count * upper for upper, count in buckets[:at]) * _UPPER
+            return max(0.0, min(times.total_s - rest, above * times.most_s))
+    return 0.0

@@ -1,0 +1,187 @@
+"""How long things took: counts of durations in buckets of equal ratio.
+
+A bucket is a quarter of an octave, so a quantile is off by a tenth at most, and a histogram of any
+number of durations takes a few hundred bytes: small enough to travel with a worker's answers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+
+LEAST_S = 1e-7
+"""Durations below it are counted in the first bucket."""
+
+_PARTS = 4  # of an octave
+_OCTAVES = 48  # up to a year
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Durations, in seconds.
+
+    Attributes
+    ----------
+    counts : mapping of int to int
+        How many fell into each bucket; buckets without any are left out.
+    count : int
+        How many there were.
+    total_s : float
+        Their sum.
+    least_s, most_s : float
+        The shortest and the longest; 0.0 where there was none.
+
+    Examples
+    --------
+    >>> seen = Durations()
+    >>> for seconds in (0.001, 0.002, 0.004):
+    ...     seen.add(seconds)
+    >>> histogram = seen.frozen()
+    >>> histogram.count, round(histogram.mean_s, 6)
+    (3, 0.002333)
+    >>> 0.0018 < histogram.quantile_s(0.5) < 0.0022
+    True
+    """
+
+    counts: Mapping[int, int] = field(default_factory=dict)
+    count: int = 0
+    total_s: float = 0.0
+    least_s: float = 0.0
+    most_s: float = 0.0
+
+    @property
+    def mean_s(self) -> float:
+        """The mean; 0.0 of none."""
+        return self.total_s / self.count if self.count else 0.0
+
+    def quantile_s(self, q: float) -> float:
+        """The duration that a share `q` of all does not exceed, to a tenth; 0.0 of none.
+
+        Parameters
+        ----------
+        q : float
+            From 0 to 1.
+        """
+        if not self.count:
+            return 0.0
+        wanted, seen = q * self.count, 0
+        for bucket in sorted(self.counts):
+            seen += self.counts[bucket]
+            if seen >= wanted:
+                middle = math.sqrt(upper_s(bucket) * upper_s(bucket - 1))
+                return min(max(middle, self.least_s), self.most_s)
+        return self.most_s
+
+    def buckets(self) -> Iterator[tuple[float, int]]:
+        """The upper end of each bucket that has any, in seconds, and its count."""
+        for bucket in sorted(self.counts):
+            yield upper_s(bucket), self.counts[bucket]
+
+    def __add__(self, other: Histogram) -> Histogram:
+        both = Durations()
+        both.merge(self)
+        both.merge(other)
+        return both.frozen()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "counts": {str(bucket): count for bucket, count in self.counts.items()},
+            "count": self.count,
+            "total_s": self.total_s,
+            "least_s": self.least_s,
+            "most_s": self.most_s,
+        }
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> Self:
+        """What `to_dict` gave."""
+        counts = {int(bucket): count for bucket, count in told["counts"].items()}
+        return cls(counts, told["count"], told["total_s"], told["least_s"], told["most_s"])
+
+
+class Durations:
+    """Durations as they come; `frozen` gives the histogram."""
+
+    __slots__ = ("_counts", "count", "least_s", "most_s", "total_s")
+
+    def __init__(self) -> None:
+        self._counts: dict[int, int] = {}
+        self.count = 0
+        self.total_s = self.most_s = 0.0
+        self.least_s = math.inf
+
+    def add(self, seconds: float, times: int = 1) -> None:
+        """Count a duration.
+
+        Parameters
+        ----------
+        seconds : float
+            The duration; a clock that was set back gives 0.
+        times : int
+            How often it is counted.
+        """
+        seconds = max(0.0, seconds)
+        bucket = bucket_of(seconds)
+        self._counts[bucket] = self._counts.get(bucket, 0) + times
+        self.count += times
+        self.total_s += seconds * times
+        self.least_s = min(self.least_s, seconds)
+        self.most_s = max(self.most_s, seconds)
+
+    def extend(self, seconds: Iterable[float]) -> None:
+        """Count several."""
+        array = np.fromiter(seconds, np.float64)
+        if not array.size:
+            return
+        np.maximum(array, 0.0, out=array)
+        parts, octaves = np.frexp(array / LEAST_S)
+        buckets = octaves * _PARTS + (parts * 2 * _PARTS).astype(np.int64) - _PARTS
+        np.clip(buckets, 0, _OCTAVES * _PARTS, out=buckets)
+        for bucket, count in zip(*np.unique(buckets, return_counts=True), strict=True):
+            self._counts[int(bucket)] = self._counts.get(int(bucket), 0) + int(count)
+        self.count += array.size
+        self.total_s += float(array.sum())
+        self.least_s = min(self.least_s, float(array.min()))
+        self.most_s = max(self.most_s, float(array.max()))
+
+    def merge(self, other: Histogram) -> None:
+        """Count what another histogram has."""
+        for bucket, count in other.counts.items():
+            self._counts[bucket] = self._counts.get(bucket, 0) + count
+        if other.count:
+            self.count += other.count
+            self.total_s += other.total_s
+            self.least_s = min(self.least_s, other.least_s)
+            self.most_s = max(self.most_s, other.most_s)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._counts.clear()
+        self.count, self.total_s, self.least_s, self.most_s = 0, 0.0, math.inf, 0.0
+
+    def told(self) -> tuple[dict[int, int], int, float, float, float]:
+        """The fields of the histogram, as they travel between processes."""
+        return dict(self._counts), self.count, self.total_s, self.least_s, self.most_s
+
+    def frozen(self) -> Histogram:
+        """What was counted so far."""
+        least = self.least_s if self.count else 0.0
+        return Histogram(dict(self._counts), self.count, self.total_s, least, self.most_s)
+
+
+def bucket_of(seconds: float) -> int:
+    """The bucket of a duration."""
+    part, octave = math.frexp(seconds / LEAST_S)
+    bucket = octave * _PARTS + int(part * 2 * _PARTS) - _PARTS
+    return min(max(bucket, 0), _OCTAVES * _PARTS)
+
+
+def upper_s(bucket: int) -> float:
+    """The upper end of a bucket, in seconds."""
+    octave, part = divmod(bucket, _PARTS)
+    return math.ldexp(0.5 + (part + 1) / (2 * _PARTS), octave) * LEAST_S

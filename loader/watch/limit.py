@@ -1,0 +1,302 @@
+"""What keeps a pipeline from being faster, and the numbers that say so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from tundish.loader.watch.wording import (
+    bytes_text,
+    count_text,
+    number_text,
+    seconds_text,
+    share_text,
+)
+
+if TYPE_CHECKING:
+    from tundish.loader.watch.costs import Costs
+    from tundish.loader.watch.stats import StageStats, Stats, WorkerStats
+    from tundish.loader.watch.view import PlanNode, PlanView
+
+__all__ = ["QUEUE", "Kind", "Limit", "find_limit"]
+
+Kind = Literal[
+    "workers",
+    "cores",
+    "consumer",
+    "coordinator",
+    "process",
+    "generator",
+    "reader",
+    "order",
+    "window",
+    "memory",
+    "unknown",
+]
+"""Of what kind a limit is.
+
+* ``workers``: they are busy all the time, and more of them would find cores;
+* ``cores``: all that this process may use are busy;
+* ``consumer``: it hardly waits: what it does between two elements takes the time;
+* ``coordinator``: what the library does in the consumer's process for each element;
+* ``process``: the functions, which run in the consumer's process;
+* ``generator``: a Python generator, which runs there, too;
+* ``reader``: one worker that reads a file while the others have nothing to do;
+* ``order``: workers are idle behind an element that takes long;
+* ``window``: workers are idle though elements are wanted: too few of them are on the way at once;
+* ``memory``: workers are idle for want of shared memory;
+* ``unknown``: too little was measured.
+"""
+
+NEVER = 0.05
+"""Of the time: a consumer that waits less does not wait."""
+
+_BUSY = 0.7  # of the time: workers that are busy more have hardly any time left
+_FULL = 0.75  # of the memory budget
+_OTHERS = 0.5  # of the busiest worker: what the others do beside one that reads alone
+_COPIED = 0.2  # of the batches: more are copied for want of memory than a consumer keeps
+_MUCH = 0.4  # of the work: an operator that stands out
+_PART = 0.2  # of the work
+_SLOW = 4.0  # times the mean: a task that others wait for
+QUEUE = 0.3  # of the time of workers, that they wait for a core
+_GAINS = 1.05  # what one more worker has to give, so that workers are the limit
+_LONG_OWN_S = 1e-3  # the library takes less for an element: it is a generator
+_MOSTLY = 0.8  # of the time that functions take: CPU, or waiting
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What keeps a pipeline from being faster.
+
+    Attributes
+    ----------
+    kind : str
+        One of `Kind`.
+    name : str
+        The operator that has most of it; "" where it is none.
+    why : str
+        The same in words, with the numbers.
+    """
+
+    kind: Kind
+    name: str
+    why: str
+
+
+def find_limit(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
+    """Find what limits a pipeline of which enough was measured."""
+    wall_s = 1 / costs.rate
+    waits = costs.waited_s / wall_s
+    if not stats.workers:
+        return _in_process(stats, plan, costs)
+    beside = costs.consumer_s * costs.rate
+    if waits < NEVER or (beside >= _BUSY and costs.stops(costs.workers) == "consumer"):
+        return _beside_workers(plan, costs)
+    short = costs.busy < _BUSY and _short_of_memory(stats)
+    if costs.queueing >= QUEUE and not short:
+        return _cores(stats, plan, costs)
+    busy = costs.busy
+    if busy >= _BUSY or costs.share_made >= _BUSY:
+        return _busy_workers(stats, plan, costs, busy)
+    if costs.feeding_s / wall_s > 0.5:
+        return _generator(plan, costs)
+    return _idle_workers(stats, plan, costs, busy)
+
+
+def _in_process(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
+    wall_s = 1 / costs.rate
+    if costs.outside_s > max(costs.waited_s, costs.own_s):
+        return _consumer(costs)
+    node = _heaviest(costs, plan)
+    generator = _source(plan, "generator")
+    if generator is not None and (node is None or node.name == generator.name):
+        return _generator(plan, costs)
+    if costs.own_s > costs.waited_s or node is None:
+        return _own(costs, "in this process")
+    share = costs.waited_s / wall_s
+    why = (
+        f"The limit: this process, which runs the functions itself {share_text(share)} of the time. "
+        f"{_most_of(stats, costs, node)}"
+    )
+    return Limit("process", node.name, why)
+
+
+def _beside_workers(plan: PlanView, costs: Costs) -> Limit:
+    own = costs.own_s
+    if costs.feeding_s > max(own, costs.outside_s):
+        return _generator(plan, costs)
+    if own > max(_LONG_OWN_S, costs.outside_s) and _source(plan, "generator") is not None:
+        return _generator(plan, costs)
+    if own > costs.outside_s:
+        return _own(costs, "with workers")
+    return _consumer(costs)
+
+
+def _consumer(costs: Costs) -> Limit:
+    wall_s = 1 / costs.rate
+    share = costs.outside_s / wall_s
+    pool = ""
+    if costs.workers:
+        busy = costs.busy
+        pool = f"; {count_text(costs.workers, 'worker')} could do more, busy {share_text(busy)} of the time"
+    why = (
+        f"The limit: the consumer. What it does between two elements takes {share_text(share)} of the time, "
+        f"{seconds_text(costs.outside_s)} each: a faster pipeline would change little{pool}"
+    )
+    return Limit("consumer", "", why)
+
+
+def _own(costs: Costs, where: str) -> Limit:
+    share = costs.own_s * costs.rate
+    why = (
+        f"The limit: this process's own work for each element {where}, {share_text(share)} of the time, "
+        f"{seconds_text(costs.own_s)} each: elements are small; larger batches"
+        f"{', or fewer workers,' if costs.workers else ''} cost it less"
+    )
+    return Limit("coordinator", "", why)
+
+
+def _generator(plan: PlanView, costs: Costs) -> Limit:
+    node = _source(plan, "generator")
+    name = node.called if node else "a generator"
+    seconds = costs.nodes.get(node.name, 0.0) if node else 0.0
+    seconds = seconds or costs.feeding_s or costs.own_s
+    why = (
+        f"The limit: {name}, which runs in the consumer's process, {seconds_text(seconds)} an element "
+        f"({share_text(min(1.0, seconds * costs.rate))} of the time): no worker can help there; move what "
+        f"it computes into a map, or give it in_worker=True"
+    )
+    return Limit("generator", node.name if node else "", why)
+
+
+def _busy_workers(stats: Stats, plan: PlanView, costs: Costs, busy: float) -> Limit:
+    node = _heaviest(costs, plan)
+    more = costs.rate_with(costs.workers + 1) / costs.rate_with(costs.workers)
+    if more < _GAINS and costs.stops(costs.workers + 1) == "cores":
+        return _cores(stats, plan, costs)
+    most = _most_of(stats, costs, node)
+    pool = count_text(costs.workers, "worker")
+    busy_words = f"busy {share_text(busy)} of the time"
+    why = f"The limit: {pool}, {busy_words}. {most}"
+    return Limit("workers", node.name if node else "", why)
+
+
+def _cores(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
+    node = _heaviest(costs, plan)
+    who = f"{count_text(costs.workers, 'worker')} and this process"
+    used = f"{number_text(costs.cores_used)} of {costs.cores} are in use by {who}"
+    if costs.queueing >= QUEUE and costs.cores_used < _MOSTLY * costs.cores:
+        used += "; other programs use them, too"
+    if costs.queueing >= QUEUE:
+        used += f", and workers wait for one {share_text(costs.queueing)} of the time"
+    why = f"The limit: the cores. {used}. {_most_of(stats, costs, node)}"
+    return Limit("cores", node.name if node else "", why)
+
+
+def _idle_workers(stats: Stats, plan: PlanView, costs: Costs, busy: float) -> Limit:
+    idle = (
+        f"{count_text(costs.workers, 'worker')} {'is' if costs.workers == 1 else 'are'} busy only "
+        f"{share_text(busy)} of the time while the consumer waits"
+    )
+    alone = _alone(stats.pool)
+    stream = _source(plan, "stream")
+    if alone is not None and stream is not None:
+        why = (
+            f"The limit: {stream.called}, which one worker reads alone: it is busy {share_text(alone[0])} of "
+            f"the time, the others {share_text(alone[1])}. Several files in turn (interleave, "
+            f"num_parallel_reads), or an index of the records, give work to all"
+        )
+        return Limit("reader", stream.name, why)
+    slow = _slowest(stats, costs)
+    if _short_of_memory(stats):
+        why = (
+            f"The limit: shared memory. {bytes_text(stats.used_bytes)} of {bytes_text(stats.budget_bytes)} "
+            f"are in use, and workers may not go further ahead: {idle}. Options(memory_budget=...), or smaller batches"
+        )
+        return Limit("memory", "", why)
+    if slow is not None and plan.ordered:
+        ratio = max(slow.time.quantile_s(0.99), slow.time.most_s if slow.time.count < 200 else 0.0)
+        node = _heaviest(costs, plan)
+        why = (
+            f"The limit: order. {idle}: it waits for single elements of {_called(plan, slow.name)} that take "
+            f"long: most tasks take about {seconds_text(slow.time.quantile_s(0.5))}, some {seconds_text(ratio)}"
+        )
+        return Limit("order", node.name if node else slow.name, why)
+    node = _heaviest(costs, plan)
+    why = f"The limit: the window. {idle}: too few elements are on the way at once (prefetch(n) allows more). {_most_of(stats, costs, node)}"
+    return Limit("window", node.name if node else "", why)
+
+
+def _alone(pool: tuple[WorkerStats, ...]) -> tuple[float, float] | None:
+    """How busy the busiest worker is, and the others on the mean, where it is alone."""
+    shares = sorted((w.busy_s / w.alive_s for w in pool if w.alive_s), reverse=True)
+    if len(shares) < 2:
+        return None
+    others = sum(shares[1:]) / len(shares[1:])
+    return (shares[0], others) if others < _OTHERS * shares[0] else None
+
+
+def _slowest(stats: Stats, costs: Costs) -> StageStats | None:
+    """The stage some of whose tasks take far longer than most, if it has a good part of the work."""
+    for stage in stats.stages:
+        time = stage.time
+        share = sum(costs.nodes.get(node.name, 0.0) for node in stage.nodes) / max(
+            costs.busy_s, 1e-12
+        )
+        if stage.where != "workers" or time.count < 3 or share < _PART:
+            continue
+        middle = max(time.quantile_s(0.5), 1e-9)
+        if time.quantile_s(0.99) > _SLOW * middle or (
+            time.count < 200 and time.most_s > _SLOW * middle
+        ):
+            return stage
+    return None
+
+
+def _short_of_memory(stats: Stats) -> bool:
+    """Whether shared memory is full, or so short that what is delivered has to be copied."""
+    full = stats.used_bytes / stats.budget_bytes if stats.budget_bytes else 0.0
+    return full > _FULL or stats.copies > _COPIED * stats.elements > 0
+
+
+def _source(plan: PlanView, reads: str) -> PlanNode | None:
+    return next((node for node in plan.nodes if node.reads == reads), None)
+
+
+def _heaviest(costs: Costs, plan: PlanView) -> PlanNode | None:
+    """The operator that takes most of the time that is computed."""
+    seconds = costs.nodes
+    if not seconds or not any(seconds.values()):
+        return None
+    return plan[max(seconds, key=lambda name: seconds[name])]
+
+
+def _most_of(stats: Stats, costs: Costs, node: PlanNode | None) -> str:
+    """Which function has most of the time, and whether it is CPU."""
+    if node is None:
+        return f"An element takes them {seconds_text(costs.busy_s)}"
+    seconds = costs.nodes.get(node.name, 0.0)
+    share = min(1.0, seconds / max(costs.busy_s, 1e-9))
+    told = next(
+        (each for stage in stats.stages for each in stage.nodes if each.name == node.name), None
+    )
+    once = told.time.mean_s if told is not None else 0.0
+    each = f", {seconds_text(once)} a call" if once else ""
+    most = "has" if share >= _MUCH else "has most, but only"
+    return f"{node.called} {most} {share_text(share)} of what is computed{each}; {_how(costs)}"
+
+
+def _how(costs: Costs) -> str:
+    """Whether what is computed is CPU time, or waiting."""
+    cpu = min(1.0, costs.cpu_s / costs.busy_s) if costs.busy_s else 0.0
+    if cpu >= _MOSTLY:
+        return "it is CPU time"
+    if costs.busy_s - costs.alone_s > 0.5 * (costs.busy_s - costs.cpu_s):
+        return f"{share_text(cpu)} of it is CPU time, the rest mostly waiting for a core"
+    if cpu <= 1 - _MOSTLY:
+        return "nearly all of it is waiting (a disk, a network, sleep)"
+    return f"{share_text(cpu)} of it is CPU time, the rest waiting (a disk, a network, a core)"
+
+
+def _called(plan: PlanView, name: str) -> str:
+    return plan[name].called

@@ -1,0 +1,189 @@
+"""A verdict as an SVG: where the time goes, who is busy, and what changes would give.
+
+Three groups of bars under each other. What is the limit is red; a reader who sees nothing else sees
+that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING
+
+from tundish.loader.watch.wording import lines_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Bar", "Group", "draw"]
+
+_CHARACTER = 7.3  # of the monospaced 12 px text: the widths must be known without a font
+_TITLE = 9.2  # of the title's
+_MARGIN = 28.0
+_LINE = 24.0
+_HEIGHT = 14.0  # of a bar
+_WIDTH = 250.0
+_GAP = 16.0  # between columns
+_BETWEEN = 18.0  # groups
+_RAIL = 18.0
+_WIDEST = 60  # characters of a name
+_LONGEST = 110  # of a line
+_LEAST = 14.0  # of a part in which its share is written: three characters
+
+_STYLE = """
+.tundish text { font: 12px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; fill: #1f2933; }
+.tundish .title { font-size: 15px; font-weight: 600; }
+.tundish .quiet { fill: #6b7785; }
+.tundish .hot { fill: #b3261e; font-weight: 600; }
+.tundish .room { fill: #edf1f5; }
+.tundish .work { fill: #6f9fd0; }
+.tundish .limit { fill: #d5493f; }
+.tundish .wait { fill: #e3b04b; }
+.tundish .own { fill: #9aa7b4; }
+.tundish .yours { fill: #6fae84; }
+.tundish .gain { fill: #6fae84; }
+.tundish .rail { stroke: #b8c2cc; stroke-width: 2; }
+.tundish .stop { fill: #ffffff; stroke: #8895a3; stroke-width: 2; }
+.tundish .tick { stroke: #1f2933; stroke-width: 2; }
+"""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A line with a bar.
+
+    Attributes
+    ----------
+    name, text : str
+        Before it and behind it.
+    parts : tuple of (str, float)
+        Of what it consists: a kind (``work``, ``wait``, ``own``, ``yours``, ``gain``), and how much of
+        the whole width. Without any there is no bar at all.
+    limit : bool
+        Whether this is what keeps the pipeline from being faster.
+    tick : float
+        Where a mark stands, as a share of the width; 0: none.
+    """
+
+    name: str
+    text: str = ""
+    parts: tuple[tuple[str, float], ...] = ()
+    limit: bool = False
+    tick: float = 0.0
+
+
+@dataclass(frozen=True)
+class Group:
+    """Bars under a heading; those of a pipeline hang on a rail."""
+
+    heading: str
+    bars: tuple[Bar, ...]
+    rail: bool = False
+
+
+def draw(title: str, lines: Sequence[str], groups: Sequence[Group]) -> str:
+    """Draw groups of bars.
+
+    Parameters
+    ----------
+    title : str
+        What it says in one line.
+    lines : sequence of str
+        What is written under it.
+    groups : sequence of Group
+        From the top down.
+
+    Returns
+    -------
+    str
+        An SVG document.
+    """
+    bars = [bar for group in groups for bar in group.bars]
+    names = max((len(_cut(bar.name)) for bar in bars), default=0) * _CHARACTER
+    texts = max((len(bar.text) for bar in bars), default=0) * _CHARACTER
+    left = _MARGIN + _RAIL
+    at = left + names + _GAP
+    shapes: list[str] = []
+    y = _MARGIN + 12
+    shapes.append(_label(_MARGIN, y, title, "title"))
+    lines = [part for line in lines for part in lines_of(line, _LONGEST)]
+    for line in lines:
+        y += _LINE - 4
+        shapes.append(_label(_MARGIN, y, line, "quiet"))
+    for group in groups:
+        if not group.bars:
+            continue
+        y += _LINE + _BETWEEN
+        shapes.append(_label(_MARGIN, y, group.heading, "quiet"))
+        if group.rail and len(group.bars) > 1:
+            x, top = _MARGIN + 5, y + _LINE - 4
+            shapes.append(_rail(x, top, top + _LINE * (len(group.bars) - 1)))
+        for bar in group.bars:
+            y += _LINE
+            if group.rail:
+                kind = "limit" if bar.limit else "stop"
+                shapes.append(
+                    f'<circle class="{kind}" cx="{_MARGIN + 5:.1f}" cy="{y - 4:.1f}" r="4"/>'
+                )
+            shapes += _drawn(bar, left, at, y)
+    written = [(title, _TITLE), *((line, _CHARACTER) for line in lines)]
+    written += [(group.heading, _CHARACTER) for group in groups]
+    widest = max(len(text) * each for text, each in written)
+    width = max(at + _WIDTH + _GAP + texts, _MARGIN + widest) + _MARGIN
+    height = y + _MARGIN
+    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="tundish" {size} role="img">',
+            f"<title>{escape(title)}</title>",
+            f"<style>{_STYLE}</style>",
+            '<rect width="100%" height="100%" rx="8" fill="#ffffff"/>',
+            *shapes,
+            "</svg>\n",
+        ]
+    )
+
+
+def _drawn(bar: Bar, left: float, at: float, y: float) -> list[str]:
+    """The name, the bar and what is written behind it."""
+    top = y - _HEIGHT + 3
+    shapes = [_label(left, y, _cut(bar.name), "hot" if bar.limit else "")]
+    if bar.parts:
+        shapes.append(_rect("room", at, top, _WIDTH))
+    x = at
+    for kind, share in bar.parts:
+        width = _WIDTH * min(1.0, max(0.0, share))
+        width = min(width, at + _WIDTH - x)
+        if width > 0:
+            shapes.append(_rect("limit" if bar.limit and kind == "work" else kind, x, top, width))
+        x += width
+    if bar.tick:
+        x = at + _WIDTH * bar.tick
+        shapes.append(
+            f'<line class="tick" x1="{x:.1f}" y1="{top - 2:.1f}" x2="{x:.1f}" y2="{top + _HEIGHT + 2:.1f}"/>'
+        )
+    behind = at + _WIDTH + _GAP if bar.parts else at
+    if bar.text:
+        shapes.append(_label(behind, y, bar.text, "hot" if bar.limit else "quiet"))
+    return shapes
+
+
+def _cut(name: str) -> str:
+    """A long name without its middle: what it is and which stand at its ends."""
+    if len(name) <= _WIDEST:
+        return name
+    half = (_WIDEST - 1) // 2
+    return f"{name[:half]}…{name[-half:]}"
+
+
+def _rail(x: float, top: float, bottom: float) -> str:
+    return f'<line class="rail" x1="{x:.1f}" y1="{top:.1f}" x2="{x:.1f}" y2="{bottom:.1f}"/>'
+
+
+def _rect(kind: str, x: float, y: float, width: float) -> str:
+    return f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{_HEIGHT:.0f}" rx="2"/>'
+
+
+def _label(x: float, y: float, text: str, kind: str = "") -> str:
+    style = f' class="{kind}"' if kind else ""
+    return f'<text{style} x="{x:.1f}" y="{y:.1f}" xml:space="preserve">{escape(text)}</text>'

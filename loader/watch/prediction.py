@@ -1,0 +1,88 @@
+"""What a change would give: a prediction, its numbers, and what it rests on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tundish.loader.watch.wording import number_text, share_text
+
+if TYPE_CHECKING:
+    from tundish.loader.watch.stats import Stats
+
+__all__ = ["WORTH", "Prediction", "noise_of"]
+
+WORTH = 1.05
+"""What changes less is not offered."""
+
+MODEL_SPREAD = 0.05
+"""How far the model is off where nothing else is."""
+
+RATE = "elements/s"
+_UPPER = 0.92  # of a bucket's upper end: about its middle
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a change would give.
+
+    Attributes
+    ----------
+    what : str
+        The change.
+    now, then : float
+        As it is, and as it would be.
+    basis : str
+        What the prediction rests on, and what it takes for granted.
+    spread : float
+        How far `then` may be off, as a share of it.
+    unit : str
+        Of `now` and `then`.
+    """
+
+    what: str
+    now: float
+    then: float
+    basis: str
+    spread: float = MODEL_SPREAD
+    unit: str = RATE
+
+    @property
+    def gain(self) -> float:
+        """Then over now."""
+        return self.then / self.now if self.now else math.inf
+
+    @property
+    def change(self) -> str:
+        """The change, and what it would give, in one line."""
+        return (
+            f"{self.what}: {number_text(self.now)} -> {number_text(self.then)} {self.unit} "
+            f"(±{share_text(max(self.spread, 0.01))})"
+        )
+
+    def __str__(self) -> str:
+        return f"{self.change}\n    {self.basis}"
+
+
+def noise_of(stats: Stats, model: float = MODEL_SPREAD) -> float:
+    """How far a mean of so few tasks may be off, and the model with it; as a share.
+
+    Parameters
+    ----------
+    stats : Stats
+        What was measured.
+    model : float
+        How far the model may be off.
+    """
+    square = 0.0
+    busy_s = sum(stage.busy_s for stage in stats.stages) or 1.0
+    for stage in stats.stages:
+        time = stage.time
+        if time.count > 1 and time.mean_s:
+            squares = sum(count * (upper * _UPPER) ** 2 for upper, count in time.buckets())
+            variance = max(0.0, squares / time.count - time.mean_s**2)
+            off = math.sqrt(variance / time.count) / time.mean_s
+            square += (off * stage.busy_s / busy_s) ** 2
+    few = 1 / max(1, stats.elements + stats.errors)
+    return min(1.0, math.hypot(model, 2 * math.sqrt(square), few))

@@ -1,0 +1,145 @@
+"""An HTTP endpoint that Prometheus scrapes, for as long as it is held open."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import Any, Self
+
+from tundish.loader.watch.aggregator import StatsAggregator, take_no_more, take_of_all
+from tundish.loader.watch.exposition import registry_of
+
+__all__ = ["MetricsServer"]
+
+
+class MetricsServer:
+    """Serves measurements over HTTP, as text for Prometheus, until it is closed.
+
+    It runs in a thread of this process: one that was asked for. It ends with the process; a forked
+    child has no share in it.
+
+    Parameters
+    ----------
+    port : int
+        0: any that is free, which `port` then says.
+    host : str
+        The address to listen at. The default can only be reached from this machine: the numbers
+        name operators and tags of yours, and whoever reaches the port can read them.
+    aggregator : StatsAggregator, optional
+        What is served. None: all iterators of this process that are made from now on, until it is closed.
+
+    Attributes
+    ----------
+    port : int
+        Where it listens.
+    url : str
+        What to scrape.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        prometheus_client is not installed: ``pip install 'tundish[prometheus]'``.
+    TypeError
+        `port` is no int, `host` no str or `aggregator` something else.
+    ValueError
+        `port` is not from 0 to 65535.
+    OSError
+        The port is in use, or may not be used, or `host` is no address of this machine.
+
+    Examples
+    --------
+    >>> from urllib.request import urlopen
+    >>> import tundish as td
+    >>> with td.experimental.serve_metrics() as server:
+    ...     _ = list(td.Dataset.range(5))
+    ...     text = urlopen(server.url).read().decode()
+    >>> [line for line in text.splitlines() if line.startswith("tundish_elements_total")]
+    ['tundish_elements_total{dataset=""} 5.0']
+    """
+
+    def __init__(
+        self,
+        port: int = 0,
+        host: str = "127.0.0.1",
+        aggregator: StatsAggregator | None = None,
+    ) -> None:
+        _check(port, host, aggregator)
+        served = StatsAggregator() if aggregator is None else aggregator
+        self._of_all = served if aggregator is None else None
+        registry = registry_of(served.summary)
+        self._server, self._thread = _listening(port, host, registry)
+        self.host, self.port = host, int(self._server.server_port)
+        self._open = True
+        if self._of_all is not None:
+            take_of_all(self._of_all)
+        _SERVERS.add(self)
+
+    @property
+    def url(self) -> str:
+        """What to scrape."""
+        host = f"[{self.host}]" if ":" in self.host else self.host or "localhost"
+        return f"http://{host}:{self.port}/metrics"
+
+    def close(self) -> None:
+        """Stop listening, and end the thread; again it does nothing."""
+        if not self._open:
+            return
+        self._open = False
+        if self._of_all is not None:
+            take_no_more(self._of_all)
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<MetricsServer {self.url if self._open else 'closed'}>"
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: close the copy of the socket, which else would keep the port taken."""
+        if self._open:
+            self._open = False
+            if self._of_all is not None:
+                take_no_more(self._of_all)
+            self._server.socket.close()
+
+
+def _check(port: Any, host: Any, aggregator: Any) -> None:
+    if isinstance(port, bool) or not isinstance(port, int):
+        raise TypeError(f"port must be an int, not {type(port).__name__} ({port!r})")
+    if not 0 <= port <= 65535:
+        raise ValueError(f"port must be from 0 to 65535 (0: any that is free), not {port}")
+    if not isinstance(host, str):
+        raise TypeError(f"host must be a str, not {type(host).__name__} ({host!r})")
+    if aggregator is not None and not isinstance(aggregator, StatsAggregator):
+        what = f"{type(aggregator).__name__} ({aggregator!r})"
+        raise TypeError(f"aggregator must be a td.StatsAggregator or None, not {what}")
+
+
+def _listening(port: int, host: str, registry: Any) -> tuple[Any, Any]:
+    from prometheus_client import start_http_server  # noqa: PLC0415 - an extra: `registry_of` has asked
+
+    try:
+        return start_http_server(port, host, registry)
+    except OSError as problem:
+        where = f"{host or '*'}:{port}"
+        hint = "; port=0 takes one that is free" if port else ""
+        text = f"cannot serve metrics at {where}: {problem.strerror or problem}{hint}"
+        raise OSError(problem.errno, text) from problem
+
+
+_SERVERS: weakref.WeakSet[MetricsServer] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for server in list(_SERVERS):
+        server.leave_to_parent()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

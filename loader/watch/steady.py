@@ -1,0 +1,110 @@
+"""Measuring while nothing else happens: not while workers start or warm up, nor over a consumer's pause."""
+
+from __future__ import annotations
+
+from collections import deque
+from math import inf
+from statistics import median
+from typing import TYPE_CHECKING
+
+from tundish.loader.watch.throughput import Measure
+
+if TYPE_CHECKING:
+    from tundish.loader.watch.throughput import Sample
+
+LONG_S = 4.0
+"""For so long is measured at most, where something is not clear."""
+
+_STARTING_S = 30.0  # more is not waited for
+_SETTLING_S = 0.1
+_SHORT_S = 0.2
+_FEWEST = 8  # elements
+_SAMPLES = 4
+_WARMING = 1.15  # times faster in its second half: still warming up
+_PAUSE = 4.0  # times what the consumer usually takes
+_PAUSE_S = 0.3
+_OFTEN = 50  # samples between pauses; more often is no exception
+_REMEMBERED = 15  # samples, to know what is usual
+
+
+class Steady:
+    """Gathers samples until they say something.
+
+    Attributes
+    ----------
+    count : int
+        Of how many samples the last measure is.
+    """
+
+    def __init__(self) -> None:
+        self._outsides: deque[float] = deque(maxlen=_REMEMBERED)
+        self._since_pause = _OFTEN
+        self.begin()
+
+    @property
+    def count(self) -> int:
+        """Of how many samples the last measure is."""
+        return len(self._samples)
+
+    def begin(self) -> None:
+        """Forget all: there is another number of workers."""
+        self.forget()
+        self._starting_s, self._settling_s, self._settling_count = 0.0, 0.0, 0
+
+    def forget(self) -> None:
+        """Forget the samples."""
+        self._samples: list[Sample] = []
+
+    def take(self, sample: Sample, *, warming: bool) -> Measure | None:
+        """Take in a sample; what they come to, if they are enough.
+
+        Parameters
+        ----------
+        sample : Sample
+            With the same number of workers as those before.
+        warming : bool
+            Whether work may still be getting faster: then it is waited until it does not.
+        """
+        if self._is_pause(sample) or not self._has_settled(sample):
+            return None
+        samples = self._samples
+        samples.append(sample)
+        enough = max(_FEWEST, sample.workers)
+        if len(samples) < 2 or sum(each.delivered for each in samples) < enough:
+            return None
+        seen = Measure.of(samples)
+        if seen is None or seen.seconds < _SHORT_S:
+            return None
+        if warming and len(samples) >= _SAMPLES and seen.seconds < LONG_S:
+            half = len(samples) // 2
+            first, second = Measure.of(samples[:half]), Measure.of(samples[half:])
+            if first is None or second is None:
+                return None
+            if first.each_s > _WARMING * second.each_s * (1 + second.error):
+                self._samples = samples[half:]
+                return None
+        return seen
+
+    def _has_settled(self, sample: Sample) -> bool:
+        """Whether all workers are there, and what was under way when they began is not."""
+        if sample.starting and self._starting_s < _STARTING_S:
+            self._starting_s += sample.seconds
+            return False
+        if self._settling_s < _SETTLING_S or self._settling_count < sample.workers:
+            self._settling_s += sample.seconds
+            self._settling_count += sample.delivered
+            return False
+        return True
+
+    def _is_pause(self, sample: Sample) -> bool:
+        """Whether the consumer did something else meanwhile, or takes what was made then."""
+        usual = median(self._outsides) if len(self._outsides) >= _SAMPLES else inf
+        if sample.delivered:
+            self._outsides.append(sample.outside_s / sample.delivered)
+        self._since_pause += 1
+        if sample.outside_s > _PAUSE_S + _PAUSE * usual * max(1, sample.delivered):
+            if self._since_pause < _OFTEN:  # that is how it is
+                return False
+            self._since_pause = 0
+            return True
+        return self._since_pause == 1

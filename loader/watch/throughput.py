@@ -1,0 +1,211 @@
+"""What an element takes, and what another number of workers would give.
+
+A `Sample` is what happened in a short time, a `Measure` what that comes to for an element, and `predicted` the
+model: an element comes no faster than the consumer takes it, the cores compute it, or the workers make it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, sqrt
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+GAIN = 1.03
+"""How many times the throughput is worth a change."""
+
+_JUMP = 16  # times as many at once
+_NEAR = 0.98  # of what the most workers would give
+_AHEAD = 1.15  # times what the consumer takes, since both are uneven
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What happened in a short time.
+
+    Attributes
+    ----------
+    seconds : float
+        How long it was.
+    delivered : int
+        How many elements the consumer got.
+    waited_s, own_s, outside_s : float
+        How ``next`` and the consumer spent it: waiting for workers, at work itself, outside of ``next``.
+    busy_s, cpu_s : float
+        How long workers worked at the tasks that were answered in that time, and how much of it a
+        core worked for them.
+    workers : int
+        How many there were; 0: the consumer's own process, and nothing is known of what workers do.
+    consumer_cpu_s : float
+        CPU time of the consumer's process, all threads of it but workers.
+    functions_s : float or None
+        About how much of `busy_s` the user's functions took; None: nobody knows.
+    starting : int
+        How many of the workers have not begun: they start, and import what they need.
+    """
+
+    seconds: float
+    delivered: int
+    waited_s: float
+    own_s: float
+    outside_s: float
+    busy_s: float
+    cpu_s: float
+    workers: int
+    consumer_cpu_s: float = 0.0
+    functions_s: float | None = None
+    starting: int = 0
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What an element takes with so many workers: means in seconds, of several samples.
+
+    Attributes
+    ----------
+    workers, delivered : int
+        With how many, and how many elements.
+    seconds : float
+        How long was measured.
+    each_s : float
+        From one element to the next.
+    waited_s, outside_s, busy_s, cpu_s, consumer_cpu_s, functions_s
+        Of it, as in `Sample`.
+    error : float
+        The standard error of `each_s`, relative to it.
+    """
+
+    workers: int
+    delivered: int
+    seconds: float
+    each_s: float
+    waited_s: float
+    outside_s: float
+    busy_s: float
+    cpu_s: float
+    consumer_cpu_s: float
+    functions_s: float | None
+    error: float
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample]) -> Measure | None:
+        """Of samples with one number of workers; None as long as there is no element."""
+        count = sum(s.delivered for s in samples)
+        if not count:
+            return None
+        seconds = sum(s.seconds for s in samples)
+        each, k = seconds / count, len(samples)
+        spread = sum((s.seconds - each * s.delivered) ** 2 for s in samples)
+        error = sqrt(spread * k / (k - 1)) / seconds if k > 1 else inf
+        functions = [s.functions_s for s in samples]
+        known = [f for f in functions if f is not None]
+        return cls(
+            workers=samples[-1].workers,
+            delivered=count,
+            seconds=seconds,
+            each_s=each,
+            waited_s=sum(s.waited_s for s in samples) / count,
+            outside_s=sum(s.outside_s for s in samples) / count,
+            busy_s=sum(s.busy_s for s in samples) / count,
+            cpu_s=sum(s.cpu_s for s in samples) / count,
+            consumer_cpu_s=sum(s.consumer_cpu_s for s in samples) / count,
+            functions_s=sum(known) / count if len(known) == k else None,
+            error=error,
+        )
+
+
+def computed_per_s(workers: int, wait_s: float, cpu_s: float, cores: float) -> float:
+    """Elements a second of workers that wait, and compute on shared cores, in turns.
+
+    The "machine repairman" of queueing theory: exact for times that are exponentially distributed;
+    evener ones give a little more.
+
+    Parameters
+    ----------
+    workers : int
+        How many.
+    wait_s, cpu_s : float
+        How long an element waits (disk, network, sleep), and how long it keeps a core busy.
+    cores : float
+        How many there are.
+
+    Examples
+    --------
+    >>> computed_per_s(8, 0.010, 0.0, cores=2)  # sleeping
+    800.0
+    >>> computed_per_s(8, 0.0, 0.010, cores=2)  # computing
+    200.0
+    >>> [round(computed_per_s(n, 0.010, 0.010, cores=2)) for n in (2, 4, 8)]
+    [100, 170, 200]
+    """
+    if wait_s <= 1e-3 * cpu_s:
+        return min(workers, cores) / cpu_s if cpu_s else inf
+    if cpu_s <= 1e-6 * wait_s:
+        return workers / wait_s
+    weight, weights, rate = 1.0, 1.0, 0.0
+    for computing in range(1, workers + 1):
+        served = min(computing, cores) / cpu_s
+        weight *= (workers - computing + 1) / wait_s / served
+        weights += weight
+        rate += weight * served
+        if weights > 1e200:
+            weight, weights, rate = weight / weights, 1.0, rate / weights
+    return rate / weights
+
+
+class Prediction(NamedTuple):
+    """How many workers it takes, and what they would give.
+
+    Attributes
+    ----------
+    workers : int
+        How many.
+    gain : float
+        How many times the throughput that was measured.
+    """
+
+    workers: int
+    gain: float
+
+
+def predicted(seen: Measure, cores: int, most: int) -> Prediction:
+    """What more workers would give.
+
+    An element cannot come faster than the consumer takes it, nor than the cores compute it, workers' and
+    consumer's part together. Below that, workers give what `computed_per_s` says, times how far what
+    was measured is from what it says for the number there is (stragglers, starving, other programs).
+
+    Parameters
+    ----------
+    seen : Measure
+        Of at least one worker.
+    cores : int
+        How many this process may use.
+    most : int
+        How many workers there may be.
+
+    Returns
+    -------
+    Prediction
+        The fewest that come near the best; those there are, with gain 1, where the consumer hardly waits.
+    """
+    none = Prediction(seen.workers, 1.0)
+    taken_s = max(seen.each_s - seen.waited_s, 1e-9)
+    if seen.each_s < GAIN * taken_s or seen.busy_s <= 0:
+        return none
+    cpu_s = seen.cpu_s
+    idle_s = max(0.0, seen.workers * seen.each_s - cpu_s)  # waiting, or without a task
+    computing_s = cpu_s + seen.consumer_cpu_s
+    bound = min(1 / taken_s, cores / computing_s if computing_s > 0 else inf)
+    left = max(0.5, cores - seen.consumer_cpu_s * bound)  # cores for workers
+
+    def model(workers: int) -> float:
+        return computed_per_s(workers, idle_s, cpu_s, left)
+
+    fits = 1 / (seen.each_s * model(seen.workers))
+    reach = min(most, _JUMP * seen.workers)
+    wanted = min(_AHEAD / taken_s, _NEAR * fits * model(reach))
+    workers = next((w for w in range(seen.workers, reach) if fits * model(w) >= wanted), reach)
+    return Prediction(workers, min(bound, fits * model(workers)) * seen.each_s)

@@ -1,0 +1,277 @@
+"""AUTOTUNE: how many workers, from what was measured.
+
+`Tuner` is told what happened in each tenth of a second or so, and sometimes answers with another number of
+workers. It has no clock and starts nothing.
+
+What is measured at one number tells what others would give (`throughput.predicted`), so the tuner goes there in
+one step, measures again, and goes back if nothing was gained. Every step is such a trial. A search is a bounded number of
+them, and the next search waits until another one was called for twice as long as the last time: so the number
+grows, or not at all, but never swings. ``docs/design/009-tuner.md`` has the bound, and what was measured.
+"""
+
+from __future__ import annotations
+
+from math import ceil, inf, log2, sqrt
+from typing import TYPE_CHECKING
+
+from tundish.loader.watch.steady import LONG_S, Steady
+from tundish.loader.watch.throughput import GAIN, Prediction, predicted
+
+if TYPE_CHECKING:
+    from tundish.loader.watch.throughput import Measure, Sample
+
+_KEEP = 0.25  # of what was promised, to stay there; so that noise alone is not
+_LEAST_KEEP = 0.015
+_NO_LESS = 0.98  # times the throughput: as good as before
+_LOSS = 0.03  # what fewer workers may cost
+_CERTAIN = 2.0  # standard errors
+_REJECTED = 2  # in a search; then it is as good as it gets
+_RETURNS = (
+    _REJECTED + 3
+)  # trials that fail: of more, one of fewer, one of none, which may be gone to in the end
+_CHANGED = 2.0  # times: another workload
+_PATIENCE_S = 5.0  # at first
+_USUAL_S = 1.0  # of measuring
+_LARGE = 1.5  # a gain that a short time shows
+_SAMPLES = 4
+_SPARE = 1.5  # times what is needed
+_CROWDED = 2.0  # times as long as when there were fewer
+_FULL = 0.7  # of the cores: they are the reason
+_WORTH = 3  # workers less
+_WITHOUT = 2.0  # times what functions and the consumer take alone
+_WORTH_OWN = 1.05  # what none must give, times what more would
+
+
+def most_changes(most: int, seconds: float = 0.0) -> int:
+    """How often a tuner can change the number of workers at most, whatever it is told.
+
+    Parameters
+    ----------
+    most : int
+        How many workers there may be.
+    seconds : float
+        For how long the work has gone on changing; 0 of work that stays as it is.
+
+    Examples
+    --------
+    >>> most_changes(32), most_changes(256), most_changes(32, seconds=3600.0)
+    (12, 15, 120)
+    """
+    searches = 1 + int(log2(1 + seconds / _PATIENCE_S))
+    return searches * (_trials(most) + _RETURNS)
+
+
+def _trials(most: int) -> int:
+    """How many trials a search has."""
+    return 2 + ceil(log2(max(2, most)))
+
+
+class Tuner:
+    """Decides how many workers there should be.
+
+    Parameters
+    ----------
+    cores : int
+        How many cores this process may use.
+    initial : int
+        How many workers there are at first; at least 1.
+    least, most : int
+        The bounds of what may be chosen; with `least` 0 it may be the consumer's own process.
+
+    Attributes
+    ----------
+    workers : int
+        How many there should be.
+    changes : int
+        How often that was changed.
+    done : bool
+        Whether no search is going on: nothing will change unless the work does.
+    """
+
+    def __init__(self, cores: int, initial: int, least: int, most: int) -> None:
+        self.cores, self.workers, self.least, self.most = cores, initial, least, most
+        self._initial = max(1, initial)
+        self.changes = 0
+        self.done = False
+        self._trials = _trials(most)
+        self._patience_s = _PATIENCE_S
+        self._in_process = least == 0  # whether that is still to be tried
+        self._steady = Steady()
+        self._begin_search()
+
+    def observe(self, sample: Sample) -> int | None:
+        """Take in what happened; a new number of workers, or None.
+
+        Parameters
+        ----------
+        sample : Sample
+            Since the last call, at one number of workers.
+
+        Returns
+        -------
+        int or None
+            How many workers there should be from now on; 0: none, in the consumer's process.
+        """
+        if sample.workers != self.workers:
+            return None
+        seen = self._steady.take(sample, warming=not self.done)
+        if seen is None:
+            return None
+        if self.done:
+            return self._watch(seen)
+        return self._decide(seen) if self._trial is None else self._judge(seen)
+
+    # -- searching -----------------------------------------------------------------------------
+
+    def _begin_search(self) -> None:
+        self.done = False
+        self._tried: dict[int, Measure] = {}
+        self._trial: Prediction | None = None
+        self._base: Measure | None = None
+        self._left, self._rejected = self._trials, 0
+        self._below = inf  # as many did not give more
+        self._shrunk = False
+        self._alone: Measure | None = None
+
+    def _go(self, workers: int) -> int | None:
+        self._steady.begin()
+        if workers == self.workers:
+            return None
+        self.workers = workers
+        self.changes += 1
+        return workers
+
+    def _try(self, trial: Prediction, base: Measure) -> int | None:
+        self._trial, self._base = trial, base
+        self._left -= 1
+        return self._go(trial.workers)
+
+    def _decide(self, seen: Measure) -> int | None:
+        """Where to go from here."""
+        self._tried[seen.workers] = seen
+        more = self._more(seen)
+        if self._in_process and self._may_do_without(seen):
+            if self._steady.count < _SAMPLES:
+                return None
+            self._in_process = False
+            return self._try(Prediction(0, _WORTH_OWN * (more.gain if more else 1.0)), seen)
+        if more is not None:
+            sure = self._steady.count >= _SAMPLES and seen.error <= (more.gain - 1) / 4
+            if more.gain < _LARGE and not sure and seen.seconds < LONG_S:
+                return None
+            return self._try(more, seen)
+        if seen.seconds < _USUAL_S:
+            return None
+        alone, self._alone = self._alone, None
+        if alone is not None and seen.each_s > _WORTH_OWN * alone.each_s:
+            self._settle(alone)  # more did not come true
+            return self._go(0)
+        fewer = None if self._shrunk else self._fewer(seen)
+        if fewer is not None:
+            if seen.seconds < LONG_S:
+                return None
+            self._shrunk = True
+            return self._try(fewer, seen)
+        self._settle(seen)
+        return None
+
+    def _more(self, seen: Measure, *, anew: bool = False) -> Prediction | None:
+        """What is gained by more, of numbers that were not found useless; with `anew`, of all."""
+        left = anew or (self._left > 0 and self._rejected < _REJECTED)
+        if not left or not seen.workers:
+            return None
+        found = predicted(seen, self.cores, self.most)
+        below = inf if anew else self._below
+        if found.workers >= below:  # half way, then
+            between = int(sqrt(seen.workers * below))
+            found = Prediction(between, min(found.gain, between / seen.workers))
+        return found if found.gain >= GAIN and found.workers > seen.workers else None
+
+    def _may_do_without(self, seen: Measure) -> bool:
+        """Whether functions are so short that the consumer's process may do it faster."""
+        if seen.functions_s is None:
+            return False
+        return _WITHOUT * (seen.outside_s + seen.functions_s) < seen.each_s
+
+    def _fewer(self, seen: Measure) -> Prediction | None:
+        """Whether much fewer would do: those that are busy at a time, were they not in each other's way."""
+        if self._left <= 0 or not seen.workers:
+            return None
+        least_s = min(each.busy_s for each in (seen, *self._tried.values()) if each.workers)
+        if seen.waited_s > (GAIN - 1) * seen.each_s:
+            cores = (seen.cpu_s + seen.consumer_cpu_s) / seen.each_s
+            if seen.busy_s < _CROWDED * least_s or cores > _FULL * self.cores:
+                return None  # they are not in each other's way, but for the cores
+        need = max(1, self.least, ceil(_SPARE * least_s / seen.each_s))
+        if need > seen.workers / 2 or seen.workers - need < _WORTH:
+            return None
+        return Prediction(need, 1.0)
+
+    def _judge(self, seen: Measure) -> int | None:
+        """Whether a trial was worth it."""
+        trial, base = self._trial, self._base
+        assert trial is not None
+        assert base is not None
+        if self._steady.count < _SAMPLES:
+            return None
+        got = base.each_s / seen.each_s
+        error = sqrt(seen.error**2 + base.error**2)
+        wanted = 1 + max(_LEAST_KEEP, _KEEP * (min(trial.gain, 1.2) - 1))
+        if not trial.workers:
+            wanted = trial.gain
+        elif trial.workers < base.workers:
+            wanted = 1 - _LOSS + error
+        if abs(got / wanted - 1) < _CERTAIN * error and seen.seconds < LONG_S:
+            return None
+        self._trial = None
+        if got >= wanted:
+            if trial.workers > base.workers:
+                return self._decide(seen)
+            self._settle(seen)
+            return None
+        if not trial.workers:
+            self._alone = seen
+        elif trial.workers > base.workers:
+            self._below = trial.workers
+            self._rejected += 1
+            if got > _NO_LESS:  # no less either: it is not the workers that are wanting
+                self._rejected = _REJECTED
+        return self._go(base.workers)
+
+    # -- when it is found ------------------------------------------------------------------------
+
+    def _settle(self, seen: Measure) -> None:
+        self.done = True
+        self._reference = seen
+        self._called_s = 0.0
+        self._steady.forget()
+
+    def _watch(self, seen: Measure) -> int | None:
+        """Search again when that was called for without a break, and for longer than the last time."""
+        if seen.seconds < _USUAL_S:
+            return None
+        self._steady.forget()
+        changed = self._is_other_work(seen)
+        called = changed and not seen.workers
+        if seen.workers:
+            more = self._more(seen, anew=changed)
+            called = bool(more or (changed and self._fewer(seen)))
+        self._called_s = self._called_s + seen.seconds if called else 0.0
+        if self._called_s < self._patience_s:
+            return None
+        self._patience_s *= 2
+        if changed:
+            self._begin_search()
+        self.done = False
+        return self._go(self.workers or self._initial)
+
+    def _is_other_work(self, seen: Measure) -> bool:
+        """Whether tasks, or the consumer, take other times than when the search ended."""
+        was = self._reference
+        if not seen.workers:
+            return seen.each_s - seen.outside_s > _CHANGED * (was.each_s - was.outside_s)
+        pairs = (
+            (seen.busy_s, was.busy_s),
+            (seen.each_s - seen.waited_s, was.each_s - was.waited_s),
+        )
+        return any(not 1 / _CHANGED < (a + 1e-9) / (b + 1e-9) < _CHANGED for a, b in pairs)

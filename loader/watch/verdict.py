@@ -1,0 +1,235 @@
+"""What a pipeline is waiting for: the verdict on what was measured of it.
+
+Pure functions of `Stats` and a view of the plan. Whoever reads a verdict should not have to know
+how the loader works: what the limit is, the numbers that say so, and what would change it.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, field, replace
+from html import escape
+from typing import TYPE_CHECKING
+
+from tundish.loader.watch.advice import predict
+from tundish.loader.watch.change import between
+from tundish.loader.watch.costs import Costs, apart_s, costs_of, left
+from tundish.loader.watch.limit import Kind, Limit, find_limit
+from tundish.loader.watch.panel import groups
+from tundish.loader.watch.picture import draw
+from tundish.loader.watch.stats import Stats
+from tundish.loader.watch.view import PlanView
+from tundish.loader.watch.wording import (
+    bytes_text,
+    count_text,
+    lines_of,
+    rate_text,
+    seconds_text,
+    share_text,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tundish.loader.watch.prediction import Prediction
+
+__all__ = ["Verdict", "explain"]
+
+_FEW = 8  # elements
+_FEW_ROWS = 64  # of which these are made
+_SHORT_S = 0.1
+_BATCHES = {"batch", "padded_batch", "ragged_batch", "sparse_batch", "rebatch", "batch_by_cost"}
+
+_WHAT: dict[Kind, str] = {
+    "workers": "the workers",
+    "cores": "the cores",
+    "consumer": "the consumer",
+    "coordinator": "the library's own work in this process",
+    "process": "this process, which computes",
+    "generator": "a generator in this process",
+    "reader": "one file, read by one worker",
+    "order": "order: workers wait for a slow element",
+    "window": "the window: too few elements are on the way",
+    "memory": "shared memory",
+    "unknown": "",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What limits a pipeline, and what would change it.
+
+    Attributes
+    ----------
+    limit : str
+        What kind of limit it is, in one word, such as "workers"; the guide has a table of them.
+    name : str
+        The operator that is the limit, or has most of it; "" where that is none.
+    lines : tuple of str
+        What was found, in words.
+    predictions : tuple of Prediction
+        What changes would give, the best first.
+    costs : Costs
+        What an element costs.
+    stats : Stats
+        What was measured.
+    plan : PlanView
+        Of what.
+    """
+
+    limit: Kind
+    name: str
+    lines: tuple[str, ...]
+    predictions: tuple[Prediction, ...] = ()
+    costs: Costs = field(default_factory=lambda: costs_of(Stats(), PlanView()), repr=False)
+    stats: Stats = field(default_factory=Stats, repr=False)
+    plan: PlanView = field(default_factory=PlanView, repr=False)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, width: int = 100) -> str:
+        """The lines, and the predictions with their bases.
+
+        Parameters
+        ----------
+        width : int
+            Characters of a line.
+        """
+        found = [part for line in self.lines for part in lines_of(line, width)]
+        for each in self.predictions:
+            found += lines_of(each.change, width, "- ", "  ")
+            found += lines_of(each.basis, width, "    ", "    ")
+        return "\n".join(found)
+
+    def svg(self, title: str = "") -> str:
+        """The pipeline as a picture: what each stage could do against what is asked of it.
+
+        Parameters
+        ----------
+        title : str
+            To be written above.
+        """
+        limit = Limit(self.limit, self.name, "")
+        bars = groups(self.stats, self.plan, self.costs, limit, self.predictions)
+        return draw(title or self.headline, self.lines, bars)
+
+    @property
+    def headline(self) -> str:
+        """The verdict in a few words."""
+        several = _unit(self.plan)[1]
+        if self.limit == "unknown":
+            return "too little is known"
+        return f"{rate_text(self.costs.rate).replace('/s', f' {several}/s')}. The limit: {_WHAT[self.limit]}"
+
+    def _repr_html_(self) -> str:
+        # An image: a style within a page would be the whole page's.
+        data = base64.b64encode(self.svg().encode()).decode()
+        return f'<img alt="{escape(self.headline)}" src="data:image/svg+xml;base64,{data}">'
+
+
+def explain(stats: Stats, plan: PlanView | None = None, since: Stats | None = None) -> Verdict:
+    """Say what a pipeline is waiting for.
+
+    Parameters
+    ----------
+    stats : Stats
+        What an iterator has measured.
+    plan : PlanView, optional
+        Its plan; without one nothing is said of another order, nor of snapshots.
+    since : Stats, optional
+        An earlier look at the same iterator: then it is about the time between the two.
+
+    Returns
+    -------
+    Verdict
+        `lines` and `predictions` are for people, `limit` and the numbers for programs.
+    """
+    plan = plan or PlanView()
+    if since is not None:
+        stats = between(since, stats)
+    costs = costs_of(stats, plan)
+    few = _too_few(stats, plan)
+    if few:
+        return Verdict("unknown", "", (few, *_notes(stats)), (), costs, stats, plan)
+    limit = find_limit(stats, plan, costs)
+    one, several = _unit(plan)
+    why = limit.why.replace(" an element", f" {_a(one)}")  # what `next` gives, and no row of it
+    lines = (_throughput(stats, plan, costs), _consumer(costs, plan), why, *_notes(stats))
+    found = predict(stats, plan, costs, limit.kind, several)
+    found = tuple(
+        replace(each, basis=each.basis.replace(" an element", f" {_a(one)}")) for each in found
+    )
+    return Verdict(limit.kind, limit.name, lines, found, costs, stats, plan)
+
+
+def _too_few(stats: Stats, plan: PlanView) -> str:
+    """Why nothing can be said yet; "" where something can."""
+    one, several = _unit(plan)
+    seen = (
+        f"{count_text(stats.elements + stats.errors, one, several)} in {seconds_text(stats.wall_s)}"
+    )
+    if not stats.watched:
+        return f"{seen}. Times are not measured: Options(stats=StatsOptions(enabled=True)) measures them"
+    start_s = apart_s(stats.waits, 1) if stats.workers else 0.0
+    elements, rows = (
+        stats.elements + stats.errors,
+        max((left(each) for each in stats.stages), default=0),
+    )
+    few = elements < _FEW and (elements < 2 or rows < _FEW_ROWS)
+    if few or stats.wall_s - start_s < _SHORT_S:
+        start = f", {seconds_text(start_s)} of it the start" if start_s else ""
+        return (
+            f"{seen}{start}: too little to tell what is the limit; at least {_FEW} {several} and "
+            f"{seconds_text(_SHORT_S)} are needed"
+        )
+    return ""
+
+
+def _throughput(stats: Stats, plan: PlanView, costs: Costs) -> str:
+    one, several = _unit(plan)
+    rows = plan.last.rows if plan.nodes else 1
+    each = f", {rate_text(costs.rate * rows)} of {rows} rows each" if rows > 1 else ""
+    seen = count_text(stats.elements + stats.errors, one, several)
+    return f"{rate_text(costs.rate).replace('/s', f' {several}/s')}{each}: {seen} in {seconds_text(stats.wall_s)}"
+
+
+def _consumer(costs: Costs, plan: PlanView) -> str:
+    whole = max(costs.waited_s + costs.own_s + costs.outside_s, 1e-12)
+    one = _unit(plan)[0]
+    verb = "waits for workers" if costs.workers else "computes"
+    return (
+        f"`next` {verb} {share_text(costs.waited_s / whole)} of the time ({seconds_text(costs.waited_s)} "
+        f"for {_a(one)}); {share_text(costs.own_s / whole)} is the library's own work, "
+        f"{share_text(costs.outside_s / whole)} what the consumer does in between"
+    )
+
+
+def _notes(stats: Stats) -> Iterator[str]:
+    """What else matters."""
+    if stats.tuned:
+        yield f"AUTOTUNE chose {count_text(stats.tuned[-1][1], 'worker')} after {seconds_text(stats.tuned[-1][0])}"
+    if stats.restarts:
+        yield f"{count_text(stats.restarts, 'worker')} died and {'was' if stats.restarts == 1 else 'were'} replaced"
+    if stats.errors:
+        yield f"{count_text(stats.errors, 'element')} failed: {share_text(stats.errors / (stats.elements + stats.errors))}"
+    skipped = sum(stats.skipped.values())
+    if skipped:
+        names = ", ".join(f"{count:,} by {name}" for name, count in stats.skipped.items())
+        yield f"errors left out: {names}"
+    if stats.copies:
+        yield (
+            f"{count_text(stats.copies, 'batch', 'batches')} had to be copied, since batches that are kept take up "
+            f"the memory budget ({bytes_text(stats.budget_bytes)})"
+        )
+
+
+def _unit(plan: PlanView) -> tuple[str, str]:
+    """What an element is called, and several."""
+    if plan.nodes and plan.last.op in _BATCHES:
+        return "batch", "batches"
+    return "element", "elements"
+
+
+def _a(word: str) -> str:
+    return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"

@@ -1,0 +1,394 @@
+"""What is counted and timed while a pipeline runs, in one process: `Watch`.
+
+A worker's is taken from it with the answer of each task (`Watch.take`) and absorbed by the
+consumer's, so everything counts once: a task whose worker died has told nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from threading import Lock
+from typing import Any
+
+from tundish.loader.watch.histogram import Durations, Histogram
+from tundish.loader.watch.stats import NodeStats, StageStats
+
+Noted = tuple[dict[str, Any], dict[str, int], dict[str, int], dict[str, dict[str, Any]]]
+"""What one task tells: durations of edges as `Durations.told`, counts, elements left out by node, and
+what was timed: by stage, the durations of each node as `Durations.told`."""
+
+MOST = 10_000
+"""Durations of one thing that are noted before they are counted: however long one call takes, they do
+not pile up."""
+
+
+class Sample:
+    """How long the nodes of one stage took, of the elements that were timed.
+
+    Attributes
+    ----------
+    own : dict of str to list of float
+        By node, what each took without its inputs; not yet counted.
+    full : bool
+        Whether it is enough of one node: all who time are to stop, until it is counted.
+    """
+
+    __slots__ = ("_nodes", "_noted", "full", "own")
+
+    def __init__(self) -> None:
+        self.own: dict[str, list[float]] = {}
+        self.full = False
+        self._nodes: dict[str, Durations] = {}
+        self._noted = 0
+
+    @property
+    def noted(self) -> int:
+        """How many durations were noted, one after the other."""
+        return self._noted + sum(map(len, list(self.own.values())))
+
+    def node(self, label: str) -> Durations:
+        """What is counted of a node."""
+        return self._nodes.setdefault(label, Durations())
+
+    @property
+    def rows(self) -> int:
+        """How many elements were timed."""
+        return max((each.count for each in list(self._nodes.values())), default=0)
+
+    def settle(self) -> None:
+        """Count what is there."""
+        for label, seconds in list(self.own.items()):
+            taken = _taken(seconds)
+            if taken:
+                self._noted += len(taken)
+                self.node(label).extend(taken)
+        self.full = False
+
+    def take(self) -> dict[str, Any]:
+        """What is there, which is forgotten here."""
+        self.settle()
+        taken = {label: each.told() for label, each in self._nodes.items()}
+        self._nodes.clear()
+        return taken
+
+    def absorb(self, nodes: Mapping[str, Any]) -> None:
+        """Count what another process has taken."""
+        for label, told in nodes.items():
+            self.node(label).merge(Histogram(*told))
+
+
+def _taken(noted: list[float]) -> list[float]:
+    """What was noted so far; another thread may be noting more, which stays."""
+    taken = noted[:]
+    del noted[: len(taken)]
+    return taken
+
+
+class StageMeter:
+    """What is known of one stage, whichever machines compute it, one after another.
+
+    Parameters
+    ----------
+    name : str
+        The last of its nodes.
+    nodes : sequence of (str, bool, bool)
+        Its nodes, the one next to the source first: name, whether it calls the user's function,
+        whether it draws.
+    where : {"workers", "consumer"}
+        Who computes.
+
+    Attributes
+    ----------
+    elements, dropped, errors : int
+        What has left it.
+    rows, made : int
+        Elements that were computed in tasks, and those that had not to be computed again.
+    passed : int
+        What has left it as it came: it was computed below, or is an error.
+    """
+
+    def __init__(self, name: str, nodes: Iterable[tuple[str, bool, bool]], where: str) -> None:
+        self.name, self.where = name, where
+        self.nodes = tuple(nodes)
+        self.elements = self.dropped = self.errors = self.passed = 0
+        self.rows = self.made = self.tasks = self.nbytes = 0
+        self._settled = 0
+        self._count: Callable[[], int] | None = None
+        self.busy_s = self.cpu_s = 0.0
+        self.time = Durations()
+        self.failed: dict[str, int] = {}
+        self.in_flight = self.ready = self.window = 0
+
+    def follow(self, count: Callable[[], int]) -> None:
+        """Be told how many elements were taken, from now on by another machine's count.
+
+        To count each of them would cost more than a cheap function does.
+        """
+        self._settled, self._count = self.taken, count
+
+    @property
+    def taken(self) -> int:
+        """How many elements machines that tell so have taken."""
+        return self._settled + (self._count() if self._count is not None else 0)
+
+    def end(self) -> None:
+        """Nothing more will be taken; what tells so is let go."""
+        self._settled, self._count = self.taken, None
+
+    def gave(self, elements: int, dropped: int = 0, errors: int = 0) -> None:
+        """Count what has left the stage."""
+        self.elements += elements
+        self.dropped += dropped
+        self.errors += errors
+
+    def pass_on(self, *, failed: bool) -> None:
+        """Count what has left the stage as it came."""
+        self.passed += 1
+        if failed:
+            self.errors += 1
+        else:
+            self.elements += 1
+
+    def fail(self, label: str, times: int = 1) -> None:
+        """Count an element that failed, at a node; -1 times: it is asked for again."""
+        self.errors += times
+        self.failed[label] = self.failed.get(label, 0) + times
+
+    def leave_out(self, *, counted: bool) -> None:
+        """Count an error that is left out; it may have been counted as one."""
+        self.dropped += 1
+        self.errors -= counted
+
+    def did(self, rows: int, busy_s: float, cpu_s: float) -> None:
+        """Count a task."""
+        self.tasks += 1
+        self.rows += rows
+        self.busy_s += busy_s
+        self.cpu_s += cpu_s
+        self.time.add(busy_s)
+
+    def frozen(self, sample: Sample | None, dropped: Mapping[str, int]) -> StageStats:
+        """What is known so far.
+
+        Parameters
+        ----------
+        sample : Sample or None
+            What was timed of it.
+        dropped : mapping of str to int
+            How many elements each node has left out.
+        """
+        nodes = []
+        # Workers count what they leave out when it leaves the stage, in its turn.
+        away = self.dropped or sum(dropped.get(name, 0) for name, _, _ in self.nodes)
+        elements = self.elements
+        if self.taken:
+            elements += self.taken - away - sum(self.failed.values())
+        left = made = self.made or elements + away + self.errors - self.passed
+        timed_rows = sample.rows if sample is not None else 0
+        share = (self.rows or made) / timed_rows if timed_rows else 0.0
+        if len(self.nodes) == 1 and self.passed:  # it puts together what others have made
+            left = elements + away + self.errors
+        for name, calls, draws in self.nodes:
+            gone, failed = dropped.get(name, 0), self.failed.get(name, 0)
+            left -= gone + failed
+            time = sample.node(name).frozen() if sample is not None else Histogram()
+            busy_s = time.total_s * share
+            nodes.append(NodeStats(name, left, gone, failed, time, busy_s, calls, draws))
+        return StageStats(
+            name=self.name,
+            nodes=tuple(nodes),
+            where=self.where,
+            elements=elements,
+            dropped=away if self.where == "consumer" else self.dropped,
+            errors=self.errors,
+            tasks=self.tasks,
+            rows=self.rows,
+            busy_s=self.busy_s if self.tasks else sum(node.busy_s for node in nodes),
+            cpu_s=self.cpu_s,
+            nbytes=self.nbytes,
+            time=self.time.frozen(),
+            in_flight=self.in_flight,
+            ready=self.ready,
+            window=self.window,
+        )
+
+
+class Again:
+    """How often what is made again is being entered."""
+
+    __slots__ = ("depth",)
+
+    def __init__(self) -> None:
+        self.depth = 0
+
+    def __enter__(self) -> None:
+        self.depth += 1
+
+    def __exit__(self, *exc: object) -> None:
+        self.depth -= 1
+
+
+class Watch:
+    """What one process counts and times for one iterator.
+
+    Parameters
+    ----------
+    enabled : bool
+        Whether anything is timed; counts are kept in any case.
+
+    Attributes
+    ----------
+    dropped : dict of str to int
+        How many elements each node has left out.
+    samples : dict of str to Sample
+        What was timed, by stage.
+    meters : dict of str to StageMeter
+        The stages, in the order they were first made.
+    """
+
+    def __init__(self, *, enabled: bool = True) -> None:
+        self.enabled = enabled
+        self.is_inner = False
+        self.dropped: dict[str, int] = {}
+        self.samples: dict[str, Sample] = {}
+        self.meters: dict[str, StageMeter] = {}
+        self._tallies: dict[str, list[int]] = {}
+        self._edges: dict[str, list[float]] = {}
+        self._counts: dict[str, int] = {}
+        self._histograms: dict[str, Durations] = {}
+        self._told: deque[Noted] = deque()  # by workers, and not yet counted
+        self._again = Again()
+        self._lock = Lock()
+
+    def inner(self) -> Watch:
+        """That of a dataset that a function made: edges and counts are common."""
+        inner = Watch(enabled=False)
+        inner.is_inner = True
+        inner._edges, inner._counts = self._edges, self._counts
+        inner._histograms, inner._again, inner._lock = self._histograms, self._again, self._lock
+        return inner
+
+    def edge(self, tag: str, seconds: float) -> None:
+        """Note how long an element took up to an edge of the plan."""
+        if self._again.depth:
+            return
+        noted = self._edges.setdefault(tag, [])
+        noted.append(seconds)
+        if len(noted) >= MOST:
+            self.settle()
+
+    def count(self, tag: str, n: int) -> None:
+        """Add to a counter."""
+        if self._again.depth:
+            return
+        self._counts[tag] = self._counts.get(tag, 0) + n
+
+    def drop(self, label: str) -> None:
+        """Note that a node has left out an element."""
+        self.dropped[label] = self.dropped.get(label, 0) + 1
+
+    def tally(self, label: str) -> list[int]:
+        """One number: how many elements a node has left out; for where even `drop` would cost too much."""
+        return self._tallies.setdefault(label, [0])
+
+    def unwatched(self) -> Again:
+        """While it is entered, elements are made that have been made before: they do not count again."""
+        return self._again
+
+    def sample(self, stage: str) -> Sample:
+        """What is timed of a stage."""
+        found = self.samples.get(stage)
+        if found is None:
+            found = self.samples[stage] = Sample()
+        return found
+
+    def meter(self, name: str, nodes: Iterable[tuple[str, bool, bool]], where: str) -> StageMeter:
+        """The meter of a stage, made when it is first asked for; nobody asks for those of inner datasets."""
+        if self.is_inner:  # kept, it would lead from a plan to itself: nothing would be freed at once
+            return StageMeter("", (), where)
+        found = self.meters.get(name)
+        if found is None:
+            found = self.meters[name] = StageMeter(name, nodes, where)
+        return found
+
+    def end(self) -> None:
+        """Nothing more will be counted; what was counted stays."""
+        for meter in self.meters.values():
+            meter.end()
+
+    # -- from a worker to the consumer -----------------------------------------------------------
+
+    @property
+    def has_told(self) -> bool:
+        """Whether there is anything that has to go with the answer of a task."""
+        return bool(self._edges or self._histograms or self._counts or self.dropped)
+
+    def take(self, *, timed: bool) -> Noted:
+        """What was noted, which is forgotten here; what was timed only if asked for."""
+        self.settle()
+        edges = {tag: each.told() for tag, each in self._histograms.items()}
+        samples = {stage: each.take() for stage, each in self.samples.items()} if timed else {}
+        told: Noted = (edges, dict(self._counts), dict(self.dropped), samples)
+        # Cleared, not replaced: closures and inner watches hold them.
+        self._edges.clear()
+        self._histograms.clear()
+        self._counts.clear()
+        self.dropped.clear()
+        return told
+
+    def absorb(self, told: Noted) -> None:
+        """Count what another process has taken."""
+        edges, counts, dropped, samples = told
+        for tag, n in counts.items():
+            self._counts[tag] = self._counts.get(tag, 0) + n
+        for label, n in dropped.items():
+            self.dropped[label] = self.dropped.get(label, 0) + n
+        if edges or samples:
+            self._told.append(told)
+            self.settle()
+
+    # -- what is known ----------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Count what was noted, unless it is being done: by another thread, or by what a signal has interrupted."""
+        if self._lock.locked():
+            return
+        with self._lock:
+            while self._told:
+                edges, _, _, samples = self._told.popleft()
+                for tag, told in edges.items():
+                    self._histogram(tag).merge(Histogram(*told))
+                for stage, nodes in samples.items():
+                    self.sample(stage).absorb(nodes)
+            for tag, noted in list(self._edges.items()):
+                taken = _taken(noted)
+                if taken:
+                    self._histogram(tag).extend(taken)
+            for sample in list(self.samples.values()):
+                sample.settle()
+
+    def _histogram(self, tag: str) -> Durations:
+        return self._histograms.setdefault(tag, Durations())
+
+    @property
+    def edges(self) -> dict[str, Histogram]:
+        """How long elements took up to each edge."""
+        self.settle()
+        return {tag: each.frozen() for tag, each in list(self._histograms.items())}
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """The counters."""
+        return dict(self._counts)
+
+    def stages(self) -> tuple[StageStats, ...]:
+        """What is known of each stage."""
+        self.settle()
+        dropped = dict(self.dropped)
+        for label, (n,) in list(self._tallies.items()):
+            dropped[label] = dropped.get(label, 0) + n
+        return tuple(
+            meter.frozen(self.samples.get(name), dropped)
+            for name, meter in list(self.meters.items())
+        )

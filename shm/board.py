@@ -1,0 +1,296 @@
+"""A board: what a process tells of itself, for others of the same user to read by its pid.
+
+It is an anonymous file of memory that nobody has to be given: the reader finds it among the
+descriptors of the process, ``/proc/PID/fd``. So it has no name anywhere, and is gone with the
+process, however that ends. Nobody waits for anybody.
+
+::
+
+    0      magic, version, pid                    once
+    64     seq, length, crc32, crc32 of these     of the first half
+    128    seq, length, crc32, crc32 of these     of the second half
+    4096   the first half, 4096 + LARGEST         the second half
+
+What is published goes to the half that is not the newest. Its head is made invalid before and
+written behind it: a writer that is stopped or killed at any point leaves the newest half as it
+was, and a reader that was overtaken sees that by the head, and by the checksum, and tries again.
+Both go through ``read`` and ``write``, not through a mapping: nothing can end in a SIGBUS.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+import sys
+import time
+import weakref
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tundish.shm.backend import portable
+from tundish.shm.memory import open_memfd
+
+if sys.platform != "win32":
+    import fcntl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["LARGEST", "Board", "pids_with_a_board", "read_board"]
+
+LARGEST = 256 << 10
+"""Bytes that may be published at once. Pages that were never written take no memory."""
+
+VERSION = 1
+_NAME = "tundish-board"
+_LINK = f"/memfd:{_NAME}"
+_MAGIC = b"\x93tundish"
+_IDENTITY = struct.Struct("<8sII")
+_HEAD = struct.Struct("<QII")
+_CHECK = struct.Struct("<I")
+_HEADS = (64, 128)
+_HALVES = (4096, 4096 + LARGEST)
+_SIZE = _HALVES[1] + LARGEST
+_INVALID = bytes(_HEAD.size + _CHECK.size)
+_TRIES, _AGAIN_S = 64, 0.001
+_PROC = Path("/proc")
+
+
+class Board:
+    """What this process tells; its file is made when something is published first.
+
+    Not for several threads at a time. In a forked child it is the child's own, with nothing on it.
+
+    Examples
+    --------
+    >>> board = Board()
+    >>> board.publish(b"three elements so far")  # `read_board(pid)` of another process gives it
+    >>> board.close()
+    """
+
+    def __init__(self) -> None:
+        self._seq = self._owner = 0
+        self._fd, self._file = -1, (0, 0)
+        self._close_fd: weakref.finalize[[int, tuple[int, int]], Board] | None = None
+
+    def publish(self, data: bytes) -> None:
+        """Put this in the place of what was published before.
+
+        Parameters
+        ----------
+        data : bytes
+            `LARGEST` bytes at most.
+
+        Raises
+        ------
+        ValueError
+            It is larger; what was published before stays.
+        OSError
+            This system has no memfd (only Linux has), no descriptor or no memory left; what was
+            published before stays.
+        """
+        if len(data) > LARGEST:
+            raise ValueError(f"{len(data):,} bytes do not fit on a board of {LARGEST:,}")
+        if self._owner != os.getpid() or not _is(self._fd, self._file):
+            self._make()
+        self._seq += 1
+        half = self._seq % 2
+        head = _HEAD.pack(self._seq, len(data), zlib.crc32(data))
+        os.pwrite(self._fd, _INVALID, _HEADS[half])
+        _write(self._fd, data, _HALVES[half])
+        os.pwrite(self._fd, head + _CHECK.pack(zlib.crc32(head)), _HEADS[half])
+
+    def _make(self) -> None:
+        self.close()  # in a child that was forked: its copy of the descriptor, not its parent's
+        if portable() or not hasattr(os, "memfd_create"):
+            raise OSError(errno.ENOSYS, "a board needs Linux's memfd")
+        fd = open_memfd(_NAME)
+        try:
+            os.ftruncate(fd, _SIZE)
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+            os.pwrite(fd, _IDENTITY.pack(_MAGIC, VERSION, os.getpid()), 0)
+        except BaseException:
+            os.close(fd)
+            raise
+        self._fd, self._seq, self._owner = fd, 0, os.getpid()
+        status = os.fstat(fd)
+        self._file = (status.st_dev, status.st_ino)
+        self._close_fd = weakref.finalize(self, _close, fd, self._file)
+
+    def close(self) -> None:
+        """Take it down; `publish` makes a new one. Safe to call twice, and in a forked child."""
+        if self._close_fd is not None:
+            self._close_fd()
+        self._close_fd, self._fd, self._owner = None, -1, 0
+
+
+def _is(fd: int, file: tuple[int, int]) -> bool:
+    """Whether a descriptor still is of this file: a daemon closes all it has, and opens others."""
+    try:
+        status = os.fstat(fd)
+    except OSError:
+        return False
+    return (status.st_dev, status.st_ino) == file
+
+
+def _close(fd: int, file: tuple[int, int]) -> None:
+    if _is(fd, file):
+        os.close(fd)
+
+
+def _write(fd: int, data: bytes, at: int) -> None:
+    # A write is cut short by a lack of memory, and the next one says so.
+    written = os.pwrite(fd, data, at)
+    while written < len(data):
+        more = os.pwrite(fd, memoryview(data)[written:], at + written)
+        if not more:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written += more
+
+
+def read_board(pid: int) -> bytes:
+    """What a process has published last.
+
+    Parameters
+    ----------
+    pid : int
+        Of this user's processes, or anybody's for root. A process in a container is read from
+        the host by the pid that it has on the host; what is outside a container cannot be seen
+        from within.
+
+    Returns
+    -------
+    bytes
+        Exactly what one call of `Board.publish` was given.
+
+    Raises
+    ------
+    ProcessLookupError
+        There is no such process, or it has ended.
+    PermissionError
+        It belongs to somebody else.
+    FileNotFoundError
+        It has no board: nothing of this library has run in it for half a second yet, or it is not told.
+    ValueError
+        No pid; or its board is of another version of this library.
+    TimeoutError
+        It was written anew each time it was read.
+    NotImplementedError
+        This is not Linux.
+    """
+    if pid < 1:
+        raise ValueError(f"{pid} is no pid: one is 1 or larger")
+    if sys.platform != "linux":
+        raise NotImplementedError(
+            "the board of another process is read through /proc, which only Linux has: "
+            "here use `iterator.stats` and `iterator.explain()` within the program"
+        )
+    versions = []
+    try:
+        own = _own_pid(pid)
+        for fd in _descriptors(pid):
+            try:
+                version, owner = _identity(fd)
+                if owner == own and version == VERSION:
+                    return _newest(fd, pid)
+                versions += [version] if owner == own else []
+            finally:
+                os.close(fd)
+    except PermissionError as error:
+        raise PermissionError(
+            error.errno,
+            f"process {pid} belongs to somebody else, or may not be looked into: "
+            "run this as its user, in its container, or as root",
+        ) from error
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise ProcessLookupError(
+            errno.ESRCH, f"there is no process {pid} (in this container, if this is one)"
+        ) from error
+    if versions:
+        raise ValueError(
+            f"the board of process {pid} is of version {versions[0]} and this program reads "
+            f"{VERSION}: use the `tundish` of the environment that the process runs in"
+        )
+    raise FileNotFoundError(
+        errno.ENOENT,
+        f"process {pid} has no tundish pipeline that tells of itself: none was iterated for half a "
+        "second yet, or it is not told (StatsOptions.enabled=False, TUNDISH_WATCH=0)",
+    )
+
+
+def pids_with_a_board() -> list[int]:
+    """The processes of this user that have published something, those that may be looked into."""
+    found = []
+    for folder in _PROC.iterdir() if sys.platform == "linux" else ():
+        if not folder.name.isdecimal():
+            continue
+        try:
+            if folder.stat().st_uid == os.getuid():
+                read_board(int(folder.name))
+                found.append(int(folder.name))
+        except (OSError, ValueError):
+            continue
+    return sorted(found)
+
+
+def _own_pid(pid: int) -> int:
+    """The pid by which a process knows itself, in the innermost of its pid namespaces."""
+    status = dict(
+        line.split(":", 1)
+        for line in (_PROC / str(pid) / "status").read_text(errors="replace").splitlines()
+        if ":" in line
+    )
+    if status["State"].split()[0] in "ZX":
+        raise ProcessLookupError(errno.ESRCH, "it has ended, and its parent has not waited for it")
+    return int(status.get("NStgid", status["Tgid"]).split()[-1])
+
+
+def _descriptors(pid: int) -> Iterator[int]:
+    """Open, for reading, each of the files of a process that is named as a board."""
+    for link in (_PROC / str(pid) / "fd").iterdir():
+        try:
+            if str(link.readlink()).split(" ")[0] != _LINK:
+                continue
+            fd = os.open(link, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue  # closed since the folder was read
+        yield fd
+
+
+def _identity(fd: int) -> tuple[int, int]:
+    """Version and pid of a board; (0, 0) of what is none, or is just being made."""
+    found = os.pread(fd, _IDENTITY.size, 0)
+    if len(found) < _IDENTITY.size:
+        return 0, 0
+    magic, version, owner = _IDENTITY.unpack(found)
+    return (version, owner) if magic == _MAGIC else (0, 0)
+
+
+def _newest(fd: int, pid: int) -> bytes:
+    for attempt in range(_TRIES):
+        if attempt:
+            time.sleep(_AGAIN_S)
+        heads = [head for at in _HEADS if (head := _head(fd, at)) is not None]
+        if not heads:
+            continue  # the first is just being written
+        seq, length, crc = newest = max(heads)
+        data = os.pread(fd, length, _HALVES[seq % 2])
+        # Both: the head says that nobody began to write there, the checksum that nobody had.
+        if zlib.crc32(data) == crc and _head(fd, _HEADS[seq % 2]) == newest:
+            return data
+    raise TimeoutError(
+        f"the board of process {pid} was written anew each of {_TRIES} times it was read, or its "
+        "process was stopped before anything was on it"
+    )
+
+
+def _head(fd: int, at: int) -> tuple[int, int, int] | None:
+    """Sequence number, length and checksum of a half; None where they are being written."""
+    found = os.pread(fd, len(_INVALID), at)
+    head, check = found[: _HEAD.size], found[_HEAD.size :]
+    if check != _CHECK.pack(zlib.crc32(head)) or found == _INVALID:
+        return None
+    seq, length, crc = _HEAD.unpack(head)
+    return seq, length, crc

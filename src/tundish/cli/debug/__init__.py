@@ -1,0 +1,193 @@
+"""``tundish debug``: the failing or slow element of a saved state again, in process, under pdb.
+
+- `apart`: the search, in a process of its own, which an element may kill;
+- `telling`: what is printed of what was found;
+- `dumped`: what `enable_dump_debug_info` has noted.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from tundish.cli.debug.apart import Search, search
+from tundish.cli.debug.dumped import show_dump
+from tundish.cli.debug.telling import tell_call, tell_death, tell_failed, tell_slow
+from tundish.cli.inspect import find
+from tundish.cli.terminal import dim, say, warn
+from tundish.errors import CheckpointError
+from tundish.testing.again.finding import (
+    LIMIT,
+    FailedElement,
+    forward,
+    look,
+    next_failure,
+    one_call,
+    slowest,
+)
+from tundish.testing.again.replay import state_of
+from tundish.testing.again.stepping import post_mortem, step
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.dataset import Dataset
+
+__all__ = ["run"]
+
+DONE, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
+_TIMED = 100
+"""How many elements ``--slow`` times."""
+
+
+def run(
+    state: str | None = None,
+    target: str | None = None,
+    *,
+    dump: str | None = None,
+    node: str | None = None,
+    next: int | None = None,  # noqa: A002 - the option's name
+    index: int | None = None,
+    slow: bool = False,
+    pdb: bool | None = None,
+    isolate: bool = True,
+) -> int:
+    """Find an element of a saved state again, and debug it.
+
+    Parameters
+    ----------
+    state : str, optional
+        What `Iterator.save` wrote; ``-``: from the start.
+    target : str, optional
+        The dataset, as for ``tundish inspect``.
+    dump : str, optional
+        A folder of a dump, which is shown instead.
+    node : str, optional
+        Only this node of a dump; with `slow` or `index`: whose function is stopped at.
+    next : int, optional
+        How many elements are looked at.
+    index : int, optional
+        The element that is looked at, whatever becomes of it.
+    slow : bool
+        Tell which elements take longest.
+    pdb : bool, optional
+        Whether to debug it; by default, where somebody sits at a terminal.
+    isolate : bool
+        Whether a process of its own looks for it.
+
+    Returns
+    -------
+    int
+        0: nothing failed; 1: something did; 2: there is no such state or dataset.
+    """
+    if dump is not None:
+        return show_dump(dump, node)
+    if state is None or target is None:
+        say(warn("tundish debug takes STATE and MODULE:NAME, or --dump DIR"))
+        return USAGE
+    asked = sys.stdin.isatty() if pdb is None else pdb
+    given = None if state == "-" else state
+    try:
+        if slow or index is not None:
+            return _timed(find(target), given, next, index, node, debugs=asked, asks=pdb is None)
+        if not isolate or sys.platform == "win32":
+            return _told(look(find(target), given, next or LIMIT), next or LIMIT, debugs=asked)
+        state_of(given)  # what is no state is said before anything is started
+        return _searched(target, given, next or LIMIT, debugs=asked)
+    except (ImportError, OSError, AttributeError, TypeError, ValueError, CheckpointError) as error:
+        say(warn(f"{state}: {error}" if isinstance(error, CheckpointError) else str(error)))
+        return USAGE
+
+
+def _searched(target: str, state: str | None, limit: int, *, debugs: bool) -> int:
+    """Look for a failure in another process, and make it again in this one."""
+    found = search(target, state, limit)
+    if found.kind == "refused":
+        say(warn(found.text))
+        return USAGE
+    if found.kind == "none":
+        return _told(found.index, limit, debugs=False)
+    if found.kind == "interrupted":
+        say(f"interrupted in element {found.index} behind the state{found.where()}")
+        say(found.text)
+        return INTERRUPTED
+    if found.state is None:
+        say(
+            warn(
+                f"{target}: the process that was to make it ended ({found.how}) before any element"
+            )
+        )
+        return USAGE
+    dataset = find(target)
+    if found.kind == "died":
+        return _died(dataset, target, found, debugs=debugs)
+    failed = next_failure(dataset, found.state, 1)
+    if failed is None:
+        say(warn(f"element {found.index} behind the state failed once, and not again:"))
+        say(found.text)
+        return FAILED
+    return _told(failed, limit, debugs=debugs, index=found.index)
+
+
+def _told(
+    failed: FailedElement | int, limit: int, *, debugs: bool, index: int | None = None
+) -> int:
+    if isinstance(failed, int):
+        more = "; --next N looks at more" if failed == limit else ", and there are no more"
+        say(f"none of the next {failed:,} elements fails{more}")
+        return DONE
+    tell_failed(failed, failed.index if index is None else index)
+    if debugs:
+        post_mortem(failed)
+    return FAILED
+
+
+def _died(dataset: Dataset, target: str, found: Search, *, debugs: bool) -> int:
+    """An element has killed the process: find out what its function was given, without calling it."""
+    state = forward(dataset, found.state, found.index - found.state_index)
+    second = search(target, state, 1, quiet=True)
+    call = None
+    if second.kind == "died" and second.number is not None:
+        call = one_call(dataset, state, second.number)
+    tell_death(found, call, again=second.kind == "died")
+    if debugs and call is not None:
+        say(dim("the line that kills it ends this process too"))
+        step(call)
+    return FAILED
+
+
+def _timed(
+    dataset: Dataset,
+    state: str | None,
+    count: int | None,
+    index: int | None,
+    node: str | None,
+    *,
+    debugs: bool,
+    asks: bool,
+) -> int:
+    """Tell which elements take longest, or of one how long it takes."""
+    given = state_of(state)
+    if index is not None:
+        given, count = forward(dataset, given, index), 1
+        failed = next_failure(dataset, given, 1)
+        if failed is not None:
+            return _told(failed, 1, debugs=debugs, index=index)
+    found = slowest(dataset, given, count or _TIMED, most=5, node=node)
+    if not found:
+        say("there are no more elements")
+        return DONE
+    tell_slow(found, count or _TIMED, index or 0)
+    call = found[0].call
+    if call is None:
+        say("no function of yours was called")
+        return DONE
+    tell_call(call)
+    if debugs and (not asks or _agreed()):
+        step(call)
+    return DONE
+
+
+def _agreed() -> bool:
+    try:
+        return input("run this call again under pdb? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False

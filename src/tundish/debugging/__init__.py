@@ -1,0 +1,108 @@
+"""Checks of values: tf.debugging's, as functions over numpy values and as functions to `map`.
+
+Every check gives back what it is given, so that it is a step of a pipeline as it stands:
+``ds.map(td.debugging.assert_non_negative)``. With more arguments, or over a part of an element,
+`checked` makes it one: ``ds.map(td.debugging.checked(assert_less, y=10, key="label"))``.
+
+- `comparisons`, `signs`, `near`, `conditions`: what is compared entry by entry;
+- `shapes`, `dtypes`, `numerics`: ranks and sizes, dtypes, nan and infinities;
+- `step`: a check with its arguments, as a step;
+- `leaves`, `entries`, `finite`, `deciding`: what they share: which leaves a nest has, whether a
+  condition holds, and what is said where it does not.
+
+And of a whole pipeline:
+
+- `checking`: every element that any operator gives, checked for nan and infinity;
+- `dumping`, `ring`, `reading`: what every operator gives, noted in files, and read again;
+- `health`, `functions`: what these share: what is not finite, and whose function it was.
+"""
+
+from __future__ import annotations
+
+from tundish.debugging import experimental
+from tundish.debugging.checking import disable_check_numerics, enable_check_numerics
+from tundish.debugging.comparisons import (
+    assert_equal,
+    assert_greater,
+    assert_greater_equal,
+    assert_less,
+    assert_less_equal,
+    assert_none_equal,
+)
+from tundish.debugging.conditions import Assert
+from tundish.debugging.dtypes import (
+    assert_integer,
+    assert_proper_iterable,
+    assert_same_float_dtype,
+    assert_type,
+    is_numeric_tensor,
+)
+from tundish.debugging.dumping import (
+    DebugInfo,
+    disable_dump_debug_info,
+    enable_dump_debug_info,
+)
+from tundish.debugging.near import assert_near
+from tundish.debugging.numerics import assert_all_finite, check_numerics
+from tundish.debugging.reading import (
+    Dump,
+    DumpedLeaf,
+    DumpedNode,
+    DumpedProcess,
+    DumpRecord,
+    read_dump,
+)
+from tundish.debugging.shapes import (
+    assert_rank,
+    assert_rank_at_least,
+    assert_rank_in,
+    assert_scalar,
+    assert_shapes,
+)
+from tundish.debugging.signs import (
+    assert_negative,
+    assert_non_negative,
+    assert_non_positive,
+    assert_positive,
+)
+from tundish.debugging.step import checked
+
+__all__ = [
+    "Assert",
+    "DebugInfo",
+    "Dump",
+    "DumpRecord",
+    "DumpedLeaf",
+    "DumpedNode",
+    "DumpedProcess",
+    "assert_all_finite",
+    "assert_equal",
+    "assert_greater",
+    "assert_greater_equal",
+    "assert_integer",
+    "assert_less",
+    "assert_less_equal",
+    "assert_near",
+    "assert_negative",
+    "assert_non_negative",
+    "assert_non_positive",
+    "assert_none_equal",
+    "assert_positive",
+    "assert_proper_iterable",
+    "assert_rank",
+    "assert_rank_at_least",
+    "assert_rank_in",
+    "assert_same_float_dtype",
+    "assert_scalar",
+    "assert_shapes",
+    "assert_type",
+    "check_numerics",
+    "checked",
+    "disable_check_numerics",
+    "disable_dump_debug_info",
+    "enable_check_numerics",
+    "enable_dump_debug_info",
+    "experimental",
+    "is_numeric_tensor",
+    "read_dump",
+]

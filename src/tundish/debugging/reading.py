@@ -1,0 +1,389 @@
+"""What stands in the files of a dump: `read_dump`."""
+
+from __future__ import annotations
+
+import base64
+import errno
+import io
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tundish.debugging.ring import SUFFIX, VERSION, parse_line
+from tundish.errors import TundishError
+from tundish.loader.run.origins import describe_origin
+
+__all__ = ["Dump", "DumpRecord", "DumpedLeaf", "DumpedNode", "DumpedProcess", "read_dump"]
+
+
+_LOOKS = 5
+
+
+@dataclass(frozen=True)
+class DumpedLeaf:
+    """What was noted of one leaf; what the mode leaves out is None.
+
+    Attributes
+    ----------
+    path : str
+        Which leaf: ``"['image']"``; "" for an element that is one.
+    dtype : str
+        Its dtype, or ``"str"``, ``"bytes"``, ``"object"``.
+    shape : tuple of int
+        Its shape.
+    finite : bool or None
+        Of a floating leaf, whether all values are finite.
+    size, nan, pos_inf, neg_inf : int or None
+        Of a floating leaf, how many values there are, and how many of them are not finite.
+    least, largest, mean : int, float or None
+        Of the finite values of a leaf of real numbers.
+    value : numpy.ndarray, numpy scalar, str, bytes or None
+        The values.
+    """
+
+    path: str
+    dtype: str
+    shape: tuple[int, ...]
+    finite: bool | None = None
+    size: int | None = None
+    nan: int | None = None
+    pos_inf: int | None = None
+    neg_inf: int | None = None
+    least: float | None = None
+    largest: float | None = None
+    mean: float | None = None
+    value: Any = None
+
+    @property
+    def spec(self) -> str:
+        """Dtype and shape in words: ``float32 [3, 4]``."""
+        return f"{self.dtype} {list(self.shape)}" if self.shape else self.dtype
+
+
+@dataclass(frozen=True)
+class DumpedProcess:
+    """A process that has written into the folder.
+
+    Attributes
+    ----------
+    host : str
+        Its machine.
+    pid : int
+        Its number there.
+    started : float
+        When it began to write: seconds since 1970.
+    role : str
+        "consumer" or "worker".
+    mode : str
+        What it notes: the `tensor_debug_mode`.
+    """
+
+    host: str
+    pid: int
+    started: float
+    role: str
+    mode: str
+
+
+@dataclass(frozen=True)
+class DumpRecord:
+    """One element that a node gave.
+
+    Attributes
+    ----------
+    number : int
+        Which of its process's, from 0.
+    time : float
+        When: seconds since 1970.
+    node : str
+        Which: ``"map#2"``.
+    origin : str or None
+        Which element, in words: ``"element 17 of pass 2"``; None for one that was delivered.
+    iterator, plan : str
+        Of which iterator, and its operators.
+    process : DumpedProcess
+        Who computed it.
+    leaves : tuple of DumpedLeaf
+        The element.
+    """
+
+    number: int
+    time: float
+    node: str
+    origin: str | None
+    iterator: str
+    plan: str
+    process: DumpedProcess
+    leaves: tuple[DumpedLeaf, ...]
+
+    @property
+    def delivered(self) -> bool:
+        """Whether it is an element as the consumer got it."""
+        return self.origin is None
+
+    @property
+    def finite(self) -> bool:
+        """Whether nothing was noted that is not finite."""
+        return all(leaf.finite is not False for leaf in self.leaves)
+
+
+@dataclass(frozen=True)
+class DumpedNode:
+    """What was noted of one node.
+
+    Attributes
+    ----------
+    node, plan : str
+        Which, and of which plan.
+    delivered : bool
+        Whether these are its elements as the consumer got them.
+    elements : int
+        How many were noted and kept.
+    specs : tuple of str
+        The dtypes and shapes seen, each leaf's once.
+    nan, pos_inf, neg_inf : int
+        How many values were not finite.
+    bad : int
+        In how many elements.
+    first_bad : DumpRecord or None
+        The first of these.
+    """
+
+    node: str
+    plan: str
+    delivered: bool
+    elements: int
+    specs: tuple[str, ...]
+    nan: int
+    pos_inf: int
+    neg_inf: int
+    bad: int
+    first_bad: DumpRecord | None
+
+
+@dataclass(frozen=True)
+class Dump:
+    """What stands in a folder.
+
+    Attributes
+    ----------
+    records : tuple of DumpRecord
+        In order of time.
+    processes : tuple of DumpedProcess
+        Who has written.
+    torn : int
+        How many lines were cut off or changed, and left out.
+    """
+
+    records: tuple[DumpRecord, ...]
+    processes: tuple[DumpedProcess, ...]
+    torn: int = 0
+
+    def of(self, node: str | None = None, pid: int | None = None) -> Dump:
+        """Those of a node, or of a process.
+
+        Parameters
+        ----------
+        node : str, optional
+            ``"map"``, for all maps, or ``"map#2"``.
+        pid : int, optional
+            The process.
+        """
+        found = [
+            each
+            for each in self.records
+            if (node is None or node in (each.node, each.node.partition("#")[0]))
+            and (pid is None or pid == each.process.pid)
+        ]
+        return Dump(tuple(found), _processes(found), self.torn)
+
+    @property
+    def nodes(self) -> tuple[DumpedNode, ...]:
+        """A summary of each node, by plan and then from the source on."""
+        by: dict[tuple[str, bool, int, str], list[DumpRecord]] = {}
+        for each in self.records:
+            at = int(each.node.rpartition("#")[2])
+            by.setdefault((each.plan, each.delivered, at, each.node), []).append(each)
+        return tuple(_summary(by[key]) for key in sorted(by))
+
+
+def read_dump(dump_root: str | os.PathLike[str]) -> Dump:
+    """Read what `enable_dump_debug_info` has noted in a folder, also while it is written.
+
+    Parameters
+    ----------
+    dump_root : path
+        The folder.
+
+    Returns
+    -------
+    Dump
+        Of each process the newest elements, as many as `circular_buffer_size` says; those of all
+        processes together in order of time (of their machine's clock).
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such folder, or no dump in it.
+    TundishError
+        A file was written by a later version of this library.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import tundish as td
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = td.debugging.enable_dump_debug_info(folder, "CONCISE_HEALTH", op_regex="map")
+    ...     elements = list(td.Dataset.from_list([1.0, float("inf")]).map(lambda x: -x))
+    ...     td.debugging.disable_dump_debug_info()
+    ...     dump = td.debugging.read_dump(folder)
+    >>> for node in dump.nodes:
+    ...     node.node, node.delivered, node.elements, node.neg_inf, node.first_bad.origin
+    ('map#1', False, 2, 1, 'element 1')
+    ('map#1', True, 2, 1, None)
+    """
+    root = Path(dump_root)
+    files = sorted(root.glob(f"*{SUFFIX}"))
+    if not files:
+        what = "no dump is in this folder" if root.is_dir() else "there is no such folder"
+        raise FileNotFoundError(errno.ENOENT, what, str(root))
+    writers: dict[str, list[Path]] = {}
+    for path in files:
+        writers.setdefault(path.name.removesuffix(SUFFIX).rpartition(".")[0], []).append(path)
+    found: list[DumpRecord] = []
+    processes: list[DumpedProcess] = []
+    torn = 0
+    for paths in writers.values():
+        kept, cut = _newest(paths)
+        torn += cut
+        if kept:
+            processes.append(_process(kept[-1][0]))
+            size = kept[-1][0]["size"]
+            found += [_record(each, processes[-1]) for _, each in (kept[-size:] if size else kept)]
+    found.sort(key=lambda each: (each.time, each.process.pid, each.number))
+    return Dump(tuple(found), tuple(processes), torn)
+
+
+def _newest(paths: list[Path]) -> tuple[list[tuple[dict[str, Any], dict[str, Any]]], int]:
+    """The records of one writer with their heads, in order, and how many lines are left out.
+
+    One of its files may be begun anew between the looks at both: then records are missing between
+    them, and both are looked at again.
+    """
+    for _ in range(_LOOKS):
+        torn = 0
+        newest: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
+        for path in paths:
+            head, records, cut = _read(path)
+            torn += cut
+            if head is not None:  # a record of both is one record
+                newest.update((record["n"], (head, record)) for record in records)
+        numbers = sorted(newest)
+        if torn or not numbers or numbers[-1] - numbers[0] < len(numbers):
+            break
+    return [newest[n] for n in numbers], torn
+
+
+def _read(path: Path) -> tuple[dict[str, Any] | None, list[dict[str, Any]], int]:
+    """The head of a file, its records, and how many of its lines are left out."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:  # begun anew since; what is new in it is not older than this reading
+        return None, [], 0
+    lines = data.split(b"\n")
+    last = lines.pop()  # b"" behind a whole line
+    found = [parse_line(line) for line in lines]
+    if not found or not isinstance(found[0], dict) or found[0].get("tundish") != "dump":
+        return None, [], len(found) + bool(last)
+    head = found[0]
+    if head["version"] > VERSION:
+        raise TundishError(
+            f"{path} is a dump of version {head['version']}, this library reads {VERSION}; read it "
+            "with the version of tundish that wrote it, or a later one"
+        )
+    records = [each for each in found[1:] if each is not None]
+    return head, records, len(found) - 1 - len(records) + bool(last)
+
+
+def _process(head: dict[str, Any]) -> DumpedProcess:
+    return DumpedProcess(
+        head["host"], head["pid"], head["started"] / 1e9, head["role"], head["mode"]
+    )
+
+
+def _record(told: dict[str, Any], process: DumpedProcess) -> DumpRecord:
+    origin = told["origin"]
+    return DumpRecord(
+        told["n"],
+        told["t"] / 1e9,
+        told["node"],
+        None if origin is None else describe_origin(origin[0], _path(origin[1])),
+        told["it"],
+        told["plan"],
+        process,
+        tuple(_leaf(each) for each in told["leaves"]),
+    )
+
+
+def _path(told: Any) -> Any:
+    return tuple(_path(each) for each in told) if isinstance(told, list) else told
+
+
+def _leaf(told: dict[str, Any]) -> DumpedLeaf:
+    size, nan, pos_inf, neg_inf = told.get("health") or [None] * 4
+    least, largest, mean = told.get("range") or [None] * 3
+    finite = told.get("finite")
+    if size is not None:
+        finite = not (nan or pos_inf or neg_inf)
+    return DumpedLeaf(
+        told["path"],
+        told["dtype"],
+        tuple(told["shape"]),
+        finite,
+        size,
+        nan,
+        pos_inf,
+        neg_inf,
+        least,
+        largest,
+        mean,
+        _value(told.get("value")),
+    )
+
+
+def _value(told: dict[str, Any] | None) -> Any:
+    if told is None:
+        return None
+    if "str" in told:
+        return told["str"]
+    data = base64.b64decode(told.get("bytes", told.get("npy", "")))
+    return data if "bytes" in told else np.load(io.BytesIO(data), allow_pickle=False)[()]
+
+
+def _processes(records: Iterable[DumpRecord]) -> tuple[DumpedProcess, ...]:
+    return tuple(dict.fromkeys(each.process for each in records))
+
+
+def _summary(records: list[DumpRecord]) -> DumpedNode:
+    bad = [each for each in records if not each.finite]
+    leaves = [leaf for each in records for leaf in each.leaves]
+    return DumpedNode(
+        records[0].node,
+        records[0].plan,
+        records[0].delivered,
+        len(records),
+        tuple(dict.fromkeys(_named(leaf) for leaf in leaves)),
+        sum(leaf.nan or 0 for leaf in leaves),
+        sum(leaf.pos_inf or 0 for leaf in leaves),
+        sum(leaf.neg_inf or 0 for leaf in leaves),
+        len(bad),
+        bad[0] if bad else None,
+    )
+
+
+def _named(leaf: DumpedLeaf) -> str:
+    return f"{leaf.path}: {leaf.spec}" if leaf.path else leaf.spec

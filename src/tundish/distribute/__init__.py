@@ -1,0 +1,59 @@
+"""The input half of tf.distribute: one dataset for several processes, each with several replicas.
+
+Nothing here knows a device or a strategy: it says which rows are whose, keeps processes in step,
+and saves where they are.
+
+- `dataset`: `distribute_dataset`, `distribute_datasets_from_function`;
+- `iterator`: the steps of one process; `feeds`: where they come from; `state`: whose a state is;
+- `division`: which plan a process runs; `files`: a plan divided by files;
+- `values`, `pieces`, `specs`: what replicas get; `options`: tf.distribute's words;
+- `cluster_resolver`: which process this is, as a cluster says it.
+"""
+
+from __future__ import annotations
+
+from tundish.distribute import cluster_resolver
+from tundish.distribute.cluster_resolver import (
+    ClusterResolver,
+    ClusterSpec,
+    KubernetesClusterResolver,
+    SimpleClusterResolver,
+    SlurmClusterResolver,
+    TFConfigClusterResolver,
+    UnionResolver,
+)
+from tundish.distribute.dataset import (
+    DistributedDataset,
+    distribute_dataset,
+    distribute_datasets_from_function,
+)
+from tundish.distribute.iterator import DistributedIterator
+from tundish.distribute.options import InputOptions, InputReplicationMode
+from tundish.distribute.values import DistributedValues, local_results
+from tundish.loader.plan.inputs import InputContext
+
+__all__ = [
+    "ClusterResolver",
+    "ClusterSpec",
+    "DistributedDataset",
+    "DistributedIterator",
+    "DistributedValues",
+    "InputContext",
+    "InputOptions",
+    "InputReplicationMode",
+    "KubernetesClusterResolver",
+    "SimpleClusterResolver",
+    "SlurmClusterResolver",
+    "TFConfigClusterResolver",
+    "UnionResolver",
+    "cluster_resolver",
+    "distribute_dataset",
+    "distribute_datasets_from_function",
+    "experimental_distribute_dataset",
+    "experimental_local_results",
+    "local_results",
+]
+
+# A strategy's methods, so that ``strategy.`` becomes ``td.distribute.``.
+experimental_distribute_dataset = distribute_dataset
+experimental_local_results = local_results

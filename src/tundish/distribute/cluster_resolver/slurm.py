@@ -1,0 +1,161 @@
+"""A cluster as Slurm's variables describe it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from tundish.distribute.cluster_resolver.base import ClusterResolver
+from tundish.distribute.cluster_resolver.hostlist import expand_hostlist, expand_tasks_per_node
+from tundish.distribute.cluster_resolver.spec import ClusterSpec
+from tundish.loader.plan.checks import check_count
+from tundish.loader.plan.launchers import number_of
+
+__all__ = ["SlurmClusterResolver"]
+
+
+class SlurmClusterResolver(ClusterResolver):
+    """The tasks of a job step of Slurm.
+
+    Parameters
+    ----------
+    jobs : mapping, optional
+        How many of the tasks are of which job, in the order of the jobs' names. Default: all are workers.
+    port_base : int
+        The first task of a node has this port, the second the next one.
+    gpus_per_node : int, optional
+        Default: ``SLURM_GPUS_ON_NODE``, else the devices in ``CUDA_VISIBLE_DEVICES``, else 0.
+    gpus_per_task : int, optional
+        Default: those of a node, divided by the largest number of tasks on one.
+    tasks_per_node : int or mapping, optional
+        By host. Default: ``SLURM_STEP_TASKS_PER_NODE``.
+    auto_set_gpu : bool
+        True is refused: this library sets no variable of its caller. See Notes.
+    rpc_layer : str, optional
+        What stands before an address.
+
+    Raises
+    ------
+    RuntimeError
+        A variable is missing: this is no task of a job step (start it with ``srun``); or the numbers of
+        tasks or GPUs contradict each other.
+    ValueError
+        A variable cannot be read.
+
+    Notes
+    -----
+    Read: ``SLURM_PROCID``, ``SLURM_STEP_NUM_TASKS``, ``SLURM_STEP_NODELIST``, ``SLURM_STEP_TASKS_PER_NODE``,
+    when the resolver is made. Nodes stay in Slurm's order, in which ranks are counted; tf.distribute sorts
+    them as text, and asks ``nvidia-smi``. There `auto_set_gpu` is True, and sets
+    ``CUDA_VISIBLE_DEVICES``: ``srun --gpus-per-task`` does that.
+
+    Examples
+    --------
+    >>> import os
+    >>> from unittest.mock import patch  # as srun would set them
+    >>> variables = {"SLURM_PROCID": "2", "SLURM_STEP_NUM_TASKS": "3"}
+    >>> nodes = {"SLURM_STEP_NODELIST": "n[1-2]", "SLURM_STEP_TASKS_PER_NODE": "2,1"}
+    >>> with patch.dict(os.environ, variables | nodes):
+    ...     resolver = SlurmClusterResolver(gpus_per_node=0)
+    >>> resolver.cluster_spec()
+    ClusterSpec({'worker': ['n1:8888', 'n1:8889', 'n2:8888']})
+    >>> resolver.input_context()
+    InputContext(num_input_pipelines=3, input_pipeline_id=2, num_replicas_in_sync=3)
+    """
+
+    def __init__(  # noqa: PLR0917 - tf.distribute's order
+        self,
+        jobs: Mapping[str, int] | None = None,
+        port_base: int = 8888,
+        gpus_per_node: int | None = None,
+        gpus_per_task: int | None = None,
+        tasks_per_node: int | Mapping[str, int] | None = None,
+        auto_set_gpu: bool = False,
+        rpc_layer: str | None = "grpc",
+    ) -> None:
+        if auto_set_gpu:
+            raise ValueError(
+                "auto_set_gpu=True is not possible: CUDA_VISIBLE_DEVICES is yours to set, or srun's "
+                "(--gpus-per-task=1 --gpu-bind=single:1)"
+            )
+        rank = _number("SLURM_PROCID")
+        self._jobs = dict(jobs) if jobs is not None else {"worker": _number("SLURM_STEP_NUM_TASKS")}
+        self._port_base = check_count("port_base", port_base, least=0)
+        self._tasks = _tasks(tasks_per_node)
+        self._rpc_layer = rpc_layer
+        total, asked = sum(self._tasks.values()), sum(self._jobs.values())
+        if asked != total:
+            raise RuntimeError(
+                f"jobs {self._jobs} are {asked} tasks, and Slurm has {total}: {self._tasks}"
+            )
+        if rank >= total:
+            raise RuntimeError(f"SLURM_PROCID={rank} must be below the number of tasks, {total}")
+        node = (
+            _gpus()
+            if gpus_per_node is None
+            else check_count("gpus_per_node", gpus_per_node, least=0)
+        )
+        most = max(self._tasks.values())
+        self._gpus = node // most if gpus_per_task is None else gpus_per_task
+        if self._gpus * most > node:
+            raise RuntimeError(
+                f"{most} tasks of a node with {self._gpus} GPUs each are more than its {node} GPUs"
+            )
+        self._accelerators = {"GPU": self._gpus}
+        for job, count in sorted(self._jobs.items()):
+            if rank < count:
+                self._task_type, self._task_id = job, rank
+                break
+            rank -= count
+
+    def cluster_spec(self) -> ClusterSpec:
+        """The tasks, in the order of their ranks."""
+        addresses = [
+            f"{host}:{self._port_base + k}"
+            for host, count in self._tasks.items()
+            for k in range(count)
+        ]
+        cluster, at = {}, 0
+        for job, count in sorted(self._jobs.items()):
+            cluster[job] = addresses[at : at + count]
+            at += count
+        return ClusterSpec(cluster)
+
+    def get_task_info(self) -> tuple[str | None, int | None]:
+        """`task_type` and `task_id`."""
+        return self.task_type, self.task_id
+
+
+def _tasks(given: int | Mapping[str, int] | None) -> dict[str, int]:
+    """How many tasks run on which host."""
+    if isinstance(given, Mapping):
+        return {
+            str(host): check_count(f"tasks_per_node[{host!r}]", n, least=1)
+            for host, n in given.items()
+        }
+    hosts = expand_hostlist(_said("SLURM_STEP_NODELIST"))
+    if given is not None:
+        return dict.fromkeys(hosts, check_count("tasks_per_node", given, least=1))
+    counts = expand_tasks_per_node(_said("SLURM_STEP_TASKS_PER_NODE"))
+    if len(counts) != len(hosts):
+        raise RuntimeError(
+            f"SLURM_STEP_NODELIST has {len(hosts)} hosts and SLURM_STEP_TASKS_PER_NODE {len(counts)} numbers"
+        )
+    return dict(zip(hosts, counts, strict=True))
+
+
+def _said(name: str) -> str:
+    if name not in os.environ:
+        raise RuntimeError(f"{name} is not set: this is no task of a job step; start it with srun")
+    return os.environ[name]
+
+
+def _number(name: str) -> int:
+    return number_of(name, _said(name))
+
+
+def _gpus() -> int:
+    if "SLURM_GPUS_ON_NODE" in os.environ:
+        return _number("SLURM_GPUS_ON_NODE")
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    return len([each for each in visible.split(",") if each.strip() and each.strip() != "-1"])

@@ -1,0 +1,344 @@
+"""How a dataset is divided over processes: the plan that this one runs, and what its steps are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from tundish.distribute.files import by_files
+from tundish.loader.plan.batching import Batch
+from tundish.loader.plan.checks import check_word
+from tundish.loader.plan.elementwise import Map
+from tundish.loader.plan.files.node import ReadFiles
+from tundish.loader.plan.node import INFINITE_CARDINALITY, Passing, walk
+from tundish.loader.plan.options import options_of
+from tundish.loader.plan.order import Repeat, Shard, ShardByProcess, ShardHint, Shuffle, Skip, Take
+from tundish.loader.plan.padding import SizedGathering
+from tundish.loader.plan.policies import AutoShardPolicy
+from tundish.loader.plan.ranges import over
+from tundish.loader.plan.rebatching import Rebatch
+from tundish.loader.plan.rebuilding import other_inputs
+from tundish.loader.plan.sharing import BatchShare, Short, part_of
+from tundish.loader.plan.static import static_spec
+from tundish.loader.plan.storing import Cache
+from tundish.loader.run.iterator import counted
+from tundish.spec import ArraySpec, flatten
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.inputs import InputContext
+    from tundish.loader.plan.node import Node
+
+__all__ = ["Division", "Form", "Uneven", "check_uneven", "divided", "policy_of"]
+
+Form = Literal["share", "whole", "own"]
+"""What a process reads: its rows of every batch, every batch whole, or batches of its own."""
+
+Uneven = Literal["drop", "pad", "error", "ignore"]
+"""What is done about an end that does not divide."""
+
+_ABOVE_BATCHES = (Passing, Repeat, Take, Skip)
+"""They count batches and do not look at them: over parts of batches they do the same."""
+
+
+@dataclass(frozen=True)
+class Division:
+    """What one process runs.
+
+    Attributes
+    ----------
+    form : Form
+        What it reads.
+    node : Node
+        Its plan.
+    whole : Node
+        The plan that a state names: of "own" that of this process, else that of all.
+    context : InputContext
+        Which process this is; `num_replicas_in_sync` counts the replicas of all of them.
+    size : int or None
+        Rows of a global batch, where all but the last one have as many.
+    sizes : tuple of int
+        Of "own": rows of this process's steps, over and over.
+    limit : int or None
+        After how many steps all processes end, where that is known and has to be enforced.
+    """
+
+    form: Form
+    node: Node
+    whole: Node
+    context: InputContext
+    size: int | None = None
+    sizes: tuple[int, ...] = ()
+    limit: int | None = None
+
+    @property
+    def replicas(self) -> int:
+        """How many replicas this process feeds."""
+        return self.context.num_replicas_in_sync // self.context.num_input_pipelines
+
+    @property
+    def numbers(self) -> range:
+        """Their numbers among all replicas."""
+        first = self.replicas * self.context.input_pipeline_id
+        return range(first, first + self.replicas)
+
+    def part(self, rows: int, number: int) -> tuple[int, int]:
+        """Which of the rows of a global batch are a replica's."""
+        return part_of(rows, number, self.context.num_replicas_in_sync)
+
+
+def divided(
+    root: Node,
+    context: InputContext,
+    policy: AutoShardPolicy,
+    uneven: Uneven | None,
+    *,
+    agreed: bool,
+) -> Division:
+    """Divide a dataset.
+
+    Parameters
+    ----------
+    root : Node
+        All of it.
+    context : InputContext
+        Which process this is.
+    policy : AutoShardPolicy
+        By files, by rows, or not at all.
+    uneven : Uneven or None
+        What is done about an end that does not divide.
+    agreed : bool
+        Whether processes tell each other at every step who has something.
+
+    Raises
+    ------
+    ValueError
+        It cannot be divided so.
+    """
+    count, index = context.num_input_pipelines, context.input_pipeline_id
+    if policy is AutoShardPolicy.AUTO:
+        policy = _chosen(root, context, agreed=agreed)
+    if policy is AutoShardPolicy.DATA:
+        return _by_rows(root, context, uneven)
+    if policy is AutoShardPolicy.FILE:
+        made = _own(by_files(root, count, index), context)
+        if uneven == "ignore" or agreed or root.cardinality == INFINITE_CARDINALITY:
+            return made
+        others = [
+            _own(by_files(root, count, each), replace(context, input_pipeline_id=each))
+            for each in range(count)
+        ]
+        return replace(made, limit=_steps(others, uneven))
+    if policy is AutoShardPolicy.HINT:
+        root = _hinted(root, count, index)
+    told = count == 1 or agreed or root.cardinality == INFINITE_CARDINALITY
+    if uneven in ("drop", "pad", "error") and not told:
+        raise ValueError(_nobody_knows(uneven, f"with the policy {policy.name}"))
+    return _own(root, context)
+
+
+def _nobody_knows(uneven: Uneven | None, why: str) -> str:
+    what = "to end together" if uneven is None else f"uneven={uneven!r}"
+    return (
+        f"{what} needs the number of steps of all processes, and {why} one process does not know that of "
+        "the others. Give all_min=, a function that makes the least of one int of each process (an "
+        "all-reduce); or shard by DATA; or repeat() the dataset and count steps; or say uneven='ignore'"
+    )
+
+
+def _chosen(root: Node, context: InputContext, *, agreed: bool) -> AutoShardPolicy:
+    """FILE, where it spares reading, is right, and all processes can end together; else DATA."""
+    if context.num_input_pipelines == 1:
+        return AutoShardPolicy.DATA
+    readers = [node for node in walk(root) if isinstance(node, ReadFiles)]
+    if readers and all(node.indexable for node in readers):
+        return AutoShardPolicy.DATA  # records are read by number: each process reads its own alone
+    if not agreed and root.cardinality != INFINITE_CARDINALITY:
+        return AutoShardPolicy.DATA
+    try:
+        by_files(root, context.num_input_pipelines, 0)
+        _own(root, context)
+    except ValueError:
+        return AutoShardPolicy.DATA
+    return AutoShardPolicy.FILE
+
+
+def check_uneven(uneven: Any) -> Uneven | None:
+    """The argument `uneven`."""
+    return None if uneven is None else check_word("uneven", uneven, get_args(Uneven))  # type: ignore[return-value]  # one of them
+
+
+# -- by rows ---------------------------------------------------------------------------------------
+
+
+def _by_rows(root: Node, context: InputContext, uneven: Uneven | None) -> Division:
+    if any(isinstance(node, ShardByProcess) for node in walk(root)):
+        raise ValueError(
+            "shard_by_process has divided the dataset already, and would divide it twice: leave it out, or "
+            "set options.distribute.auto_shard_policy to OFF"
+        )
+    top = _batch_of(root)
+    size = None if top is None else top.size
+    if size is not None and size < context.num_replicas_in_sync:
+        raise ValueError(
+            f"a global batch of {size} cannot be divided over {context.num_replicas_in_sync} replicas: "
+            "some would have no row of any"
+        )
+    base = root
+    while isinstance(base, _ABOVE_BATCHES):
+        base = base.up
+    if not isinstance(base, Batch):
+        _check_rows(root)
+        if uneven == "drop" and size is None:
+            raise ValueError(
+                "uneven='drop' leaves out a batch that is not whole, and the plan does not say how many "
+                "rows a batch has: call batch last, with a fixed size; or uneven='pad'"
+            )
+        return Division("whole", root, root, context, size)
+    short: Short = "keep"
+    if base.drop_remainder or uneven == "drop":
+        short = "drop"
+    elif uneven == "error":
+        short = "error"
+    share = BatchShare(base.up, context, base.size, short)
+    own = replace(base, up=share, size=share.count_of(base.size), drop_remainder=False)
+    return Division("share", over(root, base, own), root, context, base.size)
+
+
+def _batch_of(root: Node) -> Batch | SizedGathering | None:
+    """The operator that makes batches of one size; None where none does, or one above may change it."""
+    node = root
+    while isinstance(node, (*_ABOVE_BATCHES, Shuffle, Cache, Map)):
+        if isinstance(node, Map) and node.on_error == "skip":
+            return None
+        node = node.up
+    return node if isinstance(node, (Batch, SizedGathering)) else None
+
+
+def _check_rows(root: Node) -> None:
+    told = static_spec(root)
+    if told is None:
+        return
+    for leaf in flatten(told)[0]:
+        if not isinstance(leaf, ArraySpec) or leaf.shape == ():
+            raise ValueError(
+                "a distributed dataset gives batches, whose rows are divided over replicas, and "
+                f"elements here are {told}: call batch(global_batch_size) last"
+            )
+
+
+# -- batches of one's own --------------------------------------------------------------------------
+
+
+def _own(root: Node, context: InputContext) -> Division:
+    """Batches of the elements that this process has, of its part of the global size."""
+    count, index = context.num_input_pipelines, context.input_pipeline_id
+    replicas = context.num_replicas_in_sync
+    base = root
+    while isinstance(base, (Passing, Repeat)):
+        base = base.up
+    made = _batch_of(root)
+    if made is None:
+        raise ValueError(
+            "the plan does not end with a batch of a fixed size, of which a process would take its part: "
+            "call batch(global_batch_size) last, or shard by DATA"
+        )
+    if made.size < replicas:
+        raise ValueError(
+            f"a global batch of {made.size} cannot be divided over {replicas} replicas"
+        )
+    if count == 1:
+        return Division("own", root, root, context, made.size, (made.size,))
+    size, rest = divmod(made.size, count)
+    if isinstance(base, Batch) and not rest and not made.size % replicas:
+        node = over(root, base, replace(base, size=size))
+        return Division("own", node, node, context, made.size, (size,))
+    sizes = _sizes(made.size, replicas, count, index)
+    node = Rebatch(root, sizes, made.drop_remainder)
+    return Division("own", node, node, context, made.size, sizes)
+
+
+def _sizes(size: int, replicas: int, count: int, index: int) -> tuple[int, ...]:
+    """Rows of this process's steps, so that all processes together take a global batch in each.
+
+    Examples
+    --------
+    >>> _sizes(7, 2, 2, 0), _sizes(7, 2, 2, 1)
+    ((4, 3), (3, 4))
+    """
+    parts = [stop - first for first, stop in (part_of(size, k, replicas) for k in range(replicas))]
+    each = replicas // count
+    turns = [sum(parts[at : at + each]) for at in range(0, replicas, each)]
+    return tuple(turns[index:] + turns[:index])
+
+
+def _steps(all_of_them: list[Division], uneven: Uneven | None) -> int:
+    """After how many steps all processes end."""
+    rows = [_rows(each) for each in all_of_them]
+    known = [each for each in rows if each is not None]
+    if len(known) < len(rows):
+        raise ValueError(_nobody_knows(uneven, "before files are read"))
+    whole, all_steps = [], []
+    for have, each in zip(known, all_of_them, strict=True):
+        turns, left = divmod(have, sum(each.sizes))
+        steps = turns * len(each.sizes)
+        for size in each.sizes:
+            if left < size:
+                break
+            steps, left = steps + 1, left - size
+        whole.append(steps)
+        all_steps.append(steps + bool(left and not _drops(each.node)))
+    if uneven == "drop":
+        return min(whole)
+    if uneven == "pad":
+        return max(all_steps)
+    if len(set(all_steps)) > 1 or (uneven == "error" and len(set(known)) > 1):
+        raise ValueError(
+            f"processes have {known} elements in their files, which is {all_steps} steps: say "
+            "uneven='drop', 'pad' or 'ignore', or shard by DATA"
+        )
+    return all_steps[0]
+
+
+def _rows(division: Division) -> int | None:
+    """How many elements a process puts in batches, if looking at its files tells."""
+    node = division.node
+    while isinstance(node, (Passing, Rebatch, Map)):
+        node = node.up
+    if not isinstance(node, (Batch, SizedGathering)):
+        return None
+    have = counted(node.up)
+    return have if have >= 0 else None
+
+
+def _drops(node: Node) -> bool:
+    return any(
+        below.drop_remainder
+        for below in walk(node)
+        if isinstance(below, (Batch, SizedGathering, Rebatch))
+    )
+
+
+def _hinted(root: Node, count: int, index: int) -> Node:
+    if not any(isinstance(node, ShardHint) for node in walk(root)):
+        raise ValueError(
+            "the policy HINT divides where the plan says shard(SHARD_HINT, SHARD_HINT), and it says so "
+            "nowhere"
+        )
+    done: dict[int, Node] = {}
+
+    def rebuilt(node: Node) -> Node:
+        if id(node) not in done:
+            inputs = other_inputs(node, rebuilt)
+            if isinstance(node, ShardHint):
+                done[id(node)] = Shard(inputs.get("up", node.up), count, index)
+            else:
+                done[id(node)] = replace(node, **inputs) if inputs else node
+        return done[id(node)]
+
+    return rebuilt(root)
+
+
+def policy_of(root: Node) -> AutoShardPolicy:
+    """What a dataset's options say."""
+    said = options_of(root).distribute.auto_shard_policy
+    return AutoShardPolicy.AUTO if said is None else AutoShardPolicy(said)

@@ -1,0 +1,184 @@
+"""What one process takes at each step, in pieces: one for each of its replicas.
+
+A feed is asked for a `Step` at a time. Two kinds: `BatchFeed` cuts batches of one pipeline, and
+`ElementFeed` takes elements of one pipeline, or of one a replica, as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tundish.distribute.pieces import cut, rows_in
+from tundish.errors import SpecError
+from tundish.loader.plan.sharing import NoRows, part_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tundish.distribute.division import Division
+    from tundish.loader.run.iterator import Iterator
+
+__all__ = ["BatchFeed", "ElementFeed", "Feed", "Step"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one process has at a step.
+
+    Attributes
+    ----------
+    pieces : list
+        For each replica its rows; None where it has none.
+    full : list of (int or None)
+        How many rows each would have in a step that is whole, where that is known.
+    """
+
+    pieces: list[Any]
+    full: list[int | None]
+
+    @property
+    def rows(self) -> list[int]:
+        """How many rows each replica has."""
+        return [0 if piece is None else rows_in(piece) for piece in self.pieces]
+
+    @property
+    def whole(self) -> bool:
+        """Whether every replica has all its rows."""
+        return all(
+            piece is not None and (full is None or rows_in(piece) == full)
+            for piece, full in zip(self.pieces, self.full, strict=True)
+        )
+
+
+class Feed(Protocol):
+    """Where steps come from."""
+
+    def take(self, number: int) -> Step:
+        """The step of a number; raises StopIteration."""
+        ...
+
+    def nothing(self, number: int) -> Step:
+        """The step of a number, of a process that has nothing any more."""
+        ...
+
+    def restored(self) -> None:
+        """Its pipelines have gone to where a state was taken."""
+        ...
+
+
+class BatchFeed:
+    """Steps cut out of the batches of one pipeline.
+
+    Parameters
+    ----------
+    iterator : Iterator
+        Of the plan of the division.
+    division : Division
+        What its batches are.
+    uneven : str or None
+        "drop" and "error" where a batch is whole: it is seen here, and not before.
+    """
+
+    def __init__(self, iterator: Iterator, division: Division, uneven: str | None) -> None:
+        self._iterator, self._division, self._uneven = iterator, division, uneven
+        self._behind_an_error = False
+
+    def take(self, number: int) -> Step:
+        self._keep_in_step()
+        while True:
+            try:
+                batch = next(self._iterator)
+            except NoRows:
+                return self.nothing(number)
+            except StopIteration:
+                raise
+            except Exception:
+                self._behind_an_error = True
+                raise
+            step = self._cut(batch, number)
+            if step is not None:
+                return step
+
+    def _keep_in_step(self) -> None:
+        """Behind an error: go on with the next global batch, as the other processes do."""
+        if self._behind_an_error and self._division.form == "share":
+            with self._iterator._lock:  # noqa: SLF001 - ours
+                self._iterator._heal()  # noqa: SLF001 - to its position, which is between two batches
+        self._behind_an_error = False
+
+    def restored(self) -> None:
+        self._behind_an_error = False
+
+    def nothing(self, number: int) -> Step:
+        full = self._full(number)
+        return Step([None] * len(full), list(full))
+
+    def _full(self, number: int) -> list[int | None]:
+        """How many rows the replicas have in a step that is whole."""
+        division = self._division
+        if division.form == "own":
+            rows, count = division.sizes[number % len(division.sizes)], division.replicas
+            return [_length(part_of(rows, k, count)) for k in range(count)]
+        if division.size is None:
+            return [None] * division.replicas
+        return [_length(division.part(division.size, k)) for k in division.numbers]
+
+    def _cut(self, batch: Any, number: int) -> Step | None:
+        division, rows = self._division, rows_in(batch)
+        full = self._full(number)
+        if division.form != "whole":  # the rows of this process's replicas, side by side
+            parts = [part_of(rows, k, division.replicas) for k in range(division.replicas)]
+        else:
+            replicas, size = division.context.num_replicas_in_sync, division.size
+            uneven = rows % replicas != 0 if size is None else rows < size
+            if uneven and self._uneven == "drop":
+                return None
+            if uneven and self._uneven == "error":
+                wanted = f"{size}" if size is not None else f"a multiple of {replicas}"
+                raise SpecError(f"a global batch has {rows} rows, not {wanted}, and uneven='error'")
+            parts = [division.part(rows, k) for k in division.numbers]
+            if size is None:
+                full = [-(-rows // replicas)] * len(parts)
+        pieces = [cut(batch, *part) if part[0] < part[1] else None for part in parts]
+        if not any(piece is not None for piece in pieces):
+            return Step([cut(batch, 0, 0)] * len(pieces), full)
+        return Step(pieces, full)
+
+
+def _length(part: tuple[int, int]) -> int:
+    return part[1] - part[0]
+
+
+class ElementFeed:
+    """Steps of as many elements as there are replicas, each as it is.
+
+    Parameters
+    ----------
+    iterators : sequence of Iterator
+        One for all replicas, or one for each.
+    replicas : int
+        How many replicas.
+    full : int or None
+        How many rows an element has, where the plan tells.
+    """
+
+    def __init__(self, iterators: Sequence[Iterator], replicas: int, full: int | None) -> None:
+        self._iterators, self._replicas = iterators, replicas
+        self._rows: list[int | None] = [full] * replicas
+
+    def take(self, number: int) -> Step:
+        found: list[Any] = [None] * self._replicas
+        for at in range(self._replicas):
+            with contextlib.suppress(StopIteration):
+                found[at] = next(self._iterators[at % len(self._iterators)])
+        if all(each is None for each in found):
+            raise StopIteration
+        return Step(found, list(self._rows))
+
+    def restored(self) -> None:
+        """Nothing is kept here."""
+
+    def nothing(self, number: int) -> Step:
+        return Step([None] * self._replicas, list(self._rows))

@@ -1,0 +1,134 @@
+"""Going on from a state in this process, one element after another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from tundish.loader.plan.node import global_seed
+from tundish.loader.plan.options import options_of
+from tundish.loader.run.checkpoints import newest_state, read_state
+from tundish.loader.run.context import Context
+from tundish.loader.run.items import End, Failure
+from tundish.loader.run.iterator import draw_seed
+from tundish.loader.run.planner import effective, open_inline
+from tundish.loader.run.state import check_state, make_state
+from tundish.loader.run.storing.setup import resolve
+from tundish.testing.again.watcher import Watcher, watched
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.dataset import Dataset
+
+__all__ = ["Replay", "State", "state_of"]
+
+State = Mapping[str, Any] | str | os.PathLike[str] | None
+
+
+def state_of(state: State) -> dict[str, Any] | None:
+    """A state: one at hand, or what a file, or the newest of a folder, holds; None: the start.
+
+    Raises
+    ------
+    FileNotFoundError, CheckpointError
+        There is none.
+    """
+    if state is None or isinstance(state, Mapping):
+        return None if state is None else dict(state)
+    path = Path(state)
+    found: dict[str, Any] = newest_state(path) if path.is_dir() else read_state(path)
+    return found
+
+
+class Replay:
+    """The elements behind a state, with the same random numbers; nothing is written.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Whose state it is.
+    state : mapping, path or None
+        What `Iterator.state_dict` gave, or what `Iterator.save` wrote; None: the start.
+    watcher : Watcher, optional
+        Is told of the calls of functions.
+
+    Raises
+    ------
+    IncompatibleCheckpointError
+        The state is of another plan; the differences are listed.
+    """
+
+    def __init__(
+        self, dataset: Dataset, state: State = None, watcher: Watcher | None = None
+    ) -> None:
+        node = dataset._node  # noqa: SLF001 - ours
+        root, options, given = effective(node), options_of(node), state_of(state)
+        if given is None:
+            given = {
+                "iteration": 0,
+                "seed": draw_seed(node),
+                "graph_seed": global_seed(),
+                "ended": False,
+                "position": None,
+            }
+        else:
+            check_state(root, given)
+        fresh = given["position"] is None
+        setup = resolve(root, given["seed"], given["graph_seed"], fresh=fresh, write=False)
+        self.watcher = watcher or Watcher()
+        run, exchanged = watched(setup.root, self.watcher)
+        context = Context(run, given["iteration"], setup.seed, setup.graph_seed)
+        context.live = {
+            id(exchanged(each)): setup.live[id(each)]
+            for each in Context(setup.root, 0, 0).nodes
+            if id(each) in setup.live
+        }
+        self._seeds = {"seed": setup.seed, "graph_seed": setup.graph_seed}
+        self._root, self._context, self._ended = root, context, given["ended"]
+        self._iteration = given["iteration"]
+        if options.worker_init is not None:
+            options.worker_init()
+        self._network = open_inline(context, options)
+        if given["position"] is not None:
+            self._network.load(given["position"])
+        self.mark: Any = self.here()
+        """Where the element that `next` has given, or raised, begins."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._context.close_files()
+
+    def next(self) -> Any:
+        """The next element.
+
+        Raises
+        ------
+        End
+            There is none.
+        Exception
+            The element's error, as an iterator raises it.
+        """
+        if self._ended:
+            raise End
+        self.mark = self.here()
+        self.watcher.begin()
+        item = self._network.next()
+        if type(item) is Failure:
+            try:
+                raise item.error
+            finally:
+                del item  # else the error and this frame would keep each other
+        return item.value
+
+    def here(self) -> Any:
+        """Where the last element left it; a mark, which stays good."""
+        return self._network.mark()
+
+    def state(self, mark: Any) -> dict[str, Any]:
+        """The state at a mark, as `Iterator.state_dict` gives it."""
+        position = self._network.dump(mark)
+        body = {"iteration": self._iteration, **self._seeds, "ended": False, "position": position}
+        return make_state(self._root, body)

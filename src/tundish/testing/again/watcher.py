@@ -1,0 +1,152 @@
+"""A plan whose functions are watched: each call of one is counted, timed, and may be kept."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from tundish.debugging.functions import functions_of
+from tundish.loader.plan.dataset import Dataset
+from tundish.loader.plan.node import OwnFunction
+from tundish.loader.plan.rebuilding import other_inputs
+from tundish.loader.run.context import Context
+from tundish.testing.again.call import Call, copied
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.node import Node
+
+__all__ = ["Reached", "Timed", "Watched", "Watcher", "watched"]
+
+
+WITHIN = " within "
+"""Between the names of a node and of that whose function has made its dataset."""
+
+
+class Reached(BaseException):  # nothing is wrong, and no `except Exception` is to stop it
+    """The call that was asked for is about to begin."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(call)
+        self.call = call
+
+
+@dataclass(frozen=True)
+class Timed:
+    """How long a call took."""
+
+    node: str
+    number: int
+    seconds: float
+
+
+class Watcher:
+    """Is told of every call of a user's function.
+
+    Parameters
+    ----------
+    tell : callable, optional
+        ``tell(node, number)`` before each call.
+    keep : str, optional
+        The node whose arguments are copied at each call.
+    stop : int, optional
+        The number of the call at whose beginning `Reached` is raised.
+    """
+
+    def __init__(
+        self,
+        *,
+        tell: Callable[[str, int], None] | None = None,
+        keep: str | None = None,
+        stop: int | None = None,
+    ) -> None:
+        self._tell, self._keep, self._stop = tell, keep, stop
+        self._count = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """A new element is asked for: forget the calls of the last one."""
+        self.timed: list[Timed] = []
+        self.kept: list[Call] = []
+        self.failed: tuple[str, int, BaseException] | None = None
+
+    def call(self, watched: Watched, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Call a function."""
+        node, number, kept = watched.node, self._count, None
+        self._count += 1
+        if self._tell is not None:
+            self._tell(node, number)
+        if self._keep in {node, node.partition(WITHIN)[0]} or number == self._stop:
+            kept = Call(node, watched.function, copied(arguments), copied(keywords), number)
+            if number == self._stop:
+                raise Reached(kept)
+        start = time.perf_counter()
+        try:
+            result = watched.function(*arguments, **keywords)
+        except BaseException as error:
+            self.failed = (node, number, error)
+            raise
+        finally:
+            seconds = time.perf_counter() - start
+            self.timed.append(Timed(node, number, seconds))
+            if kept is not None:
+                self.kept.append(replace(kept, seconds=seconds))
+        if isinstance(result, Dataset):
+            inner = _watched(result._node, self, f"{WITHIN}{node}")[0]  # noqa: SLF001 - ours
+            return type(result)._of(inner)  # noqa: SLF001 - ours
+        return result
+
+    def call_of(self, number: int) -> Call | None:
+        """A call of this element that was kept."""
+        return next((call for call in self.kept if call.number == number), None)
+
+
+class Watched:
+    """A function in a plan, whose calls a watcher is told of."""
+
+    def __init__(self, node: str, function: Callable[..., Any], watcher: Watcher) -> None:
+        self.node, self.function, self.watcher = node, function, watcher
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return self.watcher.call(self, arguments, keywords)
+
+
+def watched(root: Node, watcher: Watcher) -> tuple[Node, Callable[[Node], Node]]:
+    """A plan with its functions watched, and what tells of each node which is in its place."""
+    return _watched(root, watcher, "")
+
+
+def _watched(root: Node, watcher: Watcher, within: str) -> tuple[Node, Callable[[Node], Node]]:
+    context = Context(root, 0, 0)  # for the names of nodes
+    done: dict[int, Node] = {}
+
+    def exchanged(node: Node) -> Node:
+        if id(node) not in context.labels:  # below what stands in files: it is not run
+            return node
+        if id(node) not in done:
+            changes = other_inputs(node, exchanged) | _functions(
+                node, context.label(node) + within, watcher
+            )
+            done[id(node)] = replace(node, **changes) if changes else node
+        return done[id(node)]
+
+    return exchanged(root), exchanged
+
+
+def _functions(holder: Any, label: str, watcher: Watcher) -> dict[str, Any]:
+    """The fields of a node, or of a function of ours, that hold functions: those, watched."""
+    changes: dict[str, Any] = {}
+    names = functions_of(holder)
+    for each in fields(holder):
+        value: Any = getattr(holder, each.name)
+        if isinstance(value, OwnFunction):
+            inner = _functions(value, label, watcher)
+            if inner:
+                own: Any = value  # each is a dataclass
+                changes[each.name] = replace(own, **inner)
+        elif each.name in names:
+            changes[each.name] = Watched(label, value, watcher)
+    return changes

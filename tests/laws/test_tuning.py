@@ -1,0 +1,126 @@
+"""Law 1 while AUTOTUNE changes the number of workers: to more, to fewer, to none and back."""
+
+from __future__ import annotations
+
+import os
+import signal
+from itertools import count
+
+import pytest
+
+from tundish import AUTOTUNE, Dataset, Options
+from tundish.loader.run import engine, tuning
+from tundish.loader.run.iterator import Iterator
+from tundish.loader.watch.throughput import Sample
+from tundish.testing import collect
+from tundish.testing.functions import Draw, Fail, Keep
+from tundish.testing.registry import CASES, Case
+
+SCRIPT = (3, 1, 0, 2, 4, 0, 1)
+
+
+class Restless:
+    """A tuner that says another number every time it is asked."""
+
+    done = False
+
+    def __init__(self, cores: int, initial: int, least: int, most: int) -> None:
+        self._least, self._turn = least, count()
+
+    def observe(self, sample: Sample) -> int | None:
+        return max(self._least, SCRIPT[next(self._turn) % len(SCRIPT)])
+
+
+@pytest.fixture(autouse=True)
+def restless(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning, "Tuner", Restless)
+    monkeypatch.setattr(engine, "TUNE_EVERY_S", 0.0)
+
+
+def tuned(dataset: Dataset, iteration: int = 0) -> Iterator:
+    options = Options(workers=AUTOTUNE)
+    node = dataset.with_options(options)._node
+    return Iterator(node, iteration=iteration, base_seed=7)
+
+
+@pytest.mark.parametrize("case", CASES[::12], ids=lambda case: case.name)
+def test_changing_the_number_of_workers_does_not_show(case: Case) -> None:
+    check(case)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_changing_the_number_of_workers_does_not_show_in_any_case(case: Case) -> None:
+    check(case)
+
+
+def check(case: Case) -> None:
+    with Iterator(case.build()._node, workers=0, base_seed=7) as iterator:
+        expected = collect(iterator, limit=case.limit)
+    with tuned(case.build()) as iterator:
+        found = collect(iterator, limit=case.limit)
+
+    assert found == expected
+
+
+def pipeline() -> Dataset:
+    ds = Dataset.range(400).map(Draw(1), seed=1).filter(Keep(1)).map(Fail(1, 10))
+    return ds.shuffle(20, seed=3).batch(3)
+
+
+def test_it_does_change() -> None:
+    with tuned(pipeline()) as iterator:
+        collect(iterator)
+        numbers = {workers for _, workers in iterator.stats.tuned}
+
+    assert numbers == set(SCRIPT)
+
+
+def test_counts_go_on_through_all_changes() -> None:
+    with Iterator(pipeline()._node, workers=0, base_seed=7) as iterator:
+        expected = collect(iterator), iterator.stats
+    with tuned(pipeline()) as iterator:
+        found = collect(iterator), iterator.stats
+
+    assert found[0] == expected[0]
+    assert (found[1].elements, found[1].errors) == (expected[1].elements, expected[1].errors)
+
+
+@pytest.mark.parametrize("stop", [0, 1, 7, 30])
+def test_a_state_of_any_moment_resumes(stop: int) -> None:
+    with Iterator(pipeline()._node, workers=0, base_seed=7) as iterator:
+        expected = collect(iterator)
+    with tuned(pipeline()) as iterator:
+        first = collect(iterator, limit=stop)
+        state = iterator.state_dict()
+    with tuned(pipeline()) as iterator:
+        iterator.load_state_dict(state)
+        rest = collect(iterator)
+
+    assert first + rest == expected
+
+
+def test_deaths_while_the_number_changes() -> None:
+    with Iterator(pipeline()._node, workers=0, base_seed=7) as iterator:
+        expected = collect(iterator)
+    found = []
+    with tuned(pipeline().with_options(Options(max_deaths=0))) as iterator:
+        while True:
+            more = collect(iterator, limit=3)
+            found += more
+            for pid in iterator.worker_pids()[:1]:
+                os.kill(pid, signal.SIGKILL)
+            if len(more) < 3:
+                break
+
+    assert found == expected
+
+
+def test_a_function_with_worker_init_stays_in_workers() -> None:
+    options = Options(workers=AUTOTUNE, worker_init=lambda: None)
+    with iter(pipeline().with_options(options)) as iterator:
+        collect(iterator)
+        numbers = {workers for _, workers in iterator.stats.tuned}
+
+    assert numbers
+    assert 0 not in numbers

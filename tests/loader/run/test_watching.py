@@ -1,0 +1,177 @@
+"""What an iterator measures of itself."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tundish import Dataset, Options, StatsAggregator
+from tundish.loader.run import probes
+from tundish.testing.functions import Draw
+
+
+def slow(x: Any) -> Any:
+    until = time.perf_counter() + 0.002
+    while time.perf_counter() < until:
+        pass
+    return np.full(100, x)
+
+
+def times(stats: Any) -> float:
+    total: float = stats.waited_s + stats.own_s + stats.outside_s
+    return total
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_time_is_divided(workers: int) -> None:
+    with Dataset.range(200).map(slow).batch(4).iterator(workers=workers) as iterator:
+        for _ in iterator:
+            time.sleep(0.002)
+        stats = iterator.stats
+
+    assert stats.watched
+    assert times(stats) == pytest.approx(stats.wall_s, rel=0.1)
+    assert stats.outside_s > 50 * 0.002
+    assert stats.waited_s > stats.own_s
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_time_of_a_function_is_its_own(workers: int) -> None:
+    def light(x: Any) -> Any:
+        return x
+
+    with Dataset.range(200).map(slow).map(light).batch(4).iterator(workers=workers) as iterator:
+        for _ in iterator:
+            pass
+        stats = iterator.stats
+    nodes = {node.name: node for stage in stats.stages for node in stage.nodes}
+
+    assert nodes["map#1"].time.count > 50
+    assert nodes["map#1"].time.mean_s >= 0.002
+    assert nodes["map#2"].time.mean_s < 0.5 * nodes["map#1"].time.mean_s
+    assert nodes["map#1"].busy_s >= 200 * 0.002
+    assert nodes["map#1"].calls
+    assert not nodes["range#0"].calls
+
+
+def test_workers_are_measured() -> None:
+    with Dataset.range(200).map(slow).batch(4).iterator(workers=2) as iterator:
+        next(iterator)
+        pids = set(iterator.worker_pids())
+        for _ in iterator:
+            pass
+        stats = iterator.stats
+
+    # They are gone when the end was delivered; what they did is with the stages.
+    assert sum(stage.busy_s for stage in stats.stages) >= 200 * 0.002
+    assert stats.tasks == sum(stage.tasks for stage in stats.stages)
+    assert len(pids) == 2
+
+
+def test_workers_that_are_there_are_told() -> None:
+    with Dataset.range(10**6).map(slow).batch(4).iterator(workers=2) as iterator:
+        for _ in range(10):
+            next(iterator)
+        pool = iterator.stats.pool
+
+        assert {worker.pid for worker in pool} == set(iterator.worker_pids())
+        assert sum(worker.tasks for worker in pool) > 0
+        assert all(worker.busy_s <= worker.alive_s for worker in pool)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_bytes_are_those_of_the_elements(workers: int) -> None:
+    with Dataset.range(120).map(slow).batch(4).iterator(workers=workers) as iterator:
+        for _ in iterator:
+            pass
+        stats = iterator.stats
+
+    assert stats.nbytes == 120 * 100 * 8
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_it_explains_itself(workers: int) -> None:
+    with Dataset.range(10**6).map(slow).batch(4).iterator(workers=workers) as iterator:
+        for _ in range(60):
+            next(iterator)
+        verdict = iterator.explain()
+
+    assert "map#1" in str(verdict)
+    assert verdict.svg().startswith("<svg")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_slack_changes_no_element(workers: int) -> None:
+    ds = Dataset.range(100).map(Draw(1), seed=1).batch(7)
+    with ds.iterator(workers=0) as iterator:
+        expected = [batch.tolist() for batch in iterator]
+    with ds.with_options(Options(slack=True)).iterator(workers=workers) as iterator:
+        found = [batch.tolist() for batch in iterator]
+
+    assert found == expected
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_statistics_go_on_after_an_interrupt(workers: int) -> None:
+    """The engine is made anew; what was delivered stays counted."""
+    with Dataset.range(100).map(Draw(1), seed=1).iterator(workers=workers) as iterator:
+        for _ in range(10):
+            next(iterator)
+        iterator._doubt = True
+        iterator._engine.begun = iterator._engine.given = False  # it fell between two calls
+        for _ in iterator:
+            pass
+
+        assert iterator.stats.elements == 100
+
+
+class Noted:
+    """Says of an element that it is bad."""
+
+    def __init__(self, bad: int) -> None:
+        self._bad = bad
+
+    def bound(self, context: object) -> Noted:
+        return self
+
+    def see(self, label: str, element: Any, origin: Any) -> None:
+        if label == "map#1" and element == self._bad:
+            raise ValueError(f"{label} gave {element} at {origin}")
+
+
+@pytest.fixture
+def noted() -> Any:
+    probe = Noted(13)
+    probes.activate(probe)
+    yield
+    probes.deactivate(probe)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.usefixtures("noted")
+def test_what_a_probe_raises_is_the_elements_error(workers: int) -> None:
+    found: list[Any] = []
+    with Dataset.range(20).map(lambda x: x + 1).iterator(workers=workers) as iterator:
+        while True:
+            try:
+                found.append(int(next(iterator)))
+            except StopIteration:
+                break
+            except ValueError as error:
+                found.append(str(error))
+
+    assert found == [*range(1, 13), "map#1 gave 13 at (0, 12)", *range(14, 21)]
+
+
+def test_an_aggregator_is_told_at_the_end() -> None:
+    aggregator = StatsAggregator()
+    options = Options()
+    options.stats.aggregator = aggregator
+    ds = Dataset.range(50).map(Draw(1), seed=1).with_options(options)
+    for _ in range(2):
+        list(ds)
+
+    assert aggregator.summary().total.elements == 100

@@ -1,0 +1,48 @@
+"""Runs that were measured: the verdict names the bottleneck that was put there; the guide shows them as they are."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tests.loader.watch.drawn import (
+    GUIDE,
+    PAGE,
+    PICTURES,
+    names,
+    page,
+    picture_of,
+    told,
+    verdict_of,
+)
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_bottleneck_is_named(name: str) -> None:
+    run, verdict = told(name), verdict_of(name)
+
+    assert verdict.limit in run["limits"], str(verdict)
+    assert run["name"] in ("", verdict.name)
+    assert not run["offered"] or any(run["offered"] in each.what for each in verdict.predictions)
+
+
+def test_there_are_enough_of_them() -> None:
+    limits = {limit for name in names() for limit in told(name)["limits"]}
+
+    assert len(names()) >= 10
+    assert {"workers", "process", "consumer", "order", "memory", "generator", "reader"} <= limits
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_pictures_of_the_guide_are_what_the_program_draws(name: str) -> None:
+    drawn = (GUIDE / "watching" / f"{name}.svg").read_text(encoding="utf-8")
+
+    assert drawn == picture_of(name), "python -m tests.loader.watch.drawn"
+    assert f"(watching/{name}.svg)" in PAGE.read_text(encoding="utf-8")
+
+
+def test_verdicts_in_the_guide_are_what_the_program_says() -> None:
+    written = PAGE.read_text(encoding="utf-8")
+
+    assert written == page(), "python -m tests.loader.watch.drawn"
+    assert len(re.findall("<!-- run: ", written)) >= 2
