@@ -6,7 +6,7 @@ import html
 import pickle
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import cloudpickle
 
@@ -58,6 +58,10 @@ from tundish.loader.run.iterator import (
     version_to_save,
 )
 from tundish.spec import DatasetSpec, Nested
+
+_OF_ITERATORS = frozenset(
+    {"close", "explain", "get_next", "load_state_dict", "restore", "state_dict", "stats"}
+)
 
 
 class Dataset(
@@ -259,6 +263,12 @@ class Dataset(
                 f"how many elements this dataset has is not known before it has run{why}"
             )
         return count
+
+    if not TYPE_CHECKING:  # a checker that saw this would take any misspelt name
+
+        def __getattr__(self, name: str) -> Any:
+            hint = "; ask its iterator: it = iter(ds)" if name in _OF_ITERATORS else ""
+            raise AttributeError(f"a Dataset has no {name!r}{hint}", name=name, obj=self)
 
     def __bool__(self) -> bool:
         return True

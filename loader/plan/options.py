@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import warnings
 import weakref
 from collections.abc import Callable
@@ -46,8 +47,21 @@ def _seconds(name: str, value: Any) -> float:
     return value
 
 
+_SIZE = re.compile(
+    r"\s*(\d+\.?\d*|\.\d+)\s*(?:([KMGT]?)B?|([KMGT])iB)\s*", re.ASCII | re.IGNORECASE
+)
+
+
 def _size(name: str, value: Any) -> int | str:
-    return value if isinstance(value, str) else check_count(name, value, least=1)
+    """As `tundish.shm.budget.parse_bytes` reads it later."""
+    if not isinstance(value, str):
+        return check_count(name, value, least=1)
+    match = _SIZE.fullmatch(value)
+    if match is not None:
+        power = " KMGT".index((match[2] or match[3] or " ").upper())
+        if float(match[1]) * (1024 if match[3] else 1000) ** power >= 1:
+            return value
+    raise ValueError(f"{name} must be bytes such as '512MB' or '1.5 GiB', not {value!r}")
 
 
 @dataclass(kw_only=True, repr=False)

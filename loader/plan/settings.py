@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import difflib
 import warnings
 from collections.abc import Callable
@@ -136,12 +135,14 @@ class Settings:
 
     def copied(self) -> Self:
         """A copy that may be changed."""
-        again = copy.copy(self)
-        vars(again).pop("_closed", None)
-        for name, value in list(vars(again).items()):
-            if isinstance(value, Settings):
-                object.__setattr__(again, name, value.copied())
+        again = object.__new__(type(self))
+        for name, value in vars(self).items():
+            if name != "_closed":
+                own = value.copied() if isinstance(value, Settings) else value
+                object.__setattr__(again, name, own)
         return again
+
+    __copy__ = copied  # else copies would share their groups
 
     def closed(self) -> Self:
         """A copy that cannot be changed."""

@@ -93,7 +93,9 @@ def find_limit(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
     if waits < NEVER or (beside >= _BUSY and costs.stops(costs.workers) == "consumer"):
         return _beside_workers(plan, costs)
     short = costs.busy < _BUSY and _short_of_memory(stats)
-    if costs.queueing >= QUEUE and not short:
+    # Functions that mostly wait for something else are not helped by a core.
+    waiting = (costs.alone_s - costs.cpu_s) / max(costs.busy_s, 1e-12)
+    if costs.queueing >= max(QUEUE, waiting) and not short:
         return _cores(stats, plan, costs)
     busy = costs.busy
     if busy >= _BUSY or costs.share_made >= _BUSY:

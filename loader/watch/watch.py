@@ -305,7 +305,9 @@ class Watch:
 
     def meter(self, name: str, nodes: Iterable[tuple[str, bool, bool]], where: str) -> StageMeter:
         """The meter of a stage, made when it is first asked for; nobody asks for those of inner datasets."""
-        if self.is_inner:  # kept, it would lead from a plan to itself: nothing would be freed at once
+        if (
+            self.is_inner
+        ):  # kept, it would lead from a plan to itself: nothing would be freed at once
             return StageMeter("", (), where)
         found = self.meters.get(name)
         if found is None:

@@ -175,6 +175,43 @@ def test_sizes_that_do_not_divide_are_whole_over_all_processes() -> None:
     ]
 
 
+def lines(folder: Path, sizes: list[int]) -> td.Dataset:
+    """Numbers in files that are read by number, so many in each."""
+    paths = [folder / f"{at}.txt" for at in range(len(sizes))]
+    for path, size in zip(paths, sizes, strict=True):
+        path.write_text("".join(f"{n}\n" for n in range(size)), encoding="utf-8")
+    return td.TextLineDataset([str(path) for path in paths]).map(number)
+
+
+def test_sizes_that_do_not_divide_end_together_too(tmp_path: Path) -> None:
+    """Each process counts the steps of the others by their sizes: 4 3 3, 3 3 4, 3 4 3."""
+    ds = with_policy(lines(tmp_path, [29, 6, 13]).batch(10), "file")
+    found = run(ds, 3, 3, uneven="drop")
+
+    assert [[sum(map(len, step)) for step in process] for process in found] == [
+        [4, 3],
+        [3, 3],
+        [3, 4],
+    ]
+    assert [len(process) for process in run(ds, 3, 3, uneven="ignore")] == [9, 2, 4]
+
+
+def test_a_process_whose_files_are_empty_fills_its_steps_up(tmp_path: Path) -> None:
+    ds = lines(tmp_path, [5, 0]).map(lambda x: {"x": x}).batch(4)
+    first, second = run(with_policy(ds, "file"), 2, uneven="pad")
+
+    assert len(first) == len(second) == 3
+    assert second == [[{"x": [0, 0], "valid": [False, False]}]] * 3
+
+
+def test_one_process_has_the_batches_as_they_are() -> None:
+    """They may be of many shapes, which cannot be put together anew."""
+    ds = td.Dataset.range(7).map(lambda x: np.zeros(int(x))).padded_batch(5).repeat(2)
+    ((*found,),) = run(with_policy(ds, "off"), 1)
+
+    assert [np.shape(part) for step in found for part in step] == [(5, 4), (2, 6)] * 2
+
+
 def test_a_dataset_that_is_divided_already() -> None:
     found = [
         steps(iter(one))

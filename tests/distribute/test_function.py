@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.distribute.together import contexts, meeting, plain, steps
+from tests.distribute.together import Meeting, contexts, meeting, plain, steps
 
 import tundish as td
 from tundish.distribute import InputOptions, InputReplicationMode, local_results
-from tundish.errors import IncompatibleCheckpointError
+from tundish.errors import IncompatibleCheckpointError, SpecError
 
 PER_REPLICA = InputOptions(experimental_replication_mode=InputReplicationMode.PER_REPLICA)
 
@@ -138,6 +139,62 @@ def test_a_state_of_shard_by_process_is_for_any_number() -> None:
             iterator.load_state_dict(states[0])
             rest += steps(iterator)
     assert sorted(row for step in rest for part in step for row in part) == list(range(8, 24))
+
+
+def test_a_process_goes_on_from_its_own_state_behind_a_share() -> None:
+    """Its shuffle holds elements of this process alone."""
+
+    def function(context: td.InputContext) -> td.Dataset:
+        return td.Dataset.range(24).shard_by_process(context).shuffle(5, seed=1).batch(3)
+
+    one, other = (distribute(function, each) for each in contexts(2))
+    with one.iterator() as iterator:
+        steps(iterator, 2)
+        state = iterator.state_dict()
+        rest = steps(iterator)
+    with one.iterator() as iterator:
+        iterator.load_state_dict(state)
+        assert steps(iterator) == rest
+    with other.iterator() as iterator, pytest.raises(IncompatibleCheckpointError, match="0 of 2"):
+        iterator.load_state_dict(state)
+
+
+def test_one_order_is_divided_without_a_seed_too() -> None:
+    def function(context: td.InputContext) -> td.Dataset:
+        return td.Dataset.range(24).shuffle(24).shard_by_process(context).batch(3)
+
+    found = [steps(iter(distribute(function, one))) for one in contexts(2)]
+    assert sorted(
+        row for process in found for step in process for part in step for row in part
+    ) == [*range(24)]
+
+
+def test_ends_that_differ_are_one_error_in_each() -> None:
+    """And the end: who goes on behind the error does not ask the others for ever."""
+
+    def function(context: td.InputContext) -> td.Dataset:
+        return td.Dataset.range(3 - context.input_pipeline_id).batch(1)
+
+    def outcome(iterator: Any) -> list[Any]:
+        found: list[Any] = []
+        while len(found) < 9:
+            try:
+                found.append(plain(next(iterator)))
+            except StopIteration:
+                break
+            except SpecError:
+                found.append("uneven")
+                assert iterator.state_dict()["distributed"]["ended"]
+        return found
+
+    all_min = Meeting(2)
+    made = [
+        distribute(function, one, uneven="error", all_min=all_min.of(at))
+        for at, one in enumerate(contexts(2))
+    ]
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(lambda one: outcome(iter(one)), made))
+    assert found == [[[0], [1], "uneven"]] * 2
 
 
 def test_any_other_state_is_of_its_process() -> None:

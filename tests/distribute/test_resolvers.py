@@ -121,7 +121,7 @@ def test_tf_config(monkeypatch: pytest.MonkeyPatch) -> None:
             TFConfigClusterResolver().cluster_spec()
     for tasks in ("abc", 3, None, {"x": "a:1"}):
         monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": {"worker": tasks}}))
-        with pytest.raises(ValueError, match="TF_CONFIG: .* of job 'worker' must be"):
+        with pytest.raises(ValueError, match=r"TF_CONFIG: .* of job 'worker' must be"):
             TFConfigClusterResolver().cluster_spec()
 
 

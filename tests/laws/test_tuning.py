@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import signal
 from itertools import count
+from typing import Any
 
 import pytest
 
 from tundish import AUTOTUNE, Dataset, Options
-from tundish.loader.run import engine, tuning
+from tundish.loader.run import engine, pool, tuning
 from tundish.loader.run.iterator import Iterator
 from tundish.loader.watch.throughput import Sample
 from tundish.testing import collect
@@ -124,3 +125,43 @@ def test_a_function_with_worker_init_stays_in_workers() -> None:
 
     assert numbers
     assert 0 not in numbers
+
+
+def test_tasks_of_dead_workers_go_to_those_that_a_change_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pool, "_BACK_OFF_S", (3600.0,))
+    ds = Dataset.range(40).map(abs).batch(4)
+    with ds.iterator(workers=0) as iterator:
+        expected = collect(iterator)
+    with ds.iterator(workers=2) as iterator:
+        found = collect(iterator, limit=1)
+        engine: Any = iterator._engine
+        workers = engine._pool
+        for peer in list(workers._peers):
+            workers._dead(peer)
+        engine._resize(3)
+
+        assert not workers._orphans
+        assert found + collect(iterator) == expected
+
+
+def test_it_goes_on_with_those_there_are_where_no_more_can_be_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Iterator(pipeline()._node, workers=0, base_seed=7) as iterator:
+        expected = collect(iterator)
+    start, started = pool.Pool._start, []
+
+    def refuse(self: pool.Pool, *, writes: bool) -> None:
+        started.append(1)
+        if len(started) > 1:
+            raise OSError(24, "Too many open files")
+        start(self, writes=writes)
+
+    with tuned(pipeline()) as iterator:
+        monkeypatch.setattr(pool.Pool, "_start", refuse)
+        found = collect(iterator)
+
+    assert len(started) > 1
+    assert found == expected

@@ -274,7 +274,8 @@ def _newest(paths: list[Path]) -> tuple[list[tuple[dict[str, Any], dict[str, Any
     One of its files may be begun anew between the looks at both: then records are missing between
     them, and both are looked at again.
     """
-    for _ in range(_LOOKS):
+    looks = 0
+    while True:
         torn = 0
         newest: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
         for path in paths:
@@ -282,10 +283,10 @@ def _newest(paths: list[Path]) -> tuple[list[tuple[dict[str, Any], dict[str, Any
             torn += cut
             if head is not None:  # a record of both is one record
                 newest.update((record["n"], (head, record)) for record in records)
-        numbers = sorted(newest)
-        if torn or not numbers or numbers[-1] - numbers[0] < len(numbers):
-            break
-    return [newest[n] for n in numbers], torn
+        numbers, looks = sorted(newest), looks + 1
+        whole = torn or not numbers or numbers[-1] - numbers[0] < len(numbers)
+        if whole or looks == _LOOKS:
+            return [newest[n] for n in numbers], torn
 
 
 def _read(path: Path) -> tuple[dict[str, Any] | None, list[dict[str, Any]], int]:

@@ -54,6 +54,14 @@ __all__ = [
     "local_results",
 ]
 
+_STRATEGIES = "there are no strategies here: see docs/guide/distribute.md for what to use instead"
+
+
+def __getattr__(name: str) -> object:
+    hint = f"; {_STRATEGIES}" if "Strategy" in name else ""
+    raise AttributeError(f"td.distribute has no {name!r}{hint}", name=name)
+
+
 # A strategy's methods, so that ``strategy.`` becomes ``td.distribute.``.
 experimental_distribute_dataset = distribute_dataset
 experimental_local_results = local_results

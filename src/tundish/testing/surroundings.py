@@ -61,7 +61,8 @@ def _boards() -> int:
     held = Path("/proc/self/fd")
     links = held.iterdir() if held.is_dir() else ()
     return sum(
-        path.is_symlink() and str(path.readlink()).startswith("/memfd:tundish-board") for path in links
+        path.is_symlink() and str(path.readlink()).startswith("/memfd:tundish-board")
+        for path in links
     )
 
 

@@ -114,7 +114,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "no end": ({"TF_CONFIG": "[" * 5000}, "TF_CONFIG must be JSON.*it is too large"),
     "no end of a number": ({"TF_CONFIG": "1" * 5000}, "TF_CONFIG must be JSON.*it is too large"),
     "no tasks": ({"TF_CONFIG": tf_config("worker", 0, worker="abc")}, "must be a list of addr"),
-    "no numbers": ({"TF_CONFIG": tf_config("worker", 0, worker={"x": "a"})}, "task of job 'worker'"),
+    "no numbers": (
+        {"TF_CONFIG": tf_config("worker", 0, worker={"x": "a"})},
+        "task of job 'worker'",
+    ),
     "no type": ({"TF_CONFIG": tf_config(["a"], 0, worker=["a"])}, "type must be a str"),
     "no index": ({"TF_CONFIG": tf_config("worker", 1.5, worker=["a"])}, "index must be a number"),
     "too many": ({"RANK": 0, "WORLD_SIZE": "9" * 5000}, "WORLD_SIZE must be at most 1,000,000"),

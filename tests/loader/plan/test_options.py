@@ -16,7 +16,7 @@ from tundish.loader.plan.options import options_of
 from tundish.loader.plan.policies import AutoShardPolicy, AutotuneAlgorithm, ExternalStatePolicy
 from tundish.loader.run.iterator import how_many_workers
 from tundish.loader.watch.aggregator import StatsAggregator
-from tundish.shm.budget import usable_cores
+from tundish.shm.budget import parse_bytes, usable_cores
 
 
 def double(x: int) -> int:
@@ -96,6 +96,8 @@ def unknown() -> Any:
         (lambda: Options(deadline=0.0), ValueError, "seconds above 0, not 0"),
         (lambda: Options(deadline="1"), TypeError, "seconds or None, not str"),  # type: ignore[arg-type]  # that is refused
         (lambda: Options(memory_budget=0), ValueError, "at least 1, not 0"),
+        (lambda: Options(memory_budget="plenty"), ValueError, "bytes such as .* not 'plenty'"),
+        (lambda: Options(memory_budget="0 GB"), ValueError, "bytes such as .* not '0 GB'"),
         (lambda: Options(external_state_policy="maybe"), ValueError, "WARN, IGNORE, FAIL, not 'm"),  # type: ignore[arg-type]  # that is refused
         (lambda: Options(external_state_policy=1), TypeError, r"ExternalStatePolicy \(WARN, IGN"),  # type: ignore[arg-type]  # that is refused
         (lambda: setattr(Options().distribute, "auto_shard_policy", 1), TypeError, "not int"),
@@ -168,6 +170,25 @@ def test_equal_copied_and_pickled() -> None:
     with pytest.raises(TypeError, match="unhashable type: 'Options'"):  # it can be changed
         hash(options)
     assert options.copied().threading is not options.threading
+    other = copy.copy(options)
+    other.threading.private_threadpool_size = 4
+    assert options.threading.private_threadpool_size == 3
+    other = copy.copy(Dataset.range(1).with_options(options).options())
+    other.workers = 3  # a copy is open
+
+
+@pytest.mark.parametrize(
+    "unit", ["", "B", "k", "KB", "KiB", "m", "MIB", " GB", "T", "TiB", "Ki", "x"]
+)
+@pytest.mark.parametrize("number", ["1", " 1.5", ".5", "2.", "-1", "e", ""])
+def test_sizes_are_those_that_are_read_later(number: str, unit: str) -> None:
+    try:
+        parse_bytes(number + unit)
+    except ValueError:
+        with pytest.raises(ValueError, match="bytes such as"):
+            Options(memory_budget=number + unit)
+    else:
+        assert Options(memory_budget=number + unit).memory_budget == number + unit
 
 
 def test_a_plan_of_many_nodes_asks_for_its_options_quickly() -> None:

@@ -28,6 +28,11 @@ def pausing(n: Any) -> Any:
     return n
 
 
+def late(n: Any) -> Any:
+    time.sleep(0.5)
+    return n
+
+
 @contextmanager
 def impatient() -> Iterable[None]:
     """Threads take turns as often as they can."""
@@ -69,7 +74,7 @@ def test_a_pause_of_the_caller_is_outside_before_it_is_over() -> None:
 
 def test_what_is_waited_for_counts_before_it_has_come() -> None:
     started, found = threading.Event(), []
-    with Dataset.range(4).map(lambda n: time.sleep(0.5) or n).batch(4).iterator(workers=1) as iterator:
+    with Dataset.range(4).map(late).batch(4).iterator(workers=1) as iterator:
 
         def watch() -> None:
             started.wait()
@@ -125,8 +130,13 @@ def test_another_thread_may_ask_all_the_time(workers: int) -> None:
 def test_a_handler_of_a_signal_may_ask(workers: int) -> None:
     asked = []
     with Dataset.range(30000).map(pure).filter(Keep(1)).iterator(workers=workers) as iterator:
-        before = signal.signal(signal.SIGALRM, lambda *_: asked.append(iterator.stats))
-        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+
+        def ask(*_: object) -> None:
+            asked.append(iterator.stats)
+            signal.setitimer(signal.ITIMER_REAL, 0.001)  # not before: it would interrupt itself
+
+        before = signal.signal(signal.SIGALRM, ask)
+        signal.setitimer(signal.ITIMER_REAL, 0.001)
         try:
             outcomes = collect(iterator, limit=30000)
         finally:
