@@ -222,21 +222,21 @@ class InlineEngine(Engine):
         if position is not None:
             self._network.load(position)
         self._trace = open_trace(self.options.stats.trace, self._reporter.plan, 0)
-        self._since = 0
+        self._since = self._some = 0
         self._asked = 0.0
         self._cpu_s = self._cpu_entered = 0.0  # of a core, within calls that were measured
         self._note()
 
     def _note(self) -> None:
         """Keep a mark that an interrupted call can be taken back to, and see what time it is."""
-        delivered = self._since
+        calls, self._some = self._since + self._some, 0
         self._noted, self._since = self._network.mark(), 0
         self._cut = False
         self._tick(perf_counter())
         sampling = self._sampling
         if sampling.on:
             self._enter()
-        if sampling.look(perf_counter(), delivered) and sampling.on:
+        if sampling.look(perf_counter(), calls) and sampling.on:
             self._ledger.begin()
             self._cpu_entered = thread_time()
         self._every = sampling.every
@@ -307,7 +307,7 @@ class InlineEngine(Engine):
         self.begun = True
         found = several_of(network, _AT_ONCE)
         if found:
-            self._since = 0
+            self._since, self._some = 0, 1  # one call of ours, however many come out of it
             self._weigh(found[0])
         if self._sampling.on:
             self._leave()

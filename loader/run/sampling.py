@@ -15,8 +15,11 @@ from tundish.loader.run.timing import CLOCK_S, SHARE
 if TYPE_CHECKING:
     from tundish.loader.watch.watch import Watch
 
-_NOTE_S = 0.001
-_MOST = 1024
+_ON_S, _OFF_S = 0.001, 0.004
+"""How often it is looked whether to go on, timed and not timed."""
+_PART = 16
+"""Of the elements between two looks so many are timed at first."""
+_MOST = 8192
 _SAVED_S = 0.02
 _CALL_S = 3e-6
 """What timing a call of ``next`` costs beside that."""
@@ -42,7 +45,7 @@ class Sampling:
     on : bool
         Whether they are being timed.
     every : int
-        After how many delivered elements to come here again: about every millisecond.
+        After how many delivered elements to come here again: some milliseconds.
     """
 
     def __init__(self, watch: Watch) -> None:
@@ -60,38 +63,39 @@ class Sampling:
         if self.on:
             machine.time(on=True)
 
-    def look(self, now: float, delivered: int) -> bool:
+    def look(self, now: float, calls: int) -> bool:
         """Switch timing on or off; whether it was switched.
 
         Parameters
         ----------
         now : float
             By ``perf_counter``.
-        delivered : int
-            Elements since the last look.
+        calls : int
+            Of ``next``, since the last look.
         """
-        if not self._watch.enabled:
-            self.every = _MOST
-            return False
         passed, self._last = now - self._last, now
+        if calls:
+            look_s = _ON_S if self.on else _OFF_S
+            self.every = max(1, min(_MOST, int(look_s * calls / max(passed, 1e-7))))
+        if not self._watch.enabled:
+            return False
         # Of a core: on a busy machine the clock goes on while nothing is done.
-        cpu = thread_time()
-        used, self._cpu = (
-            max(0.0, cpu - self._cpu),
-            cpu,
-        )  # of another thread than before it says nothing
-        if delivered:
-            self.every = max(1, min(_MOST, int(_NOTE_S * delivered / max(passed, 1e-7))))
+        before, self._cpu = self._cpu, thread_time()
+        used = max(0.0, self._cpu - before)  # less than 0 where another thread comes here
         self._saved_s += used * SHARE
         if self.on:
-            self._saved_s -= self._spent_s() + delivered * _CALL_S
+            self._saved_s -= self._spent_s() + calls * _CALL_S
         self._saved_s = min(self._saved_s, _SAVED_S)
         # What is first imports modules and fills caches.
-        on = self._saved_s > 0 and not self._first
-        self._first = self._first and not delivered
+        window = self.every // _PART
+        least_s = 0.0 if self.on else window * (CLOCK_S + _CALL_S)
+        on = self._saved_s > least_s and not self._first
+        self._first = self._first and not calls
         if on == self.on:
             return False
         self.on = on
+        if on:
+            self.every = max(1, window)
         for machine in list(self._machines):
             machine.time(on=on)
         return True

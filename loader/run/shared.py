@@ -122,8 +122,9 @@ class Block:
         if rows == self.total:
             dropped, failed = len(self.drops), len(self.errors)
         else:
-            dropped = sum(row < rows for row in self.drops)
-            failed = sum(row < rows for row in self.errors)
+            # Copies, each made at once: another thread may ask meanwhile.
+            dropped = sum(row < rows for row in tuple(self.drops))
+            failed = sum(row < rows for row in tuple(self.errors))
         return rows - dropped - failed, dropped, failed
 
     def reset(self) -> None:

@@ -83,6 +83,9 @@ def make_state(root: Node, body: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+_WRITTEN = ("python", "plan", "iteration", "seed", "graph_seed", "position", "ended")
+
+
 def check_state(root: Node, state: Any) -> None:
     """Refuse a state that was not taken from this plan.
 
@@ -99,6 +102,11 @@ def check_state(root: Node, state: Any) -> None:
         raise CheckpointError(
             f"this state has version {state['tundish']}, this library reads version {VERSION}"
         )
+    missing = [name for name in _WRITTEN if name not in state]
+    plan = state.get("plan")
+    if missing or not isinstance(plan, list) or not all(_is_described(each) for each in plan):
+        what = f"it has no {missing[0]!r}" if missing else "its 'plan' is no list of operators"
+        raise CheckpointError(f"this state is not as it was written: {what}")
     here = json.loads(json.dumps(describe_plan(root), default=str))
     there = json.loads(json.dumps(state["plan"]))
     if state["python"] != describe_interpreter():
@@ -114,6 +122,10 @@ def check_state(root: Node, state: Any) -> None:
             "or how many they give depends on values); put shard_by_process last to change that"
         )
         raise IncompatibleCheckpointError((difference,))
+
+
+def _is_described(node: Any) -> bool:
+    return isinstance(node, (list, tuple)) and len(node) == 2 and isinstance(node[1], dict)
 
 
 def _without_code(plan: Any) -> Any:

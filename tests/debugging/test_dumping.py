@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -317,6 +318,7 @@ def test_tensorflows_place(tmp_path: Path) -> None:
         ({"tensor_dtypes": "float32"}, TypeError, "list of dtypes"),
         ({"tensor_dtypes": np.float32}, TypeError, "list of dtypes"),
         ({"tensor_dtypes": ["nonsense"]}, TypeError, "'nonsense', which is no dtype"),
+        ({"tensor_dtypes": [None]}, TypeError, "None, which is no dtype"),
     ],
 )
 def test_bad_arguments(arguments: Any, error: type[Exception], words: str, tmp_path: Path) -> None:
@@ -357,3 +359,46 @@ def test_epochs_and_inner_datasets_share_their_files(tmp_path: Path) -> None:
 
     assert len(list(tmp_path.iterdir())) == 1
     assert len(read_dump(tmp_path).of("map").records) == 24
+
+
+def test_numbers_of_any_float_are_numbers_of_python(tmp_path: Path) -> None:
+    largest = np.finfo(np.longdouble).max  # no double holds it
+    ds = td.Dataset.range(1).map(lambda _: np.array([1, 2.5, largest], np.longdouble))
+    dump = dumped(tmp_path, ds, "FULL_HEALTH", op_regex="map")
+    leaf = dump.records[0].leaves[0]
+
+    assert (leaf.least, type(leaf.least), leaf.largest) == (1.0, float, None)
+
+
+def test_a_dump_into_a_file_is_refused_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"")
+    with pytest.raises(NotADirectoryError, match="dump_root must be a folder"):
+        enable(path)
+
+
+def test_of_two_threads_that_enable_one_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    activate, others = probes.activate, []
+
+    def other() -> None:
+        enable(tmp_path / "b", "SHAPE")
+        td.debugging.enable_check_numerics(30, 20)
+
+    def meanwhile(probe: Any) -> None:
+        if not others:
+            others.append(threading.Thread(target=other))
+            others[0].start()
+            others[0].join(0.1)  # it has to wait
+        activate(probe)
+
+    for switch in (lambda: enable(tmp_path / "a", "SHAPE"), td.debugging.enable_check_numerics):
+        others.clear()
+        monkeypatch.setattr(probes, "activate", meanwhile)
+        switch()
+        others[0].join()
+        monkeypatch.undo()
+        assert len(probes.active()) == 2
+        disable()
+        td.debugging.disable_check_numerics()

@@ -11,10 +11,12 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tundish as td
+from tundish.debugging import reading
 from tundish.debugging import ring as ring_module
 from tundish.debugging.reading import read_dump
 from tundish.debugging.ring import Ring, checked_line, parse_line
@@ -241,3 +243,26 @@ def test_a_fork_has_a_ring_of_its_own(tmp_path: Path) -> None:
 
     assert {each.pid for each in dump.processes} == {os.getpid(), child}
     assert dump.torn == 0
+
+
+def test_a_reader_that_is_overtaken_looks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both files have been begun anew between its looks at them: no record is missing within."""
+    ring = Ring(str(tmp_path), 3, ABOUT)
+    for _ in range(4):
+        ring.add(RECORD)
+    read, looks = reading._read, []
+
+    def slow(path: Path) -> Any:
+        found = read(path)
+        looks.append(path)
+        if len(looks) == 1:
+            for _ in range(8):
+                ring.add(RECORD)
+        return found
+
+    monkeypatch.setattr(reading, "_read", slow)
+    assert [each.number for each in read_dump(tmp_path).records] == [9, 10, 11]
+    assert len(looks) == 4
+    ring.close()

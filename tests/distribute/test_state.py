@@ -133,3 +133,14 @@ def test_resuming_before_a_step_without_rows() -> None:
         (step,) = list(iterator)
     assert step.shape == (0, 2)
     assert plain(step) == []
+
+
+@pytest.mark.parametrize("missing", ["form", "steps", "ended", "plan", "position"])
+def test_a_state_that_somebody_has_cut_is_refused(missing: str) -> None:
+    one = each(td.Dataset.range(9).batch(4), 2)[0]
+    with one.iterator(workers=0) as iterator:
+        state = iterator.state_dict()
+        for part in (state, state["distributed"]):
+            part.pop(missing, None)
+        with pytest.raises(CheckpointError, match="not as it was written"):
+            iterator.load_state_dict(state)

@@ -395,6 +395,8 @@ def _check_dtypes(wanted: Any) -> tuple[str, ...] | Callable[[Any], bool] | None
         given = getattr(each, "as_numpy_dtype", each)  # tensorflow's dtypes
         if given in ("str", "string"):
             given = str
+        if given is None:  # which numpy takes for float64
+            raise TypeError("tensor_dtypes holds None, which is no dtype")
         try:
             python = isinstance(given, type) and given in (str, bytes, object)
             names.append(_dtype_name(given if python else np.dtype(given)))

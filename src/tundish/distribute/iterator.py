@@ -179,10 +179,8 @@ class DistributedIterator:
         have = rows if self._ending.uneven == "error" else int(rows > 0)
         least, most = all_min(have), -all_min(-have)
         if self._ending.uneven == "error" and least != most:
-            self._waiting, self._ended = (
-                None,
-                True,
-            )  # they have agreed: on an error, in each of them
+            # They have agreed: on an error in each of them, and the end.
+            self._waiting, self._ended = None, True
             raise SpecError(
                 f"at step {self._steps} one process has {most} rows and another {least}: say uneven='drop' "
                 "or 'pad'"

@@ -85,10 +85,13 @@ def from_state(kind: Kind, state: Any) -> tuple[list[dict[str, Any]], Place]:
         raise CheckpointError(
             "this is the state of a Dataset's iterator; a distributed one has states of its own"
         )
-    if said["form"] != kind.form:
-        raise IncompatibleCheckpointError(
-            (f"here {_FORMS[kind.form]}; in the state {_FORMS.get(said['form'], said['form'])}",)
+    if not isinstance(said, dict) or not {"form", "steps", "ended"} <= said.keys():
+        raise CheckpointError(
+            f"this state is not as it was written: its 'distributed' is {said!r:.200}"
         )
+    if said["form"] != kind.form:
+        there = _FORMS.get(str(said["form"]), said["form"])
+        raise IncompatibleCheckpointError((f"here {_FORMS[kind.form]}; in the state {there}",))
     process = said.get("process")
     if process is not None and tuple(process) != kind.process:
         raise IncompatibleCheckpointError((_of_another(kind, process),))

@@ -152,7 +152,7 @@ def test_another_thread_than_that_which_made_it_is_timed_too() -> None:
     spin = time.thread_time() + 0.5
     while time.thread_time() < spin:
         pass
-    with Dataset.range(100_000).map(pure).iterator(workers=0) as iterator:
+    with Dataset.range(1_000_000).map(pure).iterator(workers=0) as iterator:
         thread = threading.Thread(target=lambda: [None for _ in iterator])
         thread.start()
         thread.join()
