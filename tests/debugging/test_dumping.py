@@ -380,7 +380,8 @@ def test_a_dump_into_a_file_is_refused_at_once(tmp_path: Path) -> None:
 def test_of_two_threads_that_enable_one_wins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    activate, others = probes.activate, []
+    activate = probes.activate
+    others: list[threading.Thread] = []
 
     def other() -> None:
         enable(tmp_path / "b", "SHAPE")

@@ -248,21 +248,22 @@ def test_a_fork_has_a_ring_of_its_own(tmp_path: Path) -> None:
 def test_a_reader_that_is_overtaken_looks_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both files have been begun anew between its looks at them: no record is missing within."""
+    """Both files have been begun anew before it has opened both: no record is missing within."""
     ring = Ring(str(tmp_path), 3, ABOUT)
     for _ in range(4):
         ring.add(RECORD)
-    read, looks = reading._read, []
+    opened = reading._opened
+    looks: list[Path] = []
 
     def slow(path: Path) -> Any:
-        found = read(path)
+        found = opened(path)
         looks.append(path)
         if len(looks) == 1:
             for _ in range(8):
                 ring.add(RECORD)
         return found
 
-    monkeypatch.setattr(reading, "_read", slow)
+    monkeypatch.setattr(reading, "_opened", slow)
     assert [each.number for each in read_dump(tmp_path).records] == [9, 10, 11]
     assert len(looks) == 4
     ring.close()

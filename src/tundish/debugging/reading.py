@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -271,30 +271,36 @@ def read_dump(dump_root: str | os.PathLike[str]) -> Dump:
 def _newest(paths: list[Path]) -> tuple[list[tuple[dict[str, Any], dict[str, Any]]], int]:
     """The records of one writer with their heads, in order, and how many lines are left out.
 
-    One of its files may be begun anew between the looks at both: then records are missing between
-    them, and both are looked at again.
+    Both files are opened before one is read: who writes may remove them meanwhile. If one is begun
+    anew between these two moments it is not there, or records are missing between them, and both are
+    opened again.
     """
     looks = 0
     while True:
-        torn = 0
+        torn, files = 0, [_opened(path) for path in paths]
         newest: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
-        for path in paths:
-            head, records, cut = _read(path)
+        for path, file in zip(paths, files, strict=True):
+            head, records, cut = (None, [], 0) if file is None else _read(path, file)
             torn += cut
             if head is not None:  # a record of both is one record
                 newest.update((record["n"], (head, record)) for record in records)
         numbers, looks = sorted(newest), looks + 1
-        whole = torn or not numbers or numbers[-1] - numbers[0] < len(numbers)
+        whole = None not in files and numbers and numbers[-1] - numbers[0] < len(numbers)
         if whole or looks == _LOOKS:
             return [newest[n] for n in numbers], torn
 
 
-def _read(path: Path) -> tuple[dict[str, Any] | None, list[dict[str, Any]], int]:
-    """The head of a file, its records, and how many of its lines are left out."""
+def _opened(path: Path) -> BinaryIO | None:
     try:
-        data = path.read_bytes()
-    except FileNotFoundError:  # begun anew since; what is new in it is not older than this reading
-        return None, [], 0
+        return path.open("rb")
+    except FileNotFoundError:  # begun anew since
+        return None
+
+
+def _read(path: Path, file: BinaryIO) -> tuple[dict[str, Any] | None, list[dict[str, Any]], int]:
+    """The head of a file, its records, and how many of its lines are left out."""
+    with file:
+        data = file.read()
     lines = data.split(b"\n")
     last = lines.pop()  # b"" behind a whole line
     found = [parse_line(line) for line in lines]
