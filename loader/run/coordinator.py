@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from tundish.loader.run.messages import Done
     from tundish.loader.run.starting.launcher import Exit
     from tundish.loader.run.tuning import Tuning
+    from tundish.loader.watch.histogram import Histogram
 
 _TAIL_BYTES = 32768
 _LEAST_BLOCKS = 3
@@ -170,6 +171,7 @@ class Coordinator(Engine):
         prefetches = [n.buffer_size for n in context.nodes if isinstance(n, Prefetch)]
         self._looks_ahead = tuning is not None or AUTOTUNE in prefetches
         self._ahead_at = 0.0
+        self._before_all: dict[str, Histogram] = {}  # what tasks took before all workers were at it
         self._prefetch = max(prefetches, default=0)
         self._ready: weakref.WeakSet[Block] = weakref.WeakSet()
         self._pool: Pool | None = None
@@ -270,10 +272,19 @@ class Coordinator(Engine):
             )
         if self._looks_ahead and now >= self._ahead_at:
             self._ahead_at = now + _AHEAD_EVERY_S
-            for stage in self.stages:
-                times = stage.meter.time.frozen()
-                stage.ahead = window(self.workers, times, self._tasks_of(stage), stage.ahead)
+            self._look_ahead()
         super()._tick(now)
+
+    def _look_ahead(self) -> None:
+        """Say how far ahead stages may be, by what tasks took since all workers are at it."""
+        assert self._pool is not None
+        for stage in self.stages:
+            meter, times = stage.meter, stage.meter.time.frozen()
+            if self._pool.is_fresh:
+                self._before_all.pop(meter.name, None)
+                continue
+            since = times.since(self._before_all.setdefault(meter.name, times))
+            stage.ahead = window(self.workers, since, self._tasks_of(stage), stage.ahead)
 
     def _look(self, element: Any) -> None:
         """Take in what workers have answered; small elements need no look for each of them."""

@@ -213,6 +213,11 @@ class Pool:
         return sum(not (peer.ready or peer.writes) for peer in self._peers)
 
     @property
+    def is_fresh(self) -> bool:
+        """Whether a worker has not done a task yet: the first ones import."""
+        return any(not (peer.tasks or peer.writes) for peer in self._peers)
+
+    @property
     def loads(self) -> float:
         """Seconds of work that are handed out."""
         return sum(peer.load for peer in self._peers)

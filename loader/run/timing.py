@@ -7,17 +7,19 @@ nothing that is computed depends on it.
 
 from __future__ import annotations
 
+import functools
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.watch.watch import MOST
+from tundish.loader.watch.watch import MOST, Sample
 
 if TYPE_CHECKING:
     from tundish.loader.run.probes import Value
-    from tundish.loader.watch.watch import Sample
 
 CLOCK_S = 5e-7
 """About what timing one node of one element costs."""
+
+_TRIED = 64
 
 SHARE = 0.005
 """How much of the time may go into timing."""
@@ -38,24 +40,40 @@ class Timer:
 
     def look(self, label: str, value: Value, _: object = None) -> Value:
         """An evaluator that notes what a node takes."""
-        sample, inside = self._sample, self._inside
-        own = sample.own.setdefault(label, [])
+        own = self._sample.own.setdefault(label, [])
+        return _timed(value, own, self._inside, self._sample, empty_s())
 
-        def timed(item: Any, pass_: int) -> Any:
-            if sample.full:
-                return value(item, pass_)
-            before, inside[0] = inside[0], 0.0
-            began = perf_counter()
-            try:
-                return value(item, pass_)
-            finally:
-                spent = perf_counter() - began
-                own.append(spent - inside[0])
-                inside[0] = before + spent
-                if len(own) >= MOST:
-                    sample.full = True
 
-        return timed
+def _timed(
+    value: Value, own: list[float], inside: list[float], sample: Sample, nothing_s: float
+) -> Value:
+    def timed(item: Any, pass_: int) -> Any:
+        if sample.full:
+            return value(item, pass_)
+        before, inside[0] = inside[0], 0.0
+        began = perf_counter()
+        try:
+            return value(item, pass_)
+        finally:
+            spent = perf_counter() - began
+            own.append(spent - inside[0] - nothing_s)
+            inside[0] = before + spent
+            if len(own) >= MOST:
+                sample.full = True
+
+    return timed
+
+
+@functools.cache
+def empty_s() -> float:
+    """What is noted of a node that does nothing but ask its input: the price of timing."""
+    sample, inside = Sample(), [0.0]
+    up = _timed(lambda item, _: item, [], inside, sample, 0.0)
+    own: list[float] = []
+    nothing = _timed(up, own, inside, sample, 0.0)
+    for item in range(_TRIED):
+        nothing(item, 0)
+    return sorted(own)[_TRIED // 4]
 
 
 class Turns:

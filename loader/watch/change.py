@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tundish.loader.watch.histogram import Histogram, upper_s
-
 if TYPE_CHECKING:
     from tundish.loader.watch.stats import NodeStats, StageStats, Stats, WorkerStats
 
@@ -42,7 +40,7 @@ def between(earlier: Stats, later: Stats) -> Stats:
         cpu_s=later.cpu_s - earlier.cpu_s,
         own_s=later.own_s - earlier.own_s,
         outside_s=later.outside_s - earlier.outside_s,
-        waits=_fewer(later.waits, earlier.waits),
+        waits=later.waits.since(earlier.waits),
         stages=tuple(
             _stage(stages[stage.name], stage) if stage.name in stages else stage
             for stage in later.stages
@@ -69,7 +67,7 @@ def _stage(earlier: StageStats, later: StageStats) -> StageStats:
         busy_s=later.busy_s - earlier.busy_s,
         cpu_s=later.cpu_s - earlier.cpu_s,
         nbytes=later.nbytes - earlier.nbytes,
-        time=_fewer(later.time, earlier.time),
+        time=later.time.since(earlier.time),
     )
 
 
@@ -80,7 +78,7 @@ def _node(earlier: NodeStats, later: NodeStats) -> NodeStats:
         dropped=later.dropped - earlier.dropped,
         errors=later.errors - earlier.errors,
         busy_s=later.busy_s - earlier.busy_s,
-        time=_fewer(later.time, earlier.time),
+        time=later.time.since(earlier.time),
     )
 
 
@@ -94,18 +92,3 @@ def _worker(earlier: WorkerStats, later: WorkerStats) -> WorkerStats:
         queued_s=later.queued_s - earlier.queued_s,
         alive_s=later.alive_s - earlier.alive_s,
     )
-
-
-def _fewer(later: Histogram, earlier: Histogram) -> Histogram:
-    """A histogram without the durations that an earlier one has; ends to a quarter of an octave."""
-    counts = {
-        bucket: count - earlier.counts.get(bucket, 0)
-        for bucket, count in later.counts.items()
-        if count > earlier.counts.get(bucket, 0)
-    }
-    if not counts:
-        return Histogram()
-    least, most = upper_s(min(counts) - 1), upper_s(max(counts))
-    total = max(0.0, later.total_s - earlier.total_s)
-    least, most = max(least, later.least_s), min(most, later.most_s)
-    return Histogram(counts, later.count - earlier.count, total, least, most)

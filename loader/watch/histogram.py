@@ -87,6 +87,20 @@ class Histogram:
         both.merge(other)
         return both.frozen()
 
+    def since(self, earlier: Histogram) -> Histogram:
+        """The durations that an earlier histogram of the same things has not; ends to a bucket."""
+        counts = {
+            bucket: count - earlier.counts.get(bucket, 0)
+            for bucket, count in self.counts.items()
+            if count > earlier.counts.get(bucket, 0)
+        }
+        if not counts:
+            return Histogram()
+        least_s = max(upper_s(min(counts) - 1), self.least_s)
+        most_s = min(upper_s(max(counts)), self.most_s)
+        total_s = max(0.0, self.total_s - earlier.total_s)
+        return Histogram(counts, self.count - earlier.count, total_s, least_s, most_s)
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""
         return {

@@ -266,7 +266,11 @@ class Simulation:
         """A worker has done a task."""
         self._sums["busy"] += seconds
         self._sums["cpu"] += cpu_s
-        self._tasks.add(seconds)
+        if any(worker.fresh for worker in self._workers):  # as the coordinator does
+            self._tasks.clear()
+            self._looked = 0
+        else:
+            self._tasks.add(seconds)
         if index in self._made:
             self._made[index] -= 1
         if self._waiting and self._made.get(self.delivered) == 0:
@@ -368,7 +372,7 @@ class _Worker:
         self.tasks: deque[tuple[int, float]] = deque()
         self.load = 0.0
         self.leaving = False
-        self._at_work, self._new = False, True
+        self._at_work, self._new, self.fresh = False, True, True
 
     def go_on(self) -> None:
         if self._at_work or self.leaving or not self.tasks:
@@ -380,7 +384,7 @@ class _Worker:
         self._new, self._at_work = False, True
 
         def done() -> None:
-            self._at_work = False
+            self._at_work = self.fresh = False
             self.load -= share
             sim.done(index, sim.now - began, cpu_s)
             self.go_on()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import io
 import json
 import os
 import signal
@@ -179,6 +180,8 @@ def main() -> None:
     """Look for a failure, and tell."""
     given = json.loads(sys.argv[1])
     sys.argv[1:] = []
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True)  # what a function printed before it died is seen
     faulthandler.enable()
     os.set_inheritable(
         given["to"], False
