@@ -38,7 +38,7 @@ _SPARE = 1.5  # times what is needed
 _CROWDED = 2.0  # times as long as when there were fewer
 _FULL = 0.7  # of the cores: they are the reason
 _WORTH = 3  # workers less
-_WITHOUT = 2.0  # times what functions and the consumer take alone
+_WITHOUT = 1.5  # times what functions and the consumer take alone
 _WORTH_OWN = 1.05  # what none must give, times what more would
 
 
