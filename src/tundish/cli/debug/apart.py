@@ -180,8 +180,8 @@ def main() -> None:
     """Look for a failure, and tell."""
     given = json.loads(sys.argv[1])
     sys.argv[1:] = []
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)  # what a function printed before it died is seen
+    if isinstance(sys.stdout, io.TextIOWrapper):  # what a function printed before it died is seen
+        sys.stdout.reconfigure(line_buffering=True)
     faulthandler.enable()
     os.set_inheritable(
         given["to"], False
