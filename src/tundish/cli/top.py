@@ -215,14 +215,12 @@ class Screen:
         if self._keys:
             self._before = termios.tcgetattr(sys.stdin)
             tty.setcbreak(sys.stdin, termios.TCSANOW)
-        sys.stdout.write(_ENTER)
-        sys.stdout.flush()
+        _write(_ENTER)
 
     def _give_back(self) -> None:
         if self._before is not None:
             termios.tcsetattr(sys.stdin, termios.TCSANOW, self._before)
-        sys.stdout.write(_LEAVE)
-        sys.stdout.flush()
+        _write(_LEAVE)
 
     def _pause(self, *_: object) -> None:
         """Ctrl-Z: the shell gets its terminal back until this goes on."""
@@ -232,6 +230,11 @@ class Screen:
 
     def _end(self, number: int, _: object) -> None:
         raise SystemExit(128 + number)
+
+
+def _write(text: str) -> None:
+    """Write past Python's buffer: a signal may have come in the middle of writing through it."""
+    os.write(sys.stdout.fileno(), text.encode())
 
 
 @contextmanager
