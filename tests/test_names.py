@@ -41,7 +41,6 @@ DISTRIBUTE = """InputContext InputContext.from_environment InputOptions InputRep
 DEBUGGING = """check_numerics enable_check_numerics disable_check_numerics enable_dump_debug_info disable_dump_debug_info
     experimental.enable_dump_debug_info experimental.disable_dump_debug_info read_dump"""
 TESTING = "next_failure slowest debug"
-LATER: dict[str, str] = {}
 
 NAMES = [
     *[f"Dataset.{name}" for family in DATASET.values() for name in family.split()],
@@ -66,12 +65,6 @@ def is_there(path: str) -> bool:
 @pytest.mark.parametrize("path", NAMES)
 def test_the_name_is_there(path: str) -> None:
     assert is_there(path)
-
-
-@pytest.mark.parametrize("path", [name for names in LATER.values() for name in names.split()])
-def test_the_name_is_still_to_come(path: str) -> None:
-    """When it has come, it moves to the table above."""
-    assert not is_there(path)
 
 
 def test_every_public_method_is_in_the_table() -> None:

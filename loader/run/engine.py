@@ -69,6 +69,7 @@ class Engine:
         self._reporter = Reporter(context, options, self.stats)
         self._tell_at = self._ledger.began + (EVERY_S if context.watch.enabled else math.inf)
         self._tune_at = math.inf if tuning is None else self._ledger.began + TUNE_EVERY_S
+        self._cores = usable_cores()  # it reads files: not at every look
         self._sampled = (0, 0)  # how many delivered elements were weighed, and their bytes
 
     def open(self, position: Any) -> None:
@@ -149,7 +150,7 @@ class Engine:
             outside_s=outside_s,
             waits=ledger.waits.frozen(),
             cpu_s=ledger.cpu_s,
-            cores=usable_cores(),
+            cores=self._cores,
             watched=watch.enabled,
             stages=watch.stages(),
             edges=watch.edges,
@@ -165,9 +166,9 @@ class Engine:
     def _tick(self, now: float) -> None:
         """Tell who wants to know how things stand, and tune, if it is time."""
         if now >= self._tell_at:
-            self._tell_at = now + EVERY_S
             self.context.watch.settle()  # whoever is told, if anybody: what was noted is not to pile up
             self._reporter.tell()
+            self._tell_at = perf_counter() + EVERY_S  # from then: nobody may tell more often
         if now >= self._tune_at:
             self._tune_at = now + TUNE_EVERY_S
             assert self.tuning is not None

@@ -39,10 +39,11 @@ class Reporter:
 
     def tell(self) -> None:
         """Tell; called every half second while elements are asked for."""
-        publish(self, self.plan, self._stats)
+        stats = self._stats()
+        publish(self, self.plan, lambda: stats)
         self._told = True
         for aggregator in self._aggregators:
-            aggregator.take(self._name, self._stats(), *self._prefixes)
+            aggregator.take(self._name, stats, *self._prefixes)
 
     def end(self) -> None:
         """Tell for the last time: nothing will be asked for any more."""
@@ -51,8 +52,11 @@ class Reporter:
         self._done = True
         if self._told:
             withdraw(self)
+        if not self._aggregators:
+            return
+        stats = self._stats()
         for aggregator in self._aggregators:
-            aggregator.take(self._name, self._stats(), *self._prefixes)
+            aggregator.take(self._name, stats, *self._prefixes)
             aggregator.done(self._name)
 
 

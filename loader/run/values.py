@@ -265,7 +265,7 @@ class Maker:
     def caller(self, node: Map | Filter, function: Callable[..., Any], up: Value) -> Value:
         """``function(element)`` with rng, unpacking, and the node's error policy."""
         label, events = self.context.label(node), self.context.events
-        drop = self.context.watch.drop
+        tally = self.context.watch.tally(label)
         rng = identity = None
         if isinstance(node, Map) and node.seed is not None:
             rng = ElementRng(node.seed, self.context.number(node))
@@ -297,7 +297,7 @@ class Maker:
                         continue
                     if policy == "skip":
                         events.append(f"{label} skipped")
-                        drop(label)
+                        tally[0] += 1
                         return DROPPED
                     raise
 
@@ -321,7 +321,8 @@ class Maker:
 
     def filter(self, node: Filter) -> Value:
         up = self.below(node, node.up)
-        label, drop = self.context.label(node), self.context.watch.drop
+        label = self.context.label(node)
+        tally = self.context.watch.tally(label)
         kept: list[Any] = []
 
         def remember(item: Any, pass_: int) -> Any:
@@ -342,7 +343,7 @@ class Maker:
                 raise_from(error, label)
             finally:
                 kept.clear()
-            drop(label)
+            tally[0] += 1
             return DROPPED
 
         return value

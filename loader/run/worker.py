@@ -117,6 +117,11 @@ class Stage:
         self.turns: Turns | None = None
         self.label = ""
 
+    @property
+    def whole(self) -> bool:
+        """Whether many elements are computed at once."""
+        return self.sweep is not None or self.files is not None
+
 
 class Worker(Serving):
     """Runs the tasks that come over a channel until it closes.
@@ -190,16 +195,16 @@ class Worker(Serving):
             return Stage(*made, is_stream=True, placed=flat_map.placed)
         stage = Stage(*compile_values(nodes[node], context, open_inner), is_stream=False)
         stage.label = stage_name(nodes[node], context)
-        if context.watch.enabled:
-            timer = Timer(context.watch.sample(stage.label))
-            stage.timed, _ = compile_values(nodes[node], context, open_inner, timer)
-            stage.turns = Turns(sum(1 for _ in evaluated(nodes[node])))
         if self._deadline is None and not context.probes:
             stage.sweep = compile_sweep(nodes[node], nodes[base])
             stage.read = compile_read(nodes[node], context)
             records = files_below(nodes[node])
             if records is not None and records.format.tabular:
                 stage.files = records.source
+        if context.watch.enabled and not stage.whole:
+            timer = Timer(context.watch.sample(stage.label))
+            stage.timed, _ = compile_values(nodes[node], context, open_inner, timer)
+            stage.turns = Turns(sum(1 for _ in evaluated(nodes[node])))
         return stage
 
     # -- tasks ---------------------------------------------------------------------------------
@@ -265,23 +270,23 @@ class Worker(Serving):
 
     def _rows(self, stage: Stage, task: Task, items: Sequence[Any]) -> Rows:
         """Evaluate the items; now and then with a clock around each node."""
-        turns = stage.turns
+        watch, turns = self._context.watch, stage.turns
+        if (
+            watch.enabled and stage.whole
+        ):  # one function, or none: what there is to time is the task
+            began = time.perf_counter()
+            rows = self._evaluated(stage, task, items, stage.value)
+            each_s = (time.perf_counter() - began) / task.rows
+            watch.sample(stage.label).node(stage.label).add(each_s, task.rows)
+            return rows
         if turns is None:
             return self._evaluated(stage, task, items, stage.value)
-        began, cpu = time.perf_counter(), self._cpu()
-        whole = stage.sweep is not None or stage.files is not None
-        timed = turns.due() and not whole
-        rows = self._evaluated(stage, task, items, stage.timed if timed else stage.value, timed)
-        seconds = time.perf_counter() - began
+        cpu, timed = self._cpu(), turns.due()
+        rows = self._evaluated(stage, task, items, stage.timed if timed else stage.value)
         turns.did(task.rows, self._cpu() - cpu, timed=timed)
-        if whole:  # one function, or none: what there is to time is the task
-            sample = self._context.watch.sample(stage.label)
-            sample.node(stage.label).add(seconds / task.rows, task.rows)
         return rows
 
-    def _evaluated(
-        self, stage: Stage, task: Task, items: Sequence[Any], value: Any, timed: bool = False
-    ) -> Rows:
+    def _evaluated(self, stage: Stage, task: Task, items: Sequence[Any], value: Any) -> Rows:
         """Evaluate the items one after another, each into its row while it is in the cache."""
         rows = Rows()
         pass_, events = stage.pass_, self._context.events
@@ -342,7 +347,7 @@ class Worker(Serving):
                 k += 1
         except NeedsMore:
             raise
-        except Exception as error:  # noqa: BLE001 - the disk's
+        except Exception as error:  # noqa: BLE001 - the element's error
             try:
                 raise_from(error, stage.label)
             except Exception as marked:  # noqa: BLE001 - the element's error

@@ -239,8 +239,6 @@ class Watch:
 
     Attributes
     ----------
-    dropped : dict of str to int
-        How many elements each node has left out.
     samples : dict of str to Sample
         What was timed, by stage.
     meters : dict of str to StageMeter
@@ -250,10 +248,9 @@ class Watch:
     def __init__(self, *, enabled: bool = True) -> None:
         self.enabled = enabled
         self.is_inner = False
-        self.dropped: dict[str, int] = {}
         self.samples: dict[str, Sample] = {}
         self.meters: dict[str, StageMeter] = {}
-        self._tallies: dict[str, list[int]] = {}
+        self._tallies: dict[str, list[int]] = {}  # what each node has left out
         self._edges: dict[str, list[float]] = {}
         self._counts: dict[str, int] = {}
         self._histograms: dict[str, Durations] = {}
@@ -284,12 +281,8 @@ class Watch:
             return
         self._counts[tag] = self._counts.get(tag, 0) + n
 
-    def drop(self, label: str) -> None:
-        """Note that a node has left out an element."""
-        self.dropped[label] = self.dropped.get(label, 0) + 1
-
     def tally(self, label: str) -> list[int]:
-        """One number: how many elements a node has left out; for where even `drop` would cost too much."""
+        """One number: how many elements a node has left out. It is added to: a call would cost as much as a filter."""
         return self._tallies.setdefault(label, [0])
 
     def unwatched(self) -> Again:
@@ -305,9 +298,8 @@ class Watch:
 
     def meter(self, name: str, nodes: Iterable[tuple[str, bool, bool]], where: str) -> StageMeter:
         """The meter of a stage, made when it is first asked for; nobody asks for those of inner datasets."""
-        if (
-            self.is_inner
-        ):  # kept, it would lead from a plan to itself: nothing would be freed at once
+        if self.is_inner:
+            # Kept, it would lead from a plan to itself: nothing would be freed at once.
             return StageMeter("", (), where)
         found = self.meters.get(name)
         if found is None:
@@ -324,19 +316,22 @@ class Watch:
     @property
     def has_told(self) -> bool:
         """Whether there is anything that has to go with the answer of a task."""
-        return bool(self._edges or self._histograms or self._counts or self.dropped)
+        left_out = any(n for (n,) in self._tallies.values())
+        return bool(self._edges or self._histograms or self._counts or left_out)
 
     def take(self, *, timed: bool) -> Noted:
         """What was noted, which is forgotten here; what was timed only if asked for."""
         self.settle()
         edges = {tag: each.told() for tag, each in self._histograms.items()}
         samples = {stage: each.take() for stage, each in self.samples.items()} if timed else {}
-        told: Noted = (edges, dict(self._counts), dict(self.dropped), samples)
+        dropped = {label: n for label, (n,) in self._tallies.items() if n}
+        told: Noted = (edges, dict(self._counts), dropped, samples)
         # Cleared, not replaced: closures and inner watches hold them.
         self._edges.clear()
         self._histograms.clear()
         self._counts.clear()
-        self.dropped.clear()
+        for tally in self._tallies.values():
+            tally[0] = 0
         return told
 
     def absorb(self, told: Noted) -> None:
@@ -345,7 +340,7 @@ class Watch:
         for tag, n in counts.items():
             self._counts[tag] = self._counts.get(tag, 0) + n
         for label, n in dropped.items():
-            self.dropped[label] = self.dropped.get(label, 0) + n
+            self.tally(label)[0] += n
         if edges or samples:
             self._told.append(told)
             self.settle()
@@ -387,9 +382,7 @@ class Watch:
     def stages(self) -> tuple[StageStats, ...]:
         """What is known of each stage."""
         self.settle()
-        dropped = dict(self.dropped)
-        for label, (n,) in list(self._tallies.items()):
-            dropped[label] = dropped.get(label, 0) + n
+        dropped = {label: n for label, (n,) in list(self._tallies.items())}
         return tuple(
             meter.frozen(self.samples.get(name), dropped)
             for name, meter in list(self.meters.items())
