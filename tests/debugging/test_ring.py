@@ -129,7 +129,7 @@ def test_reading_while_it_is_written(tmp_path: Path) -> None:
         for _ in range(200):
             dump = read_dump(tmp_path)
             numbers = [each.number for each in dump.records]
-            assert numbers == sorted(set(numbers))
+            assert numbers == list(range(numbers[0], numbers[-1] + 1))
             assert numbers[-1] >= last
             last = numbers[-1]
     finally:
@@ -266,4 +266,55 @@ def test_a_reader_that_is_overtaken_looks_again(
     monkeypatch.setattr(reading, "_opened", slow)
     assert [each.number for each in read_dump(tmp_path).records] == [9, 10, 11]
     assert len(looks) == 4
+    ring.close()
+
+
+def test_between_any_two_steps_of_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looks in the middle sees what was written before, as many as are kept."""
+    ring, done, looks = Ring(str(tmp_path), 3, ABOUT), 0, 0
+
+    def looked(name: str) -> None:
+        step = getattr(os, name)
+
+        def look(*given: Any) -> Any:
+            nonlocal looks
+            if any(tmp_path.glob("*.dump")):
+                with monkeypatch.context() as plain:
+                    plain.setattr(os, name, step)
+                    numbers = [each.number for each in read_dump(tmp_path).records]
+                assert numbers in (
+                    [*range(max(0, done - 3), done)],
+                    [*range(max(0, done - 2), done + 1)],
+                )
+                looks += 1
+            return step(*given)
+
+        monkeypatch.setattr(os, name, look)
+
+    for name in ("open", "write", "replace", "close", "unlink"):
+        looked(name)
+    for _ in range(20):
+        ring.add(RECORD)
+        done += 1
+    ring.close()
+    assert looks > 30
+
+
+def test_a_writer_that_is_always_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It makes many turns between any two steps of a reader: the newest are given, without a gap."""
+    ring, opened = Ring(str(tmp_path), 3, ABOUT), reading._opened
+    ring.add(RECORD)
+
+    def slow(path: Path) -> Any:
+        for _ in range(20):
+            ring.add(RECORD)
+        return opened(path)
+
+    monkeypatch.setattr(reading, "_opened", slow)
+    last = 0
+    for _ in range(5):
+        numbers = [each.number for each in read_dump(tmp_path).records]
+        assert numbers == list(range(numbers[0], numbers[-1] + 1))
+        assert numbers[-1] > last
+        last = numbers[-1]
     ring.close()

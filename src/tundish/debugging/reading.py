@@ -8,6 +8,7 @@ import io
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -251,14 +252,12 @@ def read_dump(dump_root: str | os.PathLike[str]) -> Dump:
     if not files:
         what = "no dump is in this folder" if root.is_dir() else "there is no such folder"
         raise FileNotFoundError(errno.ENOENT, what, str(root))
-    writers: dict[str, list[Path]] = {}
-    for path in files:
-        writers.setdefault(path.name.removesuffix(SUFFIX).rpartition(".")[0], []).append(path)
+    names = dict.fromkeys(path.name.removesuffix(SUFFIX).rpartition(".")[0] for path in files)
     found: list[DumpRecord] = []
     processes: list[DumpedProcess] = []
     torn = 0
-    for paths in writers.values():
-        kept, cut = _newest(paths)
+    for name in names:  # the second file of a pair may have come since
+        kept, cut = _newest([root / f"{name}.{turn}{SUFFIX}" for turn in (0, 1)])
         torn += cut
         if kept:
             processes.append(_process(kept[-1][0]))
@@ -269,31 +268,34 @@ def read_dump(dump_root: str | os.PathLike[str]) -> Dump:
 
 
 def _newest(paths: list[Path]) -> tuple[list[tuple[dict[str, Any], dict[str, Any]]], int]:
-    """The records of one writer with their heads, in order, and how many lines are left out.
+    """The newest records of one writer with their heads, in order, and how many lines are left out.
 
-    Both files are opened before one is read: who writes may remove them meanwhile. If one is begun
-    anew between these two moments it is not there, or records are missing between them, and both are
-    opened again.
+    Both files are opened before one is read: a newer one may take the place of either meanwhile. Who
+    writes may be so fast that their turns are far apart: records are missing between them, and both are
+    opened again. At the last look those of the newer file alone are given: a file that is in its place
+    has a record at least.
     """
     looks = 0
     while True:
-        torn, files = 0, [_opened(path) for path in paths]
-        newest: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
+        files = [_opened(path) for path in paths]
+        torn, read = 0, []
         for path, file in zip(paths, files, strict=True):
             head, records, cut = (None, [], 0) if file is None else _read(path, file)
             torn += cut
-            if head is not None:  # a record of both is one record
-                newest.update((record["n"], (head, record)) for record in records)
-        numbers, looks = sorted(newest), looks + 1
-        whole = None not in files and numbers and numbers[-1] - numbers[0] < len(numbers)
-        if whole or looks == _LOOKS:
-            return [newest[n] for n in numbers], torn
+            if head is not None:
+                read.append((head["turn"], [(head, record) for record in records]))
+        read.sort(key=itemgetter(0))
+        looks += 1
+        if len(read) < 2 or read[1][0] - read[0][0] == 1:
+            return [record for _, records in read for record in records], torn
+        if looks == _LOOKS:
+            return read[1][1], torn
 
 
 def _opened(path: Path) -> BinaryIO | None:
     try:
         return path.open("rb")
-    except FileNotFoundError:  # begun anew since
+    except FileNotFoundError:  # not begun
         return None
 
 

@@ -1,10 +1,10 @@
 """The files that a dump is: one process writes lines, of which the newest are kept.
 
-Two files take turns: when the one that is written is full, the other is removed and begun anew. So
-the newest lines always stand in them, as many as are to be kept or more, whenever the process is
-killed; who reads meanwhile has opened files that nobody changes but by lines added at the end. A
-line has its crc32 before it: one that was cut off is told from a whole one. The promise on disk is
-``docs/design/011-dumps.md``.
+Two files take turns: when the one that is written is full, a new one takes the place of the other in
+one step, its first record already in it. So the newest lines always stand in them, as many as are to
+be kept or more, whenever the process is killed; who reads meanwhile has opened files that nobody
+changes but by lines added at the end. A line has its crc32 before it: one that was cut off is told
+from a whole one. The promise on disk is ``docs/design/011-dumps.md``.
 """
 
 from __future__ import annotations
@@ -90,11 +90,13 @@ class Ring:
             if self._ended:
                 return
             try:
+                line = checked_line(f'{{"n": {self._number}{text}')
                 if self._turn < 0 or self._is_full():
-                    self._begin()
-                elif self._file < 0:
-                    self._file = os.open(self._path, _FLAGS, 0o644)
-                self._write(checked_line(f'{{"n": {self._number}{text}'))
+                    self._begin(line)
+                else:
+                    if self._file < 0:
+                        self._file = os.open(self._path, _FLAGS, 0o644)
+                    self._write(line)
             except OSError as problem:
                 self._end()
                 told = f"no more is dumped by process {self.pid} into {self._folder}: {problem}"
@@ -115,14 +117,20 @@ class Ring:
     def _is_full(self) -> bool:
         return self._size > 0 and (self._lines >= self._size or self._bytes >= MOST_BYTES)
 
-    def _begin(self) -> None:
+    def _begin(self, line: bytes) -> None:
+        """Put a new file in the place of the other: its head and a first record, never less."""
         self._close()
         self._turn += 1
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._path.unlink(missing_ok=True)  # who reads it goes on with the old one
-        self._file = os.open(self._path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o644)
+        new = self._path.with_suffix(".new")
+        self._file = os.open(new, _FLAGS | os.O_CREAT | os.O_TRUNC, 0o644)
         self._lines = self._bytes = 0
-        self._write(checked_line(json.dumps({**self._about, "turn": self._turn})))
+        try:
+            self._write(checked_line(json.dumps({**self._about, "turn": self._turn})) + line)
+            new.replace(self._path)  # who reads the other goes on with the one it has opened
+        except OSError:
+            new.unlink(missing_ok=True)
+            raise
 
     def _write(self, line: bytes) -> None:
         done = os.write(self._file, line)
