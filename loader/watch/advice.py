@@ -32,6 +32,7 @@ _MARGIN = 1.15  # that fewer workers must have over what is wanted of them
 _LONG_S = 2.0  # to restore
 _CHEAP_S = 20e-6  # a call that is worth sparing
 _TENTH = 0.1  # of the time of calls for each row, for a function of many
+_READ_S = 2.5e-6  # a row of a snapshot
 _HEARD_S = 200e-6  # what an element must take to be computed elsewhere with a sure outcome
 
 
@@ -296,7 +297,10 @@ def _read_from(plan: PlanView, costs: Costs, node: PlanNode) -> float:
     # What a stage does besides its operators goes with them.
     then = costs.cheaper(seconds * max(1.0, costs.busy_s / computed) if computed else 0.0, names)
     fed = 0.0 if any(plan[name].reads == "generator" for name in names) else then.feeding_s
-    read_s = costs.nbytes / MEMORY_BYTES_S
+    read_s = costs.nbytes / MEMORY_BYTES_S + (plan.rows_above(node.name) or 1) * _READ_S
+    chain = plan.chain()
+    if not any(above.function for above in chain[chain.index(node) + 1 :]):  # the consumer reads
+        return 1 / (costs.outside_s + fed + read_s)
     then = replace(
         then,
         feeding_s=fed,

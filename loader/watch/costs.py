@@ -32,6 +32,7 @@ _ROOMY = 0.75  # up to here what is no CPU time is waiting for something else
 _MESSAGE_S = 60e-6  # for an element that comes from a worker
 _HERE_S = 3e-6  # for one that is made in the consumer's process
 _CALL_S = 0.2e-6  # for each operator
+_ROW_S = 2e-6  # for a row that is handed over by itself: to pack or to unpack it
 MEMORY_BYTES_S = 4e9
 """Bytes a second that are read or copied, about."""
 
@@ -69,6 +70,11 @@ class Costs:
         What was made of what workers and cores could make: the yield.
     queueing : float
         The share of the workers' time that they were ready to run and had no core.
+    stays_s : float
+        Without workers: what of `busy_s` no worker could take over, a generator.
+    handed : float
+        Without workers: how often a row would be handed over by itself, to a worker or back. Batches are
+        handed over whole, and so are numbers; what comes from files that are read from front to back is not.
     """
 
     rate: float
@@ -89,6 +95,8 @@ class Costs:
     others: float = 0.0
     share_made: float = 1.0
     queueing: float = 0.0
+    stays_s: float = 0.0
+    handed: float = 0.0
 
     @property
     def consumer_s(self) -> float:
@@ -112,13 +120,17 @@ class Costs:
 
     def bounds(self, workers: int) -> dict[str, float]:
         """The most elements a second that each would allow, with so many workers (at least one)."""
-        own = self.own_s or _MESSAGE_S
+        own, feeding_s, taken = self.own_s or _MESSAGE_S, self.feeding_s, 1.0
+        task_s, packing_s = self._task_s(workers), 0.0
         if not self.workers:  # elements would have to be handed over
-            own += _MESSAGE_S + self.nbytes / MEMORY_BYTES_S
-        cpu = self.cpu_s + own + self.feeding_s + self.outside_cpu_s
+            packing_s = self.handed * _ROW_S
+            own += _MESSAGE_S + self.nbytes / MEMORY_BYTES_S + packing_s
+            feeding_s += self.stays_s
+            taken -= min(1.0, self.stays_s / self.busy_s) if self.busy_s else 0.0
+        cpu = self.cpu_s * taken + packing_s + own + feeding_s + self.outside_cpu_s
         return {
-            "consumer": 1 / max(own + self.feeding_s + self.outside_s, 1e-9),
-            "workers": workers / max(self._task_s(workers), 1e-9),
+            "consumer": 1 / max(own + feeding_s + self.outside_s, 1e-9),
+            "workers": workers / max(task_s * taken + packing_s, 1e-9),
             "cores": self.cores / max(cpu, 1e-9),
         }
 
@@ -213,7 +225,34 @@ def costs_of(stats: Stats, plan: PlanView) -> Costs:
         workers=stats.workers,
         cores=max(1, stats.cores),
     )
-    return _with_workers(costs, stats, calls) if stats.workers else costs
+    if stats.workers:
+        return _with_workers(costs, stats, calls)
+    return replace(
+        costs,
+        stays_s=sum(seconds for name, seconds in nodes.items() if plan[name].reads == "generator"),
+        handed=_handed(stats, plan) / made,
+    )
+
+
+def _handed(stats: Stats, plan: PlanView) -> int:
+    """How often rows would be handed over by themselves.
+
+    What is read from front to back comes to the consumer, which knows the order; what a generator gives is
+    there already. If a function looks at each, rows go out to workers once more, and come back.
+    """
+    told = {node.name: node for stage in stats.stages for node in stage.nodes}
+    handed = rows = 0
+    for node in plan.chain():
+        seen = told.get(node.name)
+        if seen is None:
+            continue
+        if node.reads:
+            rows = seen.elements
+            handed += rows if node.reads == "stream" else 0
+        elif rows and node.each and node.function:
+            handed += 2 * rows
+            rows = 0
+    return handed
 
 
 def _with_workers(costs: Costs, stats: Stats, calls: float) -> Costs:

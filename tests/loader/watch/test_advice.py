@@ -121,10 +121,57 @@ def test_a_snapshot_is_read_no_faster_than_memory() -> None:
     slow = found(busy(computed, nbytes=1000 * nbytes), LOADING, "a snapshot")
 
     assert slow is None
-    nbytes = 64_000_000  # 16 ms: 125 a second by two workers, where 100 are computed
+    nbytes = 32_000_000  # 8 ms: 125 a second, where 100 are computed
     some = found(busy(computed, nbytes=1000 * nbytes), LOADING, "a snapshot")
     assert some is not None
-    assert some.gain == pytest.approx(1.25, rel=0.03)
+    assert some.gain == pytest.approx(1.25, rel=0.03), (
+        "by the consumer: more workers read no faster"
+    )
+
+
+def test_what_workers_cost_the_consumer_goes_with_them() -> None:
+    computed = stage(node("map#1", 0.002, 10_000))
+    measured = busy(computed, waited_s=7.0, own_s=1.0, outside_s=2.0, nbytes=1000)
+    each = found(measured, LOADING, "a cache or snapshot")
+
+    assert each is not None
+    assert each.gain == pytest.approx(5.0, rel=0.03), "nothing but what it does in between is left"
+
+
+def test_a_row_of_a_snapshot_has_a_price() -> None:
+    ds = view(RANGE, SHUFFLE, replace(LOAD, name="map#2"), replace(BATCH, rows=1000))
+    computed = stage(node("shuffle#1"), node("map#2", 10e-6, 10**6))
+    each = found(busy(computed, own_s=0.0, nbytes=1000), ds, "a cache or snapshot behind map#2")
+
+    assert each is not None
+    assert each.gain == pytest.approx(2.0, rel=0.05), "5 ms by two workers, 2.5 ms to read"
+
+
+def most_of_workers(computed: StageStats, plan: PlanView) -> float:
+    """The most that workers would give a pipeline that has none."""
+    computed = replace(computed, where="consumer")
+    measured = stats(computed, workers=0, elements=1000, waited_s=computed.busy_s)
+    told = explain(measured, plan).predictions
+    return max((each.gain for each in told if "worker" in each.what), default=1.0)
+
+
+def test_rows_of_files_are_handed_over_one_by_one() -> None:
+    lines = PlanNode("TextLineDataset#0", "TextLineDataset", rows=0, reads="stream")
+    ds = view(lines, LOAD, replace(BATCH, rows=100))
+
+    def lines_of(each_s: float) -> StageStats:
+        return stage(node("TextLineDataset#0", 1e-6, 100_000), node("map#1", each_s, 100_000))
+
+    assert most_of_workers(lines_of(2e-6), ds) == 1.0, "that takes longer than the work"
+    assert most_of_workers(lines_of(1e-3), ds) > 7, "of 8 cores"
+
+
+def test_a_generator_stays_where_it_is() -> None:
+    made = PlanNode("from_generator#0", "from_generator", function="gen", reads="generator")
+    ds = view(made, LOAD, BATCH)
+    computed = stage(node("from_generator#0", 0.001, 10_000), node("map#1", 0.005, 10_000))
+
+    assert most_of_workers(computed, ds) == pytest.approx(6, rel=0.05), "a sixth is left to it"
 
 
 def test_a_cheap_function_of_many_elements_at_once() -> None:
