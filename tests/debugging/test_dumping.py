@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tundish as td
-from tundish.debugging.dumping import MOST_VALUE_BYTES
+from tundish.debugging.probe import MOST_VALUE_BYTES
 from tundish.debugging.reading import Dump, read_dump
 from tundish.loader.run import probes
 

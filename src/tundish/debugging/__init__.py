@@ -13,7 +13,7 @@ Every check gives back what it is given, so that it is a step of a pipeline as i
 And of a whole pipeline:
 
 - `checking`: every element that any operator gives, checked for nan and infinity;
-- `dumping`, `ring`, `reading`: what every operator gives, noted in files, and read again;
+- `dumping`, `info`, `probe`, `ring`, `reading`: what every operator gives, noted in files, and read again;
 - `health`, `functions`: what these share: what is not finite, and whose function it was.
 """
 
@@ -37,11 +37,8 @@ from tundish.debugging.dtypes import (
     assert_type,
     is_numeric_tensor,
 )
-from tundish.debugging.dumping import (
-    DebugInfo,
-    disable_dump_debug_info,
-    enable_dump_debug_info,
-)
+from tundish.debugging.dumping import disable_dump_debug_info, enable_dump_debug_info
+from tundish.debugging.info import DebugInfo
 from tundish.debugging.near import assert_near
 from tundish.debugging.numerics import assert_all_finite, check_numerics
 from tundish.debugging.reading import (

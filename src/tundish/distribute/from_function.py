@@ -1,0 +1,180 @@
+"""Datasets that a function makes, one for each process or replica: `distribute_datasets_from_function`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tundish.distribute.arguments import AllMin, checked, context_of, seed_of, with_ahead
+from tundish.distribute.dataset import DistributedDataset
+from tundish.distribute.division import check_uneven
+from tundish.distribute.feeds import ElementFeed
+from tundish.distribute.iterator import DistributedIterator, Ending
+from tundish.distribute.options import InputOptions, InputReplicationMode
+from tundish.distribute.specs import Specs
+from tundish.distribute.state import Kind
+from tundish.loader.plan.batching import Batch
+from tundish.loader.plan.checks import check_callable
+from tundish.loader.plan.dataset import Dataset
+from tundish.loader.plan.inputs import InputContext
+from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Passing, walk
+from tundish.loader.plan.order import Repeat, ShardByProcess, Skip, Take
+from tundish.loader.plan.padding import SizedGathering
+from tundish.loader.run.planner import effective
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tundish.loader.run.iterator import Iterator
+
+__all__ = ["distribute_datasets_from_function"]
+
+
+def distribute_datasets_from_function(
+    dataset_fn: Callable[[InputContext], Dataset],
+    options: InputOptions | None = None,
+    *,
+    context: InputContext | None = None,
+    replicas: int | None = None,
+    uneven: str | None = None,
+    all_min: AllMin | None = None,
+    mask_key: str = "valid",
+) -> DistributedDataset:
+    """Make this process's dataset by a function, which divides and batches it itself.
+
+    Parameters
+    ----------
+    dataset_fn : callable
+        Called at once as ``dataset_fn(context)``; returns a `Dataset` whose elements are batches for one
+        replica: ``context.get_per_replica_batch_size(n)`` rows. With PER_REPLICA it is called for each
+        replica of this process, which is an input pipeline of its own.
+    options : InputOptions, optional
+        tf.distribute's.
+    context : InputContext, optional
+        Which process this is. Default: `InputContext.from_environment`.
+    replicas : int, optional
+        How many replicas this process feeds. Each step takes an element for each.
+    uneven : {"drop", "pad", "error", "ignore"}, optional
+        As for `distribute_dataset`. Of several processes all but "ignore" need `all_min`, or datasets
+        without an end. Default: each process ends by itself, and in its last step replicas that have
+        nothing have no rows.
+    all_min : callable, optional
+        As for `distribute_dataset`.
+    mask_key : str
+        For "pad".
+
+    Returns
+    -------
+    DistributedDataset
+
+    Raises
+    ------
+    TypeError
+        The function returned something else; an argument is of another type.
+    ValueError
+        `uneven` needs what one process does not know.
+
+    Notes
+    -----
+    A state is this process's own, unless the dataset is divided by `shard_by_process` alone: then it is
+    good for any number of processes, as there.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> def mine(context):
+    ...     ds = td.Dataset.range(8).shard_by_process(context)
+    ...     return ds.batch(context.get_per_replica_batch_size(4))
+    >>> context = td.InputContext(2, 1, num_replicas_in_sync=2)
+    >>> ds = td.distribute.distribute_datasets_from_function(mine, context=context)
+    >>> [x.tolist() for x in ds]
+    [[1, 3], [5, 7]]
+    """
+    check_callable("dataset_fn", dataset_fn)
+    options = checked(options, all_min, mask_key)
+    context = context_of(context, replicas)
+    chosen = check_uneven(uneven)
+    count, index = context.num_input_pipelines, context.input_pipeline_id
+    each = context.num_replicas_in_sync // count
+    contexts = [context]
+    if options.experimental_replication_mode is InputReplicationMode.PER_REPLICA:
+        total = context.num_replicas_in_sync
+        contexts = [InputContext(total, each * index + k, total) for k in range(each)]
+    made = []
+    for one in contexts:
+        found = dataset_fn(one)
+        if not isinstance(found, Dataset):
+            raise TypeError(
+                f"dataset_fn must return a Dataset, not {type(found).__name__} ({found!r})"
+            )
+        made.append(found)
+    endless = all(ds.cardinality() == INFINITE_CARDINALITY for ds in made)
+    if chosen in ("drop", "pad", "error") and count > 1 and all_min is None and not endless:
+        raise ValueError(
+            f"uneven={chosen!r} needs the number of steps of all processes, and a function's dataset does "
+            "not tell that of the others. Give all_min=, a function that makes the least of one int of each "
+            "process (an all-reduce); or repeat() the dataset and count steps"
+        )
+    full = _size(made[0])
+    if chosen in ("pad", "drop") and full is None:
+        raise ValueError(
+            f"uneven={chosen!r} needs to know how many rows an element has when it is whole: let the last "
+            "operator of the function's dataset be a batch"
+        )
+    per_element = each // len(made)
+    nodes = tuple(ds._node for ds in made)  # noqa: SLF001 - ours
+    ahead = tuple(Dataset._of(with_ahead(node, options, per_element)) for node in nodes)  # noqa: SLF001 - ours
+    run = tuple(effective(ds._node) for ds in ahead)  # noqa: SLF001 - ours
+    shared = all(_shared(root, one) for root, one in zip(nodes, contexts, strict=True))
+    kind = Kind("function", run, run, (count, index), shared and len(made) == 1)
+    steady = full if chosen in ("pad", "drop") else None
+    specs = Specs(
+        lambda: made[0].element_spec,
+        (steady,) * each,
+        mask_key if chosen == "pad" else None,
+        cuts=False,
+    )
+    ending = Ending(chosen, None, None if endless else all_min, mask_key)
+
+    def opened(iterators: tuple[Iterator, ...]) -> DistributedIterator:
+        feed = ElementFeed(iterators, each, full)
+        return DistributedIterator(iterators, feed, ending, kind, specs)
+
+    return DistributedDataset.__new__(DistributedDataset)._begin(  # noqa: SLF001 - a constructor
+        ahead,
+        opened,
+        specs,
+        context=context,
+        options=options,
+        cardinality=_steps_of(made, per_element, chosen, all_min),
+        seed=seed_of(nodes[0], all_min) if shared else None,
+    )
+
+
+def _steps_of(
+    made: list[Dataset], per_element: int, uneven: str | None, all_min: AllMin | None
+) -> int:
+    counts = [ds.cardinality() for ds in made]
+    if all(count == INFINITE_CARDINALITY for count in counts):
+        return INFINITE_CARDINALITY
+    known = [count for count in counts if count != INFINITE_CARDINALITY]
+    if UNKNOWN_CARDINALITY in known or all_min is not None or uneven in ("drop", "error"):
+        return UNKNOWN_CARDINALITY
+    return max(-(-count // per_element) for count in known)
+
+
+def _size(dataset: Dataset) -> int | None:
+    """How many rows an element has when it is whole."""
+    node = dataset._node  # noqa: SLF001 - ours
+    while isinstance(node, (Passing, Repeat, Take, Skip)):
+        node = node.up
+    return node.size if isinstance(node, (Batch, SizedGathering)) else None
+
+
+def _shared(root: Any, context: InputContext) -> bool:
+    """Whether a plan is divided by `shard_by_process` alone, so that its states are for any process."""
+    shares = [node for node in walk(root) if isinstance(node, ShardByProcess)]
+    return bool(shares) and all(
+        (node.context.num_input_pipelines, node.context.input_pipeline_id)
+        == (context.num_input_pipelines, context.input_pipeline_id)
+        for node in shares
+    )
