@@ -23,6 +23,7 @@ from common import Contestant, Report, arguments, contest, medians, ratio
 
 import tundish as td
 from tundish.loader.run.viewing import view_of
+from tundish.loader.watch.prediction import WORTH
 from tundish.loader.watch.verdict import explain
 
 if TYPE_CHECKING:
@@ -81,6 +82,10 @@ def number(x: Any) -> Any:
 
 def wanted(x: Any) -> bool:
     return bool(number(x) % 4 == 0)
+
+
+def words(line: Any) -> Any:
+    return len(line.split()), sum(map(len, line.split()))
 
 
 def fails(x: Any) -> Any:
@@ -194,6 +199,8 @@ class Change:
         How many, before and after.
     what : str
         How the prediction begins.
+    wanted : bool
+        Whether the change is worth making; of one that is not, nothing is to be predicted.
     busy_s, idle_s : float
         What the consumer does with each element: it computes, or waits for a device.
     """
@@ -205,6 +212,7 @@ class Change:
     what: str
     busy_s: float = 0.0
     idle_s: float = 0.0
+    wanted: bool = True
 
 
 def plain(function: Callable[[Any], Any]) -> Callable[[Path], td.Dataset]:
@@ -230,6 +238,14 @@ def stored(folder: Path) -> td.Dataset:
     return kept.repeat().batch(4)
 
 
+def lines(folder: Path) -> td.Dataset:
+    path = folder / "lines.txt"
+    if not path.exists():
+        folder.mkdir(exist_ok=True)
+        path.write_text("\n".join(f"{i} of many words" for i in range(20_000)), encoding="utf-8")
+    return td.TextLineDataset(str(path)).repeat().map(words).batch(256)
+
+
 def stumbles(*, ordered: bool) -> Callable[[Path], td.Dataset]:
     options = td.Options(deterministic=ordered)
     return lambda _: td.Dataset.range(COUNT).map(stumbling).with_options(options)
@@ -244,6 +260,7 @@ CHANGES = (
     Change("fewer workers", plain(heavy), plain(heavy), (2, 1), "1 worker", idle_s=0.015),
     Change("no workers", plain(heavy), plain(heavy), (1, 0), "no workers"),
     Change("a worker, from none", plain(heavy), plain(heavy), (0, 1), "1 worker", idle_s=0.006),
+    Change("workers for lines of a file", lines, lines, (0, 2), "2 workers", wanted=False),
     Change("as they are ready", stumbles(ordered=True), stumbles(ordered=False), (4, 4), "as they"),
 )
 
@@ -263,9 +280,13 @@ def run(dataset: td.Dataset, workers: int, change: Change, seconds: float) -> Ve
         return explain(it.stats, view_of(it._engine.context), warm)  # noqa: SLF001 - the warm-up is left out
 
 
-def predictions(report: Report, rounds: int, seconds: float) -> None:
-    """Each change: predicted, made, compared; all take turns."""
-    found: dict[str, list[tuple[float, float, float]]] = {change.name: [] for change in CHANGES}
+Turn = tuple[float, float, float]
+"""Elements a second before a change, what it made of them (a ratio), and what was predicted (0: nothing)."""
+
+
+def made(rounds: int, seconds: float) -> dict[str, list[Turn]]:
+    """Each change: predicted, and made; all take turns."""
+    found: dict[str, list[Turn]] = {change.name: [] for change in CHANGES}
     with tempfile.TemporaryDirectory() as folder:
         for change in CHANGES:
             change.after(Path(folder) / change.name)  # a snapshot is written
@@ -276,28 +297,43 @@ def predictions(report: Report, rounds: int, seconds: float) -> None:
                 after = run(change.after(here), change.workers[1], change, seconds)
                 now, then = before.costs.rate, after.costs.rate
                 found[change.name].append((now, then / now, predicted(before, change)))
+    return found
+
+
+def predictions(report: Report, rounds: int, seconds: float) -> None:
+    """What was predicted against what was measured."""
+    found = made(rounds, seconds)
     rows = [["change", "before/s", "predicted", "measured", "predicted / measured"]]
-    off: list[tuple[str, float | None]] = []
-    for name, all_turns in found.items():
-        turns = [turn for turn in all_turns if turn[2]]
-        if not turns:
-            rows.append([name, "", "not offered", "", ""])
-            off.append((name, None))
-            continue
-        now, made, said = (statistics.median(column) for column in zip(*turns, strict=True))
+    off: dict[str, float | None] = {}
+    unwanted: dict[str, tuple[float, bool]] = {}
+    for change in CHANGES:
+        offered = [turn for turn in found[change.name] if turn[2]]
+        turns = offered or found[change.name]
+        now, ratio_, said = (statistics.median(column) for column in zip(*turns, strict=True))
         each = statistics.median(said / made for _, made, said in turns)
-        rows.append([name, f"{now:,.1f}", f"x {said:.2f}", f"x {made:.2f}", f"{each:.2f}"])
-        off.append((name, abs(each - 1)))
+        told = (f"x {said:.2f}", f"{each:.2f}") if offered else ("not offered", "")
+        rows.append([change.name, f"{now:,.1f}", told[0], f"x {ratio_:.2f}", told[1]])
+        if change.wanted:
+            off[change.name] = abs(each - 1) if offered else None
+        else:
+            unwanted[change.name] = ratio_, not offered
     report.table("predictions", rows)
-    for name, share in off:
+    for name, share in off.items():
         report.claim(f"{name}: predicted ratio off by", OFF_BY, share, show="{:.0%}".format)
+    for name, (ratio_, silent) in unwanted.items():
+        report.fact(
+            f"{name}, which give nothing",
+            f"not offered; x <= {WORTH}",
+            f"{'not offered' if silent else 'offered'}; x {ratio_:.2f}",
+            holds=silent and ratio_ <= WORTH,
+        )
 
 
 def predicted(verdict: Verdict, change: Change) -> float:
     """The ratio that a verdict predicts for a change; 0.0 where it does not."""
     for each in verdict.predictions:
         told = each.what.replace("a cache or snapshot", "a snapshot")
-        if told.startswith(change.what):
+        if told.startswith(change.what) or (not change.wanted and told.endswith(" workers")):
             return each.gain
     return 0.0
 
