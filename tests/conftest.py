@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +29,7 @@ hypothesis.settings.load_profile("tundish")
 
 DESCRIPTORS = Path("/proc/self/fd" if Path("/proc/self/fd").exists() else "/dev/fd")
 NAMED_MEMORY = Path("/dev/shm")
+HAS_LISTS = Path("/proc/thread-self/children").exists()  # of children, of each thread
 COLLECTING_S = 0.02
 ENDING_S = 2.0  # a killed process may take this long to be gone from the table
 
@@ -58,11 +61,11 @@ class Holdings:
 
 def holdings() -> Holdings:
     """Look, without keeping anything open."""
-    children = frozenset(psutil.Process().children())
+    children = frozenset(children_of(os.getpid()))
     zygotes = frozenset(child for child in children if is_zygote(child))
     return Holdings(
         zygotes=zygotes,
-        workers=frozenset(worker for zygote in zygotes for worker in offspring(zygote)),
+        workers=frozenset(worker for zygote in zygotes for worker in offspring(zygote.pid)),
         children=children - zygotes,
         descriptors=frozenset(descriptors()),
         names=frozenset(NAMED_MEMORY.glob("*tundish*")),
@@ -79,12 +82,39 @@ def is_zygote(process: psutil.Process) -> bool:
         return False
 
 
-def offspring(process: psutil.Process) -> list[psutil.Process]:
+def offspring(pid: int) -> Iterator[psutil.Process]:
     """A process's children and theirs; none when it ended meanwhile."""
-    try:
-        return process.children(recursive=True)
-    except psutil.Error:
-        return []
+    for child in children_of(pid):
+        yield child
+        yield from offspring(child.pid)
+
+
+def children_of(pid: int) -> Iterator[psutil.Process]:
+    """A process's children; none when it ended meanwhile."""
+    with suppress(psutil.Error):
+        if not HAS_LISTS:  # all processes of the machine are looked through: milliseconds
+            yield from psutil.Process(pid).children()
+    for child in listed(pid):
+        with suppress(psutil.Error):
+            yield psutil.Process(child)
+
+
+def listed(pid: int) -> list[int]:
+    """The children of a process, as Linux lists them.
+
+    Behind one that ends meanwhile another may be left out, so they are read until they are the same.
+    """
+    last, found = None, sorted(read_lists(pid))
+    while found != last:
+        last, found = found, sorted(read_lists(pid))
+    return found
+
+
+def read_lists(pid: int) -> Iterator[int]:
+    """Each thread has its own."""
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):  # it ended meanwhile, and its children are another's
+            yield from map(int, path.read_text().split())
 
 
 def descriptors() -> Iterator[tuple[str, str]]:
