@@ -12,6 +12,8 @@ import math
 import random
 from collections import deque
 from dataclasses import dataclass, replace
+from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from tundish.loader.watch.histogram import Durations
@@ -124,6 +126,7 @@ class Simulation:
         self._using = 0
         self._queued: deque[tuple[float, Callable[[], None]]] = deque()
         self._workers: list[_Worker] = []
+        self._fresh = 0  # of them have done no task yet
         self._issued = 0
         self._made: dict[int, int] = {}  # how many tasks are left of an element under way
         self._tasks = Durations()
@@ -226,6 +229,7 @@ class Simulation:
         while len(self._workers) < count:
             self._workers.append(_Worker(self))
             self._starting += 1
+        self._fresh = sum(worker.fresh for worker in self._workers)
         orphans = [task for worker in had[count:] for task in worker.tasks]
         self._issued = max(self._issued, self.delivered)  # what was made without them
         if count:
@@ -244,7 +248,7 @@ class Simulation:
         return max(1, min(work.rows, fit, 4 * len(self._workers)))
 
     def _hand_out(self, task: tuple[int, float]) -> None:
-        worker = min(self._workers, key=lambda w: w.load)
+        worker = min(self._workers, key=_LOAD)
         worker.tasks.append(task)
         worker.load += task[1]
         worker.go_on()
@@ -262,11 +266,16 @@ class Simulation:
                 self._hand_out((self._issued, 1 / parts))
             self._issued += 1
 
+    def warmed(self, worker: _Worker) -> None:
+        """A worker has done its first task."""
+        worker.fresh = False
+        self._fresh -= not worker.leaving
+
     def done(self, index: int, seconds: float, cpu_s: float) -> None:
         """A worker has done a task."""
         self._sums["busy"] += seconds
         self._sums["cpu"] += cpu_s
-        if any(worker.fresh for worker in self._workers):  # as the coordinator does
+        if self._fresh:  # as the coordinator does
             self._tasks.clear()
             self._looked = 0
         else:
@@ -384,7 +393,9 @@ class _Worker:
         self._new, self._at_work = False, True
 
         def done() -> None:
-            self._at_work = self.fresh = False
+            self._at_work = False
+            if self.fresh:
+                sim.warmed(self)
             self.load -= share
             sim.done(index, sim.now - began, cpu_s)
             self.go_on()
@@ -392,6 +403,10 @@ class _Worker:
         sim.wait(work.wait_s * share_now, lambda: sim.compute(cpu_s, done))
 
 
+_LOAD = attrgetter("load")
+
+
+@cache
 def rate(work: Work, cores: int, workers: int) -> float:
     """Elements a second with a fixed number of workers, when all is warm."""
     simulation = Simulation(replace(work, later=None), cores, workers)
