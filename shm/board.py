@@ -55,6 +55,7 @@ _HALVES = (4096, 4096 + LARGEST)
 _SIZE = _HALVES[1] + LARGEST
 _INVALID = bytes(_HEAD.size + _CHECK.size)
 _TRIES, _AGAIN_S = 64, 0.001
+_ENDING = 0x4  # PF_EXITING of Linux: from then on it gives back what it has
 _PROC = Path("/proc")
 
 
@@ -118,6 +119,8 @@ class Board:
         status = os.fstat(fd)
         self._file = (status.st_dev, status.st_ino)
         self._close_fd = weakref.finalize(self, _close, fd, self._file)
+        # Its end is the process's: without, one that is leaving would look like one that tells nothing.
+        self._close_fd.atexit = False
 
     def close(self) -> None:
         """Take it down; `publish` makes a new one. Safe to call twice, and in a forked child."""
@@ -189,6 +192,7 @@ def read_board(pid: int) -> bytes:
         )
     versions = []
     try:
+        _must_live(pid)
         own = _own_pid(pid)
         for fd in _descriptors(pid):
             try:
@@ -198,6 +202,7 @@ def read_board(pid: int) -> bytes:
                 versions += [version] if owner == own else []
             finally:
                 os.close(fd)
+        _must_live(pid)  # one that is ending has no descriptors any more
     except PermissionError as error:
         raise PermissionError(
             error.errno,
@@ -235,6 +240,14 @@ def pids_with_a_board() -> list[int]:
     return sorted(found)
 
 
+def _must_live(pid: int) -> None:
+    """Raise an error for a process that has ended, or has begun to."""
+    text = (_PROC / str(pid) / "stat").read_text(errors="replace")
+    state, *_, flags = text.rpartition(")")[2].split()[:7]  # before it stands a name: any text
+    if state in "ZX" or int(flags) & _ENDING:
+        raise ProcessLookupError(errno.ESRCH, "it has ended, or is ending")
+
+
 def _own_pid(pid: int) -> int:
     """The pid by which a process knows itself, in the innermost of its pid namespaces."""
     status = dict(
@@ -242,8 +255,6 @@ def _own_pid(pid: int) -> int:
         for line in (_PROC / str(pid) / "status").read_text(errors="replace").splitlines()
         if ":" in line
     )
-    if status["State"].split()[0] in "ZX":
-        raise ProcessLookupError(errno.ESRCH, "it has ended, and its parent has not waited for it")
     return int(status.get("NStgid", status["Tgid"]).split()[-1])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import json
 import os
@@ -34,6 +35,7 @@ from tundish.shm.board import Board, pids_with_a_board, read_board
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="boards are Linux's")
 
 DEADLINE_S = 20
+END = b"\x00that was all\x00"
 
 # A process that tells every number of milliseconds, until its input ends.
 TELLER = """
@@ -161,8 +163,9 @@ def test_what_is_wrong_is_named() -> None:
     assert "7 private copies" in line(lines, "memory")
 
 
-def test_one_that_is_asked_for_nothing_says_so() -> None:
-    lines = lines_of(replace(told(), at=time.time() - 7), replace(told(), at=time.time() - 5))
+def test_one_that_is_asked_for_nothing_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1000.0)
+    lines = lines_of(replace(told(), at=993.0), replace(told(), at=995.0))
 
     assert "asked for nothing for 5" in line(lines, "given")
     assert "now" not in line(lines, "given")
@@ -325,6 +328,7 @@ class Terminal:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
         self._theirs = theirs
         self.before = termios.tcgetattr(theirs)
+        self._decode = codecs.getincrementaldecoder("utf-8")().decode
         self.text = ""
         self.process = subprocess.Popen(
             [sys.executable, "-m", "tundish.cli", "top", *map(str, words)],
@@ -340,7 +344,7 @@ class Terminal:
         while text not in self.text:
             assert time.monotonic() < deadline, self.text
             if select.select([self._ours], [], [], 0.1)[0]:
-                self.text += os.read(self._ours, 65536).decode()
+                self.text += self._decode(os.read(self._ours, 65536))
 
     def type(self, keys: bytes) -> None:
         """Type."""
@@ -351,10 +355,10 @@ class Terminal:
         return termios.tcgetattr(self._theirs)
 
     def end(self) -> int:
-        """Wait for its end, and read the rest."""
+        """Wait for its end, and read the rest: what it wrote last may still be on its way."""
         status = self.process.wait(DEADLINE_S)
-        while select.select([self._ours], [], [], 0)[0]:
-            self.text += os.read(self._ours, 65536).decode()
+        os.write(self._theirs, END)
+        self.wait_for(END.decode())
         return status
 
     def close(self) -> None:

@@ -361,6 +361,52 @@ def test_after_a_kill_nothing_is_left(start: Any) -> None:
     assert not list(Path("/dev/shm").glob("*tundish*"))
 
 
+# What is registered first is called last: what the library does at exit has been done.
+LEAVING = """
+    import atexit
+
+    atexit.register(lambda: print("leaving", flush=True) or input())
+    from tundish.shm.board import Board
+
+    board = Board()
+    board.publish(b"the last")
+"""
+
+
+def test_one_that_leaves_is_read_to_its_end(start: Any) -> None:
+    """It does not look like a process that has nothing to tell."""
+    process = start(LEAVING)
+    assert said(process) == "leaving"
+
+    assert read_board(process.pid) == b"the last"
+
+
+def test_one_that_is_ending_has_ended(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its descriptors are closed, and it is no zombie yet."""
+    real = Path.read_text
+
+    def ending(path: Path, *arguments: Any, **options: Any) -> str:
+        text = real(path, *arguments, **options)
+        if path.name != "stat" or not left:
+            return text
+        before, _, after = text.rpartition(")")
+        fields = after.split()
+        fields[6] = str(int(fields[6]) | 0x4)  # PF_EXITING
+        return f"{before}) {' '.join(fields)}"
+
+    left: list[Path] = []
+
+    def leave(folder: Path) -> Iterator[Path]:
+        left.append(folder)
+        return iter(())
+
+    monkeypatch.setattr(Path, "read_text", ending)
+    monkeypatch.setattr(Path, "iterdir", leave)
+
+    with pytest.raises(ProcessLookupError, match=f"no process {os.getpid()}"):
+        read_board(os.getpid())
+
+
 def test_a_forked_child_has_its_own() -> None:
     board = Board()
     board.publish(b"the parent's")
