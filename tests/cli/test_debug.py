@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import codecs
 import io
 import os
 import pty
@@ -191,7 +192,10 @@ def test_one_element(run: Run) -> None:
     assert "(Pdb) 2" in text
 
 
-def test_slow_ones(run: Run) -> None:
+def test_slow_ones(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: now.append(now.pop() + seconds))
     status, text = run("-", "slow", "--slow", "--next", "6", "--pdb", typed="p int(n)\nq\n")
 
     lines = text.splitlines()
@@ -364,9 +368,10 @@ def test_at_a_terminal(file: Path) -> None:
 def answered(terminal: int, end: str) -> str:
     """What is printed up to a prompt."""
     seen, until = "", time.monotonic() + 20
+    decode = codecs.getincrementaldecoder("utf-8")().decode
     while not seen.endswith(end):
         assert select.select([terminal], [], [], until - time.monotonic())[0], seen
-        seen += os.read(terminal, 4096).decode()
+        seen += decode(os.read(terminal, 4096))
     return seen
 
 

@@ -226,9 +226,32 @@ def test_worker_init_is_called() -> None:
     assert set_by
 
 
-def test_the_slowest() -> None:
+class Clock:
+    """Time that goes on only where it is told to."""
+
+    def __init__(self) -> None:
+        self.now = self.cpu = 100.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def work(self, seconds: float) -> None:
+        self.now += seconds
+        self.cpu += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made_up = Clock()
+    monkeypatch.setattr(time, "perf_counter", lambda: made_up.now)
+    monkeypatch.setattr(time, "process_time", lambda: made_up.cpu)
+    return made_up
+
+
+def test_the_slowest(clock: Clock) -> None:
     def uneven(x: Any) -> Any:
-        time.sleep(0.15 if x == 9 else 0.05 if x == 2 else 0)
+        clock.work(0.03)
+        clock.sleep(0.15 if x == 9 else 0.05 if x == 2 else 0)
         return x
 
     ds = td.Dataset.range(16).filter(lambda x: True).map(uneven).batch(4)
@@ -238,15 +261,32 @@ def test_the_slowest() -> None:
     assert (first.index, second.index) == (2, 0)
     assert first.slowest_node == "map#2"
     assert first.calls == {"filter#1": 4, "map#2": 4}
-    assert 0.15 <= first.nodes["map#2"] <= first.seconds
-    assert first.cpu_s < first.seconds / 2
-    assert first.elsewhere_s < first.seconds / 2
+    assert first.seconds == pytest.approx(0.27)
+    assert first.cpu_s == pytest.approx(0.12)
+    assert first.nodes == pytest.approx({"filter#1": 0.0, "map#2": 0.27})
+    assert first.elsewhere_s == pytest.approx(0.0)
     assert first.call is not None
     assert (first.call.element, first.call.function) == (9, uneven)
-    assert first.call.seconds >= 0.15
+    assert first.call.seconds == pytest.approx(0.18)
     assert second.call is not None
     assert second.call.element == 2
     assert next_failure(ds, first.state) is None
+
+
+def test_what_is_outside_of_functions_is_elsewhere(clock: Clock) -> None:
+    def read() -> Any:
+        for x in range(3):
+            clock.sleep(0.25)
+            yield x
+
+    def double(x: Any) -> Any:
+        clock.sleep(0.5)
+        return 2 * x
+
+    [slow, *_] = slowest(td.Dataset.from_generator(read).map(double))
+
+    assert slow.seconds == pytest.approx(0.75)
+    assert slow.elsewhere_s == pytest.approx(0.25)
 
 
 def test_the_slowest_of_those_that_fail() -> None:
@@ -258,9 +298,9 @@ def test_the_slowest_of_those_that_fail() -> None:
     assert slowest(td.Dataset.range(0)) == ()
 
 
-def test_another_nodes_longest_call() -> None:
+def test_another_nodes_longest_call(clock: Clock) -> None:
     def sleep(x: Any) -> Any:
-        time.sleep(0.01)
+        clock.sleep(0.01)
         return x
 
     ds = td.Dataset.range(3).map(sleep).filter(lambda x: True)

@@ -280,8 +280,8 @@ def slowest(
     >>> import tundish as td
     >>> ds = td.Dataset.range(8).map(lambda x: time.sleep(0.02 if x == 5 else 0) or x).batch(4)
     >>> slow, *_ = td.testing.slowest(ds)
-    >>> slow.index, slow.slowest_node, slow.call.element
-    (1, 'map#1', np.int64(5))
+    >>> slow.slowest_node, slow.calls
+    ('map#1', {'map#1': 4})
     """
     found: list[tuple[float, int, SlowElement, Any]] = []
     with Replay(ds, state_of(state)) as replay:
