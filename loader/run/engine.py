@@ -139,12 +139,12 @@ class Engine:
         """
         watch, ledger = self.context.watch, self._ledger
         count, nbytes = self._sampled
-        waited_s, own_s, outside_s = ledger.so_far()
+        waited_s, own_s, outside_s, wall_s = ledger.so_far()
         return Stats(
             elements=self._elements - length_hint(self.handed),
             errors=self._errors,
             nbytes=round(nbytes / count * self._elements) if count else 0,
-            wall_s=ledger.wall_s,
+            wall_s=wall_s,
             waited_s=waited_s,
             own_s=own_s,
             outside_s=outside_s,
@@ -172,7 +172,7 @@ class Engine:
         if now >= self._tune_at:
             self._tune_at = now + TUNE_EVERY_S
             assert self.tuning is not None
-            wanted = self.tuning.observe(self.stats(whole=False), now, self.starting)
+            wanted = self.tuning.observe(self.stats(whole=False), self.starting)
             if wanted is not None:
                 self._resize(wanted)
 
@@ -351,7 +351,7 @@ class InlineEngine(Engine):
         # Beyond the last call that was measured the ledger knows nothing.
         own_s, outside_s = ledger.own_s, ledger.outside_s
         if self._sampling.on:
-            _, own_s, outside_s = ledger.so_far()
+            _, own_s, outside_s, _ = ledger.so_far()
         measured_s = own_s + outside_s
         inside_s = stats.wall_s * own_s / measured_s if measured_s else 0.0
         cpu = min(1.0, self._cpu_s / own_s) if own_s else 0.0

@@ -68,26 +68,23 @@ class Ledger:
         if self._ended is None:
             self._ended = perf_counter(), process_time()
 
-    def so_far(self) -> tuple[float, float, float]:
-        """Waiting, own work, and outside, up to this moment or the end: they add up to `wall_s`."""
+    def so_far(self) -> tuple[float, float, float, float]:
+        """Waiting, own work, and outside, up to this moment or the end; and all since it was made."""
         now = self._ended[0] if self._ended else perf_counter()
+        wall_s = now - self.began
         if not self._inside:
-            return self.waited_s, self.own_s, self.outside_s + now - self._left
+            return self.waited_s, self.own_s, self.outside_s + now - self._left, wall_s
         # Within a call: another thread asks, or a signal's handler.
         since, waited = self._waits_since, self._waited_s
         if since is not None:
             waited += now - since
-        return self.waited_s + waited, self.own_s + now - self._entered - waited, self.outside_s
+        own_s = self.own_s + now - self._entered - waited
+        return self.waited_s + waited, own_s, self.outside_s, wall_s
 
     @property
     def call_s(self) -> float:
         """How long the last call took."""
         return self._left - self._entered
-
-    @property
-    def wall_s(self) -> float:
-        """Since it was made, up to its end."""
-        return (self._ended[0] if self._ended else perf_counter()) - self.began
 
     @property
     def cpu_s(self) -> float:

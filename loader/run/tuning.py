@@ -69,19 +69,17 @@ class Tuning:
         self._before: Counted | None = None
         self._wall_s = 0.0  # of engines that are no more
 
-    def observe(self, stats: Stats, now: float, starting: int) -> int | None:
+    def observe(self, stats: Stats, starting: int) -> int | None:
         """Take in what was counted; another number of workers, or None.
 
         Parameters
         ----------
         stats : Stats
             Of the iterator's engine.
-        now : float
-            By ``perf_counter``.
         starting : int
             How many workers are not up yet.
         """
-        counted, before = _counted(stats, now), self._before
+        counted, before = _counted(stats), self._before
         self._before = counted
         if before is None or counted.delivered < before.delivered:
             return None
@@ -127,11 +125,11 @@ class Tuning:
         return from_here
 
 
-def _counted(stats: Stats, now: float) -> Counted:
+def _counted(stats: Stats) -> Counted:
     stages = [stage for stage in stats.stages if stage.where == "workers"]
     functions = (_usual_s(node) for stage in stages for node in stage.nodes if node.calls)
     return Counted(
-        now,
+        stats.wall_s,
         stats.elements + stats.errors,
         stats.waited_s,
         stats.own_s,

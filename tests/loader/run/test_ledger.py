@@ -1,0 +1,34 @@
+"""What the consumer's time goes to, with a clock of which a second passes whenever it is read."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from tundish.loader.run import ledger as ledgers
+from tundish.loader.run.ledger import Ledger
+
+
+@pytest.fixture
+def ledger(monkeypatch: pytest.MonkeyPatch) -> Ledger:
+    seconds = count(1)
+    monkeypatch.setattr(ledgers, "perf_counter", lambda: float(next(seconds)))
+    return Ledger()  # at 1
+
+
+def test_parts_add_up_to_the_whole_at_any_moment(ledger: Ledger) -> None:
+    """Though the process may be stopped between any two readings of the clock."""
+    assert ledger.so_far() == (0, 0, 1, 1)  # at 2: it was not asked yet
+    ledger.enter()  # at 3
+    assert ledger.so_far() == (0, 1, 2, 3)  # at 4
+    ledger.waits_now()  # at 5
+    assert ledger.so_far() == (1, 2, 2, 5)  # at 6: it waits
+    ledger.waited(1.5)
+    assert ledger.so_far() == (1.5, 2.5, 2, 6)  # at 7
+    ledger.leave(7.0)
+    assert (ledger.waited_s, ledger.own_s, ledger.waits.count) == (1.5, 2.5, 1)
+    assert ledger.so_far() == (1.5, 2.5, 3, 7)  # at 8
+    ledger.end()  # at 9
+    for _ in range(2):
+        assert ledger.so_far() == (1.5, 2.5, 4, 8)
