@@ -192,17 +192,23 @@ def test_the_portable_back_end_has_none(board: Board, monkeypatch: pytest.Monkey
         board.publish(b"a")
 
 
-@pytest.mark.slow
-def test_publishing_costs_little(board: Board) -> None:
+def test_publishing_costs_little(board: Board, tmp_path: Path) -> None:
+    """Not much more than to write the bytes somewhere: no lock, no file that is opened, no wait."""
     data = os.urandom(8192)
     board.publish(data)
-    costs = []
-    for _ in range(2000):
+    file = os.open(tmp_path / "data", os.O_RDWR | os.O_CREAT)
+    written, published = [], []
+    for _ in range(500):
         began = time.perf_counter()
+        os.pwrite(file, data, 0)
+        zlib.crc32(data)
+        middle = time.perf_counter()
         board.publish(data)
-        costs.append(time.perf_counter() - began)
+        published.append(time.perf_counter() - middle)
+        written.append(middle - began)
+    os.close(file)
 
-    assert sorted(costs)[len(costs) // 2] < 50e-6
+    assert sorted(published)[250] < 10 * sorted(written)[250]
 
 
 # -- torn, by construction ------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import time
 import tracemalloc
 from collections.abc import Iterator as Iterable
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,18 +19,16 @@ from tests.laws.functions import pure
 
 from tundish import Dataset, Options
 from tundish.loader.run.iterator import Iterator
+from tundish.loader.watch.stats import Stats
 from tundish.loader.watch.watch import MOST, Watch
 from tundish.testing import collect
 from tundish.testing.functions import Fail, Keep
 
+DEADLINE_S = 20
+
 
 def pausing(n: Any) -> Any:
     time.sleep(0.001)
-    return n
-
-
-def late(n: Any) -> Any:
-    time.sleep(0.5)
     return n
 
 
@@ -72,22 +71,30 @@ def test_a_pause_of_the_caller_is_outside_before_it_is_over() -> None:
     assert after.own_s == before.own_s
 
 
-def test_what_is_waited_for_counts_before_it_has_come() -> None:
-    started, found = threading.Event(), []
-    with Dataset.range(4).map(late).batch(4).iterator(workers=1) as iterator:
+def test_what_is_waited_for_counts_before_it_has_come(tmp_path: Path) -> None:
+    def held(n: Any) -> Any:
+        while not (tmp_path / "go").exists():
+            time.sleep(0.001)
+        return n
+
+    with Dataset.range(4).map(held).batch(4).iterator(workers=1) as iterator:
+        found: list[Stats] = []
 
         def watch() -> None:
-            started.wait()
-            time.sleep(0.3)
-            found.append(iterator.stats)
+            deadline = time.monotonic() + DEADLINE_S
+            while time.monotonic() < deadline:
+                found[:] = [iterator.stats]
+                if found[0].waited_s > found[0].own_s + found[0].outside_s:
+                    break
+            (tmp_path / "go").touch()
 
         thread = threading.Thread(target=watch)
         thread.start()
-        started.set()
         next(iterator)
         thread.join()
 
     assert found[0].waited_s > found[0].own_s + found[0].outside_s
+    assert found[0].elements == 0
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -149,10 +156,12 @@ def test_a_handler_of_a_signal_may_ask(workers: int) -> None:
 
 
 def test_another_thread_than_that_which_made_it_is_timed_too() -> None:
-    spin = time.thread_time() + 0.5
-    while time.thread_time() < spin:
-        pass
-    with Dataset.range(1_000_000).map(pure).iterator(workers=0) as iterator:
+    """Though its core has been at work for less than that of the other."""
+    with Dataset.range(20_000).map(pure).iterator(workers=0) as iterator:
+        engine: Any = iterator._engine
+        sampling = engine._sampling
+        sampling._saved_s = 0.002
+        sampling._cpu += 0.5
         thread = threading.Thread(target=lambda: [None for _ in iterator])
         thread.start()
         thread.join()

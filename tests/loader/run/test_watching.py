@@ -14,15 +14,11 @@ from tundish.testing.functions import Draw
 
 
 def slow(x: Any) -> Any:
-    until = time.perf_counter() + 0.002
-    while time.perf_counter() < until:
+    """Take 2 ms of a core: how much is timed goes by that."""
+    until = time.thread_time() + 0.002
+    while time.thread_time() < until:
         pass
     return np.full(100, x)
-
-
-def times(stats: Any) -> float:
-    total: float = stats.waited_s + stats.own_s + stats.outside_s
-    return total
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -33,9 +29,13 @@ def test_the_time_is_divided(workers: int) -> None:
         stats = iterator.stats
 
     assert stats.watched
-    assert times(stats) == pytest.approx(stats.wall_s, rel=0.1)
+    assert stats.waited_s + stats.own_s + stats.outside_s == pytest.approx(stats.wall_s)
     assert stats.outside_s > 50 * 0.002
-    assert stats.waited_s > stats.own_s
+    assert min(stats.waited_s, stats.own_s) > 0.0
+    if workers:
+        assert stats.waits.total_s == pytest.approx(stats.waited_s)
+    else:
+        assert stats.waited_s > stats.own_s
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -51,18 +51,17 @@ def test_the_time_of_a_function_is_its_own(workers: int) -> None:
 
     assert nodes["map#1"].time.count > 50
     assert nodes["map#1"].time.mean_s >= 0.002
-    assert nodes["map#2"].time.mean_s < 0.5 * nodes["map#1"].time.mean_s
+    assert nodes["map#2"].time.quantile_s(0.5) < 0.5 * nodes["map#1"].time.quantile_s(0.5)
     assert nodes["map#1"].busy_s >= 200 * 0.002
     assert nodes["map#1"].calls
     assert not nodes["range#0"].calls
 
 
 def test_workers_are_measured() -> None:
+    pids: set[int] = set()
     with Dataset.range(200).map(slow).batch(4).iterator(workers=2) as iterator:
-        next(iterator)
-        pids = set(iterator.worker_pids())
         for _ in iterator:
-            pass
+            pids.update(iterator.worker_pids())
         stats = iterator.stats
 
     # They are gone when the end was delivered; what they did is with the stages.

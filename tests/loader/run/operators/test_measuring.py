@@ -255,7 +255,7 @@ def test_measured_is_what_stands_below(workers: int) -> None:
 
     stats = run(ds, workers)[1]
 
-    assert stats.edges["read"].total_s < 0.004
+    assert stats.edges["read"].least_s < 0.004
     assert stats.edges["mapped"].least_s >= 0.004
     assert stats.edges["even"].least_s >= 0.004
     assert stats.edges["even"].total_s >= stats.edges["even"].count * 0.004
