@@ -6,6 +6,7 @@ import gc
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,11 +18,18 @@ from tundish.errors import SharedMemoryError
 from tundish.loader.run import coordinator
 from tundish.snapshot.catalog import Catalog
 
-SCRIPT = """
+# An interpreter waits 1.5 s for a writer. That is for writing: on a busy machine it takes as long to start one.
+IS_UP = """
+def is_up(it):
+    return all(writer.ready for writer in it._engine._pool.writing)
+"""
+
+SCRIPT = f"""{IS_UP}
 import sys, numpy as np, tundish as td
 def make(x): return np.full(500, x)
 folder, workers, how = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 it = td.Dataset.range(400).map(make).snapshot(folder, batch_bytes=20_000).iterator(workers=workers)
+while workers and not is_up(it): it.pump()
 for at, _ in enumerate(it):
     if at == 149: break
 if how == "raise": raise ValueError("left")
@@ -30,10 +38,16 @@ if how == "del": del it
 """
 
 
+DEADLINE_S = 20
+
+
 def durable(folder: Path) -> int:
+    """What stands when its writer has left: that may take longer than the process that it wrote for."""
     catalog = Catalog(folder)
     (key,) = catalog.keys()
-    assert catalog.store.size(f"{key}/lease.json") is None
+    deadline = time.monotonic() + DEADLINE_S
+    while catalog.store.size(f"{key}/lease.json") is not None:
+        assert time.monotonic() < deadline, "it has not given its lease back"
     return max(prefix.next for prefix in catalog.prefixes(key))
 
 
@@ -48,11 +62,12 @@ def test_what_has_passed_is_durable(tmp_path: Path, workers: int, how: str) -> N
     assert durable(tmp_path) >= 150
 
 
-BESIDE = """
+BESIDE = f"""{IS_UP}
 import sys
 import numpy as np, tundish as td
 ds = td.Dataset.range(300).map(lambda x: np.full(500, x)).snapshot(sys.argv[1]).prefetch(1)
 it = ds.iterator(workers=0)
+while not is_up(it): it.pump()
 for _ in range(150):
     next(it)
 """
