@@ -28,7 +28,7 @@ hypothesis.settings.register_profile("tundish", deadline=None, derandomize=True,
 hypothesis.settings.load_profile("tundish")
 
 DESCRIPTORS = Path("/proc/self/fd" if Path("/proc/self/fd").exists() else "/dev/fd")
-NAMED_MEMORY = Path("/dev/shm")
+NAMED_MEMORY = "/dev/shm"
 HAS_LISTS = Path("/proc/thread-self/children").exists()  # of children, of each thread
 COLLECTING_S = 0.02
 ENDING_S = 2.0  # a killed process may take this long to be gone from the table
@@ -54,7 +54,7 @@ class Holdings:
     workers: frozenset[psutil.Process]
     children: frozenset[psutil.Process]
     descriptors: frozenset[tuple[str, str]]
-    names: frozenset[Path]
+    names: frozenset[str]
     threads: frozenset[threading.Thread]
     arenas: int
 
@@ -68,7 +68,7 @@ def holdings() -> Holdings:
         workers=frozenset(worker for zygote in zygotes for worker in offspring(zygote.pid)),
         children=children - zygotes,
         descriptors=frozenset(descriptors()),
-        names=frozenset(NAMED_MEMORY.glob("*tundish*")),
+        names=frozenset(names()),
         threads=frozenset(threading.enumerate()),
         arenas=len(store._current),
     )
@@ -129,6 +129,12 @@ def descriptors() -> Iterator[tuple[str, str]]:
                 yield path.name, target
         elif path.exists():  # not so the one that listed the folder: it is closed by now
             yield path.name, ""
+
+
+def names() -> Iterator[str]:
+    """What of ours has a name in shared memory; there, too, are the thousand folders of the cases."""
+    with suppress(FileNotFoundError), os.scandir(NAMED_MEMORY) as entries:
+        yield from (entry.name for entry in entries if "tundish" in entry.name)
 
 
 def collect() -> None:
