@@ -1,4 +1,4 @@
-"""Writing elements into the rows of a block, one at a time."""
+"""Writing elements into the rows of a block, one at a time, or by themselves where they are unlike."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.spec import flatten, leaf_key
+from tundish.spec import flatten, leaf_key, unflatten
 
 if TYPE_CHECKING:
     from tundish.loader.watch.watch import Noted
@@ -66,11 +66,6 @@ class Rows:
         """Whether there is anything to tell beside the rows of a common layout."""
         told = self.drops or self.errors or self.events or self.extras or self.notes or self.told
         return bool(told) or self.elements is not None
-
-
-def own(value: Any) -> Any:
-    """A value that shares no memory with its block."""
-    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def writer(rows: Rows, tree: Any, keys: tuple[Any, ...], shift: int) -> Any:
@@ -144,3 +139,45 @@ def _flat_writer(rows: Rows, tree: Any, keys: tuple[Any, ...], shift: int) -> An
         return True
 
     return write
+
+
+def scatter(rows: Rows, first: int, upto: int) -> Any:
+    """Keep each element by itself: they have no common layout.
+
+    Parameters
+    ----------
+    rows : Rows
+        What the task has made.
+    first, upto : int
+        Its first row, and the one that did not fit.
+
+    Returns
+    -------
+    callable
+        Writes an element, whatever it is.
+    """
+    layout = rows.layout
+    assert layout is not None
+    shift = first if rows.private else 0
+    gone = {*rows.drops, *rows.errors}
+    elements: dict[int, Any] = {}
+    for k in range(first, upto):
+        if k not in gone:
+            leaves = [
+                rows.extras[at][k] if column is None else _own(column[k - shift])
+                for at, column in enumerate(rows.columns)
+            ]
+            elements[k] = unflatten(layout.tree, leaves)
+    rows.elements = elements
+    rows.layout = None
+
+    def write(k: int, element: Any) -> bool:
+        elements[k] = element
+        return True
+
+    return write
+
+
+def _own(value: Any) -> Any:
+    """A value that shares no memory with its block."""
+    return value.copy() if isinstance(value, np.ndarray) else value

@@ -1,0 +1,194 @@
+"""What a worker says of a task: its rows are made and lie here, or its slot may not grow that far."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.run.messages import (
+    DONE,
+    EXTRA,
+    EXTRA_IN_SLOT,
+    INLINE_EXTRA,
+    NO_LAYOUT,
+    NO_SLOT,
+    NOT_OPENED,
+    ROWS_INLINE,
+    Kind,
+    Task,
+    align,
+    share_offset,
+)
+from tundish.loader.run.origins import add_origin
+from tundish.loader.run.starting.payload import dumps_exception
+from tundish.loader.run.writing import NeedsMore, Rows
+from tundish.shm.encode import Encoded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tundish.loader.run.context import Context
+    from tundish.loader.run.outbox import Outbox
+    from tundish.loader.run.working.blocks import Blocks
+    from tundish.shm.layout import Layout
+    from tundish.shm.memory import Arena
+
+_TELL_EVERY_S = 0.2
+"""How often a worker tells what it has timed."""
+
+
+class Answers:
+    """Answers tasks.
+
+    Parameters
+    ----------
+    arena : Arena or None
+        Where what does not fit into a message goes.
+    outbox : Outbox
+        Where it is said.
+    blocks : Blocks
+        Knows the numbers of layouts.
+    context : Context
+        Of the iterator; what was counted and timed is told with the rows.
+    cpu : callable
+        How long this worker has used a core.
+    """
+
+    def __init__(
+        self,
+        arena: Arena | None,
+        outbox: Outbox,
+        blocks: Blocks,
+        context: Context,
+        *,
+        cpu: Callable[[], float],
+    ) -> None:
+        self._arena, self._outbox, self._blocks = arena, outbox, blocks
+        self._context, self._cpu = context, cpu
+        self._told_at = 0.0
+
+    def need(self, task: Task, need: NeedsMore) -> None:
+        """Say that a task needs a larger slot, or one to itself."""
+        fields = (
+            Kind.NEED,
+            EXTRA if need.alone else 0,
+            task.stage,
+            task.block,
+            task.first,
+            task.rows,
+        )
+        self._outbox.say(DONE.pack(*fields, NO_LAYOUT, 0, 0, 0, need.nbytes, 0))
+
+    def done(self, task: Task, rows: Rows, began: float, cpu: float, flags: int) -> None:
+        """Say what a task has made.
+
+        Parameters
+        ----------
+        task : Task
+            Which.
+        rows : Rows
+            What it has made.
+        began, cpu : float
+            When it began, and what had been used of a core by then.
+        flags : int
+            What else there is to say.
+
+        Raises
+        ------
+        NeedsMore
+            What belongs to the rows does not fit into the slot; nothing has been said.
+        """
+        layout, tail = rows.layout, b""
+        watch = self._context.watch
+        due = watch.enabled and began - self._told_at > _TELL_EVERY_S
+        if due or watch.has_told:
+            rows.told = watch.take(timed=due)
+            if due:
+                self._told_at = began
+        if rows.not_opened:
+            flags |= NOT_OPENED
+        nbytes, number = 0, NO_LAYOUT
+        if layout is not None:
+            number = self._blocks.number_of(layout)
+            if rows.private:
+                flags |= ROWS_INLINE
+                tail = b"".join([c.tobytes() for c in rows.columns if c is not None])
+            else:
+                nbytes = layout.nbytes
+        encoded = 0
+        if rows.has_more:
+            flags |= EXTRA
+            piece = self._encode(rows)
+            encoded = piece.nbytes
+            if self._arena is None or task.slot == NO_SLOT or encoded <= INLINE_EXTRA:
+                tail += piece.to_bytes()
+            else:
+                flags |= EXTRA_IN_SLOT
+                nbytes = max(nbytes, _write_share(self._arena, task, layout, piece))
+        micros = min(int((perf_counter() - began) * 1e6), 2**32 - 1)
+        busy = min(int((self._cpu() - cpu) * 1e6), 2**32 - 1)
+        self._outbox.say(
+            DONE.pack(
+                Kind.DONE,
+                flags,
+                task.stage,
+                task.block,
+                task.first,
+                task.rows,
+                number,
+                micros,
+                busy,
+                len(tail),
+                nbytes,
+                encoded,
+            ),
+            tail,
+        )
+
+    def _encode(self, rows: Rows) -> Encoded:
+        """The encoded part; an element that cannot be encoded becomes its own error."""
+        while True:
+            body = (
+                rows.drops, rows.errors, rows.events, rows.extras, rows.elements, rows.notes, rows.told
+            )  # fmt: skip
+            try:
+                return Encoded(body)
+            except Exception:  # noqa: BLE001 - found and blamed below
+                self._blame(rows)
+
+    def _blame(self, rows: Rows) -> None:
+        parts: list[dict[int, Any]] = list(rows.extras.values())
+        if rows.elements is not None:
+            parts.append(rows.elements)
+        for part in parts:
+            for k, value in list(part.items()):
+                try:
+                    Encoded(value)
+                except Exception as problem:  # noqa: BLE001 - it becomes the element's error
+                    error = TypeError(
+                        f"an element of type {type(value).__name__} cannot be sent from a worker: {problem}"
+                    )
+                    rows.errors[k] = dumps_exception(
+                        add_origin(error, f"row {k}", self._context.where)
+                    )
+                    for other in parts:
+                        other.pop(k, None)
+
+
+def _write_share(arena: Arena, task: Task, layout: Layout | None, piece: Encoded) -> int:
+    """Write the encoded part into the slot; the bytes of it that are now in use, if they are known."""
+    alone = task.rows == task.total
+    if alone:
+        offset = align(layout.nbytes if layout is not None else 0)
+    else:
+        offset = share_offset(arena.stride, task.first, task.total)
+        end = share_offset(arena.stride, task.first + task.rows, task.total)
+        columns = layout.nbytes if layout is not None else 0
+        if columns > arena.stride // 2 or piece.nbytes > end - offset:
+            raise NeedsMore(align(columns) + piece.nbytes, alone=True)
+    if (offset + piece.nbytes if alone else piece.nbytes) > task.may:
+        raise NeedsMore(offset + piece.nbytes if alone else piece.nbytes)
+    arena.allocate(task.slot, offset, piece.nbytes)
+    start = task.slot * arena.stride + offset
+    piece.write(memoryview(arena.map)[start : start + piece.nbytes])
+    return offset + piece.nbytes if alone else 0

@@ -1,0 +1,75 @@
+"""Where the rows of a task go: a block is laid out after its first element."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.loader.run.collate import is_fixed
+from tundish.loader.run.messages import INLINE_BLOCK, NO_SLOT, RECORD, Kind, Task
+from tundish.loader.run.writing import NeedsMore, Rows, writer
+from tundish.shm.encode import Encoded
+from tundish.shm.layout import Layout
+from tundish.spec import flatten, leaf_key
+
+if TYPE_CHECKING:
+    from tundish.loader.run.outbox import Outbox
+    from tundish.shm.memory import Arena
+
+
+class Blocks:
+    """Lays out the blocks that a worker makes rows of, and tells each new layout once.
+
+    Parameters
+    ----------
+    arena : Arena or None
+        None where there is no shared memory: everything travels over the channel.
+    outbox : Outbox
+        Where a layout is told.
+    """
+
+    def __init__(self, arena: Arena | None, outbox: Outbox) -> None:
+        self._arena, self._outbox = arena, outbox
+        self._layouts: dict[tuple[Any, ...], tuple[int, Layout]] = {}
+
+    def number_of(self, layout: Layout) -> int:
+        """The number by which a layout was told."""
+        return self._layouts[layout.tree, layout.keys, layout.rows][0]
+
+    def begin(self, rows: Rows, task: Task, element: Any) -> Any:
+        """Lay out a block after its first element; gives a function that writes an element."""
+        leaves, tree = flatten(element)
+        keys = tuple([leaf_key(leaf) for leaf in leaves])
+        known = self._layouts.get((tree, keys, task.total))
+        if known is None:
+            layout = Layout(tree, keys, task.total)
+            number = len(self._layouts)
+            self._layouts[tree, keys, task.total] = known = (number, layout)
+            # A namedtuple's class may be one that travels by value.
+            tail = Encoded((tree, keys, task.total)).to_bytes()
+            self._outbox.say(RECORD.pack(Kind.LAYOUT, 0, 0, number, len(tail)), tail)
+        layout = known[1]
+        rows.layout = layout
+        rows.private = self._arena is None or task.slot == NO_SLOT or layout.nbytes <= INLINE_BLOCK
+        if rows.private:
+            # Only this task's rows, as a block of their own.
+            own = Layout(tree, keys, task.rows)
+            rows.columns = own.columns(np.empty(own.nbytes, np.uint8))
+            shift = task.first
+        else:
+            assert self._arena is not None
+            self._make_room(self._arena, task, layout)
+            rows.columns = layout.columns(self._arena.root(task.slot, layout.nbytes))
+            shift = 0
+        for at, key in enumerate(keys):
+            if not is_fixed(key):
+                rows.extras[at] = {}
+        return writer(rows, tree, keys, shift)
+
+    def _make_room(self, arena: Arena, task: Task, layout: Layout) -> None:
+        if layout.nbytes > task.may:
+            raise NeedsMore(layout.nbytes)
+        if layout.nbytes > task.have:
+            for offset, nbytes in layout.spans(task.first, task.rows):
+                arena.allocate(task.slot, offset, nbytes)

@@ -1,0 +1,195 @@
+"""The elements of a task's items, each written into its row while it is in the cache.
+
+One after another, or many at once: of one cheap function over a range, or rows of tables.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.formats.format import Columns
+from tundish.loader.run.items import DROPPED
+from tundish.loader.run.values import raise_from
+from tundish.loader.run.writing import NeedsMore, Rows, scatter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tundish.loader.run.context import Context
+    from tundish.loader.run.messages import Task
+    from tundish.loader.run.working.blocks import Blocks
+    from tundish.loader.run.working.stage import Stage
+
+
+class Evaluation:
+    """Makes the rows of tasks.
+
+    Parameters
+    ----------
+    context : Context
+        Of the iterator.
+    blocks : Blocks
+        Lays out where they go.
+    deadline : float or None
+        How long an element may take, in seconds; the process ends after that.
+    cpu : callable
+        How long this worker has used a core.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        blocks: Blocks,
+        *,
+        deadline: float | None,
+        cpu: Callable[[], float],
+    ) -> None:
+        self._context, self._blocks = context, blocks
+        self._deadline, self._cpu = deadline, cpu
+
+    def rows(self, stage: Stage, task: Task, items: Sequence[Any]) -> Rows:
+        """Evaluate the items; now and then with a clock around each node."""
+        watch, turns = self._context.watch, stage.turns
+        if (
+            watch.enabled and stage.whole
+        ):  # one function, or none: what there is to time is the task
+            began = perf_counter()
+            rows = self._evaluated(stage, task, items, stage.value)
+            each_s = (perf_counter() - began) / task.rows
+            watch.sample(stage.label).node(stage.label).add(each_s, task.rows)
+            return rows
+        if turns is None:
+            return self._evaluated(stage, task, items, stage.value)
+        cpu, timed = self._cpu(), turns.due()
+        rows = self._evaluated(stage, task, items, stage.timed if timed else stage.value)
+        turns.did(task.rows, self._cpu() - cpu, timed=timed)
+        return rows
+
+    def _evaluated(self, stage: Stage, task: Task, items: Sequence[Any], value: Any) -> Rows:
+        rows = Rows()
+        pass_, events = stage.pass_, self._context.events
+        notes, where = self._context.notes, self._context.where
+        deadline = self._deadline
+        write: Any = None
+        done = 0
+        if stage.files is not None and type(items) is range and items.step == 1:
+            done, write = self._table(stage.files, task, items, rows)
+        if stage.read is not None and done < task.rows:
+            stage.read(items[done:], pass_)
+        if stage.sweep is not None and type(items) is range:
+            done, write = self._sweep(stage, task, items, rows)
+        for k, item in zip(
+            range(task.first + done, task.first + task.rows), items[done:], strict=True
+        ):
+            if deadline is not None:
+                faulthandler.dump_traceback_later(deadline, exit=True)
+            try:
+                element = value(item, pass_)
+                if events:
+                    rows.events[k] = events.copy()
+                    events.clear()
+                if element is DROPPED:
+                    rows.drops.append(k)
+                    continue
+                if notes:
+                    rows.notes[k] = notes.pop()
+            except Exception as error:  # noqa: BLE001 - the element's error
+                if events:
+                    rows.events[k] = events.copy()
+                    events.clear()
+                rows.errors[k] = stage.error(error, item, where)
+                continue
+            if write is None:
+                write = self._blocks.begin(rows, task, element)
+            if not write(k, element):
+                write = scatter(rows, task.first, k)
+                write(k, element)
+        return rows
+
+    def _sweep(self, stage: Stage, task: Task, items: range, rows: Rows) -> tuple[int, Any]:
+        """Evaluate elements of one cheap function; stops behind the first that fails."""
+        elements, k = stage.sweep(items), task.first
+        write: Any = None
+        scalars: list[Any] = []
+        try:
+            for element in elements:
+                if write is None:
+                    write = self._blocks.begin(rows, task, element)
+                    if isinstance(element, np.generic) and rows.columns[0] is not None:
+                        scalars.append(element)
+                        scalars.extend(elements)  # on an error it keeps what came before
+                        break
+                if not write(k, element):
+                    write = scatter(rows, task.first, k)
+                    write(k, element)
+                k += 1
+        except NeedsMore:
+            raise
+        except Exception as error:  # noqa: BLE001 - the element's error
+            try:
+                raise_from(error, stage.label)
+            except Exception as marked:  # noqa: BLE001 - the element's error
+                failed = marked
+            k += len(scalars)
+            rows.errors[k] = stage.error(failed, items[k - task.first], self._context.where)
+        else:
+            k += len(scalars)
+        if scalars:
+            write = _put_scalars(rows, task, scalars, write)
+        return k - task.first + (k in rows.errors), write
+
+    def _table(self, files: Any, task: Task, items: range, rows: Rows) -> tuple[int, Any]:
+        """Copy rows of files that lie in columns, as far as they are of one kind; how many."""
+        write: Any = None
+        done = 0
+        while done < task.rows:
+            number = items[done] % len(files)
+            found = files.run(number, min(task.rows - done, len(files) - number))
+            if isinstance(found, Exception) or not isinstance(found[0], Columns):
+                break
+            run, first, stop = found
+            if not run.stackable:
+                break
+            leaves, tree = run.flat
+            if write is None:
+                write = self._blocks.begin(rows, task, run[first])
+            layout = rows.layout
+            assert layout is not None
+            keys = tuple([_column_key(leaf) for leaf in leaves])
+            if tree != layout.tree or keys != layout.keys:
+                break
+            row = task.first + done
+            shift = task.first if rows.private else 0
+            for at, (column, leaf) in enumerate(zip(rows.columns, leaves, strict=True)):
+                part = leaf[first:stop]
+                if column is None:
+                    rows.extras[at].update(enumerate(part.tolist(), row))
+                else:
+                    column[row - shift : row - shift + len(part)] = part
+            done += stop - first
+        return done, write
+
+
+def _put_scalars(rows: Rows, task: Task, scalars: list[Any], write: Any) -> Any:
+    column = rows.columns[0]
+    assert column is not None
+    if len(set(map(type, scalars))) == 1 and column.dtype.kind != "V":
+        first = 0 if rows.private else task.first
+        column[first : first + len(scalars)] = scalars
+        return write
+    for k, element in enumerate(scalars, task.first):
+        if not write(k, element):
+            write = scatter(rows, task.first, k)
+            write(k, element)
+    return write
+
+
+def _column_key(column: np.ndarray) -> Any:
+    """What `leaf_key` says of a column's rows."""
+    if column.dtype == object:
+        return type(column[0])
+    return (column.dtype, column.shape[1:])

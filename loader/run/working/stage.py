@@ -1,0 +1,155 @@
+"""The stages that a worker computes: what each does with an item, compiled once for all its passes."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.plan.elementwise import FlatMap
+from tundish.loader.plan.interleaving import Interleave
+from tundish.loader.run.evaluators import compile_inner, compile_sweep, compile_values
+from tundish.loader.run.files.numbered import files_below
+from tundish.loader.run.items import ref_of
+from tundish.loader.run.messages import WRITING
+from tundish.loader.run.origins import add_origin, describe_origin
+from tundish.loader.run.reading import compile_read
+from tundish.loader.run.starting.payload import dumps_exception
+from tundish.loader.run.timing import Timer, Turns
+from tundish.loader.run.values import identities
+from tundish.loader.run.watched import evaluated, stage_name
+
+if TYPE_CHECKING:
+    from tundish.loader.run.context import Context
+    from tundish.loader.run.values import Identity, OpenInner, Value
+
+_SYNC_BYTES = 32 << 20
+
+
+class Stage:
+    """One stage's evaluator.
+
+    Parameters
+    ----------
+    value, identity : callable
+        Of `compile_values`; for a stream the inner plan of an item.
+    is_stream : bool
+        Whether it reads inner datasets.
+    placed : bool
+        Whether their elements are named by places.
+    in_turn : int
+        How many of them are read in turn.
+
+    Attributes
+    ----------
+    pass_ : int
+        The number of the pass.
+    sweep : callable or None
+        Gives the elements of a whole range of items.
+    files : RecordFiles or None
+        Tables whose rows the elements are.
+    read : callable or None
+        Reads the records of many items before they are evaluated.
+    timed : Value or None
+        As `value`, and times each node.
+    turns : Turns or None
+        Says when `timed` is to be used.
+    """
+
+    __slots__ = (
+        "files", "identity", "in_turn", "is_stream", "label", "pass_", "placed", "read", "sweep",
+        "timed", "turns", "value",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        value: Value,
+        identity: Identity,
+        *,
+        is_stream: bool,
+        placed: bool = False,
+        in_turn: int = 0,
+    ) -> None:
+        self.value, self.identity, self.is_stream = value, identity, is_stream
+        self.placed, self.in_turn = placed, in_turn
+        self.pass_ = 0
+        self.sweep: Any = None
+        self.files: Any = None
+        self.read: Any = None
+        self.timed: Value | None = None
+        self.turns: Turns | None = None
+        self.label = ""
+
+    @property
+    def whole(self) -> bool:
+        """Whether many elements are computed at once."""
+        return self.sweep is not None or self.files is not None
+
+    def error(self, error: Exception, item: Any, where: str) -> bytes:
+        """An item's error as it is told: with where the element comes from, and who computed it."""
+        origin = describe_origin(*self.identity(ref_of(item), self.pass_))
+        return dumps_exception(add_origin(error, origin, where))
+
+
+class Stages:
+    """The stages that a worker has been told of.
+
+    Parameters
+    ----------
+    context : Context
+        Of the iterator.
+    open_inner : callable
+        How a `flat_map`'s inner dataset is read.
+    one_by_one : bool
+        Whether each element is to be computed by itself, since each has a deadline.
+    """
+
+    def __init__(self, context: Context, open_inner: OpenInner, *, one_by_one: bool) -> None:
+        self._context, self._open_inner = context, open_inner
+        self._one_by_one = one_by_one or bool(context.probes)
+        self._stages: dict[int, Stage] = {}
+        self._compiled: dict[tuple[int, int, int], Stage] = {}
+
+    def open(self, number: int, flag: int, what: tuple[int, int, int]) -> Stage:
+        """Get ready for a stage: its node, its base and its pass."""
+        node, base, pass_ = what
+        compiled = (flag, node, base)
+        if compiled not in self._compiled:
+            self._compiled[compiled] = self._compile(*compiled)
+        self._stages[number] = stage = copy(self._compiled[compiled])
+        stage.pass_ = pass_
+        return stage
+
+    def __getitem__(self, number: int) -> Stage:
+        return self._stages[number]
+
+    def _compile(self, is_stream: int, node: int, base: int) -> Stage:
+        """What a stage of some nodes does, in any pass."""
+        nodes, context = self._context.nodes, self._context
+        open_inner = self._open_inner
+        if is_stream == WRITING:
+            # pyarrow takes a while to load, and is needed by no other worker.
+            from tundish.loader.run.storing.orders import Desk  # noqa: PLC0415 - see above
+
+            desk = Desk(_SYNC_BYTES)
+            return Stage(
+                lambda order, _: desk.do(order), identities(nodes[node], context), is_stream=False
+            )
+        if is_stream:
+            flat_map = nodes[node]
+            assert isinstance(flat_map, FlatMap)
+            in_turn = flat_map.cycle if isinstance(flat_map, Interleave) else 1
+            made = compile_inner(flat_map, context, open_inner)
+            return Stage(*made, is_stream=True, placed=flat_map.placed, in_turn=in_turn)
+        stage = Stage(*compile_values(nodes[node], context, open_inner), is_stream=False)
+        stage.label = stage_name(nodes[node], context)
+        if not self._one_by_one:
+            stage.sweep = compile_sweep(nodes[node], nodes[base])
+            stage.read = compile_read(nodes[node], context)
+            records = files_below(nodes[node])
+            if records is not None and records.format.tabular:
+                stage.files = records.source
+        if context.watch.enabled and not stage.whole:
+            timer = Timer(context.watch.sample(stage.label))
+            stage.timed, _ = compile_values(nodes[node], context, open_inner, timer)
+            stage.turns = Turns(sum(1 for _ in evaluated(nodes[node])))
+        return stage

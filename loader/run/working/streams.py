@@ -1,0 +1,163 @@
+"""Inner datasets that a worker has open, each read in chunks.
+
+A chunk is a task. What was read of a dataset is not kept: where another worker, or a new reader of
+this one, goes on, the dataset is made again and what has come is left out.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.loader.run.items import End, Failure, ref_of
+from tundish.loader.run.messages import RECORD, Kind, Task
+from tundish.loader.run.starting.payload import dumps_exception
+from tundish.loader.run.writing import Rows, scatter
+
+if TYPE_CHECKING:
+    from tundish.loader.run.context import Context
+    from tundish.loader.run.outbox import Outbox
+    from tundish.loader.run.values import OpenInner
+    from tundish.loader.run.working.blocks import Blocks
+    from tundish.loader.run.working.inputs import Inputs
+    from tundish.loader.run.working.stage import Stage
+
+_OPEN = 64
+
+
+class OpenStreams:
+    """Reads chunks of inner datasets.
+
+    Parameters
+    ----------
+    context : Context
+        Of the iterator.
+    open_inner : callable
+        How an inner dataset is read.
+    inputs : Inputs
+        Reads what a task tells of the item that a dataset is made of.
+    blocks : Blocks
+        Lays out where elements go.
+    outbox : Outbox
+        Where it is said that a dataset stands open.
+    deadline : float or None
+        How long an element may take, in seconds; the process ends after that.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        open_inner: OpenInner,
+        inputs: Inputs,
+        blocks: Blocks,
+        outbox: Outbox,
+        *,
+        deadline: float | None,
+    ) -> None:
+        self._context, self._open_inner = context, open_inner
+        self._inputs, self._blocks, self._outbox = inputs, blocks, outbox
+        self._deadline = deadline
+        self._open: OrderedDict[tuple[int, int], tuple[Any, int]] = OrderedDict()
+        self._most = _OPEN
+
+    def forget(self, number: int) -> None:
+        """Close those of a stage: its number is another's now."""
+        for key in [key for key in self._open if key[0] == number]:
+            del self._open[key]
+
+    def make_room(self, in_turn: int) -> None:
+        """Leave so many open that are read in turn, and as many that come after them."""
+        self._most = max(self._most, 2 * in_turn)
+
+    def read(self, stage: Stage, task: Task, tail: bytes | memoryview) -> tuple[Rows, bool]:
+        """Read the next elements of an inner dataset, opened here or where a dead worker left it.
+
+        Returns
+        -------
+        (Rows, bool)
+            What was made, and whether the dataset ended there.
+        """
+        key = (task.stage, task.start)
+        network, at = self._open.pop(key, (None, -1))
+        rows, skip = Rows(), task.step
+        deadline, where = self._deadline, self._context.where
+        if network is None or at != skip:
+            # What the tail names is taken back after this task; the dataset is read in later ones.
+            (item,) = self._inputs.decoded(tail, private=True)
+            if deadline is not None:  # what is left out takes its time too
+                left_out = 0 if stage.placed else skip
+                faulthandler.dump_traceback_later(deadline * (1 + left_out), exit=True)
+            try:
+                origin = stage.identity(ref_of(item), stage.pass_)
+                plan = stage.value(item, stage.pass_)
+                network = self._open_inner(plan, origin, skip)
+                self._note_events(rows, task.first, seen=skip > 0)
+            except Exception as error:  # noqa: BLE001 - the element's error
+                self._note_events(rows, task.first, seen=False)
+                rows.errors[task.first] = stage.error(error, item, where)
+                rows.drops = list(range(task.first + 1, task.first + task.rows))
+                rows.not_opened = True
+                return rows, True
+        if task.rows == 1:
+            # Should this process die now, it is the element's fault, not the opening's.
+            self._outbox.say(RECORD.pack(Kind.PROGRESS, 0, 0, 0, 0))
+            self._outbox.flush()
+        write: Any = None
+        places: list[int] = []
+        if stage.placed and network.text and deadline is None and task.rows > 1:
+            write = self._records(rows, task, network, places)
+        for k in range(task.first + len(places), task.first + task.rows):
+            if deadline is not None:
+                faulthandler.dump_traceback_later(deadline, exit=True)
+            try:
+                found = network.next()
+            except End:
+                rows.drops = [*rows.drops, *range(k, task.first + task.rows)]
+                _tell_places(rows, places, network)
+                return rows, True
+            if stage.placed:
+                places.append(found.ref)
+            if type(found) is Failure:
+                rows.errors[k] = dumps_exception(found.error)
+                continue
+            if write is None:
+                write = self._blocks.begin(rows, task, found.value)
+            if not write(k, found.value):
+                write = scatter(rows, task.first, k)
+                write(k, found.value)
+        _tell_places(rows, places, network)
+        self._open[key] = (network, network.mark() if stage.placed else skip + task.rows)
+        while len(self._open) > self._most:
+            self._open.popitem(last=False)
+        return rows, False
+
+    def _note_events(self, rows: Rows, k: int, *, seen: bool) -> None:
+        """Tell what happened when an inner dataset was opened, with its first row; once."""
+        events = self._context.events
+        if events and not seen:
+            rows.events[k] = events.copy()
+        events.clear()
+
+    def _records(self, rows: Rows, task: Task, network: Any, places: list[int]) -> Any:
+        """Read records of a file at once; gives a function that writes those that follow."""
+        write: Any = None
+        while len(places) < task.rows:
+            found = network.some(task.rows - len(places))
+            if found is None:
+                break
+            at, values = found
+            if write is None:
+                write = self._blocks.begin(rows, task, values[0])
+            first = task.first + len(places)
+            rows.extras[0].update(zip(range(first, first + len(values)), values, strict=True))
+            places += at
+        return write
+
+
+def _tell_places(rows: Rows, places: list[int], network: Any) -> None:
+    """Tell the places of a chunk's rows, and that behind them."""
+    if places:
+        rows.notes[0] = np.array([*places, network.mark()], np.int64)
