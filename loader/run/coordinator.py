@@ -26,6 +26,7 @@ from tundish.errors import SharedMemoryError, StalledError, WorkerDiedError
 from tundish.loader.plan.elementwise import Filter, Map
 from tundish.loader.plan.node import AUTOTUNE
 from tundish.loader.plan.order import Prefetch
+from tundish.loader.run.blame import NODE_MARK
 from tundish.loader.run.chains import run_of
 from tundish.loader.run.crew import crew_of
 from tundish.loader.run.critical import uninterrupted
@@ -47,7 +48,7 @@ from tundish.loader.run.messages import (
     align,
     share_offset,
 )
-from tundish.loader.run.operators.inners import FlatMapped
+from tundish.loader.run.operators.flattening import FlatMapped
 from tundish.loader.run.origins import add_origin, describe_origin, replayed_elements
 from tundish.loader.run.parallel import AheadRepeated, AnyStage, ParallelPlanner
 from tundish.loader.run.peers import Job
@@ -72,7 +73,6 @@ from tundish.loader.run.storing.seat import Seat
 from tundish.loader.run.storing.stored import frozen, is_kept
 from tundish.loader.run.streams import StreamStage
 from tundish.loader.run.tracing import open_trace
-from tundish.loader.run.values import NODE_MARK
 from tundish.loader.watch.lookahead import window
 from tundish.loader.watch.stats import StageStats, Stats, with_begun
 from tundish.shm.budget import default_budget, parse_bytes

@@ -17,36 +17,51 @@ from tundish.loader.plan.options import WithOptions
 from tundish.loader.plan.order import Prefetch
 from tundish.loader.plan.sources import Range
 from tundish.loader.plan.storing import Reread
-from tundish.loader.run import values
+from tundish.loader.run.blame import STOPPED
 from tundish.loader.run.chains import ELEMENTWISE, computes
 from tundish.loader.run.files import values as files
 from tundish.loader.run.operators import (
     asserting,
+    batching,
+    caching,
     counting,
+    elementwise,
+    flattening,
     grouping,
     measuring,
     mixing,
+    order,
     packing,
     padding,
     rebatching,
     resampling,
     scanning,
+    sources,
     taking,
     uniqueness,
     windows,
+    zipping,
 )
+from tundish.loader.run.results import checked
 from tundish.loader.run.storing import stored
 from tundish.loader.run.storing.rereading import reread_value
-from tundish.loader.run.values import STOPPED, Identity, Maker, OpenInner, Tables, Value, checked
+from tundish.loader.run.values import Maker, OpenInner, Tables, Value
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
     from tundish.loader.run.context import Context
+    from tundish.loader.run.identity import Identity
     from tundish.loader.run.timing import Timer
 
 TABLES = Tables(
     values={
-        **values.VALUES,
+        **sources.VALUES,
+        **elementwise.VALUES,
+        **order.VALUES,
+        **zipping.VALUES,
+        **batching.VALUES,
+        **caching.VALUES,
+        **flattening.VALUES,
         **padding.VALUES,
         **rebatching.VALUES,
         **packing.VALUES,
@@ -102,7 +117,7 @@ def compile_values(
 def compile_inner(node: FlatMap, context: Context, open_inner: OpenInner) -> tuple[Value, Identity]:
     """Make the closures of a flat_map's input: the inner plan of an item, and its identity."""
     maker = Maker(context, open_inner, TABLES, context.looks)
-    return maker.inner_dataset(node), maker.identity(node.up)
+    return flattening.inner_dataset(maker, node), maker.identity(node.up)
 
 
 def past_settings(node: Node) -> Node:

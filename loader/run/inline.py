@@ -10,20 +10,22 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SpecError
+from tundish.loader.run.blame import NODE_MARK
 from tundish.loader.run.collate import Collator
 from tundish.loader.run.items import DROPPED, End, Failure, Made, Ref, ref_of
-from tundish.loader.run.machines import Positions, Taken, load_stage
 from tundish.loader.run.origins import add_origin, describe_origin
+from tundish.loader.run.overtaking import load_stage
+from tundish.loader.run.positional import Positions, Taken
 from tundish.loader.run.sweeping import SweptStage
-from tundish.loader.run.values import NODE_MARK, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tundish.loader.plan.batching import Batch
     from tundish.loader.run.context import Context
+    from tundish.loader.run.identity import Identity
     from tundish.loader.run.machines import Machine, Mark
-    from tundish.loader.run.values import Identity, Value
+    from tundish.loader.run.values import Value
     from tundish.loader.watch.watch import StageMeter, Watch
 
 
@@ -254,49 +256,3 @@ class InlineBatches:
     def load(self, state: Any) -> None:
         self._count = state["n"]
         self._up.load(state["up"])
-
-
-class Unbatched:
-    """The rows of computed items."""
-
-    def __init__(self, up: Machine, label: str) -> None:
-        self._up, self._label = up, label
-        self._row = self._rows = 0
-        self._skip = 0
-        self._before: Mark = up.mark()
-        self._reached = self._before
-
-    def next(self) -> Any:
-        while self._row >= self._rows:
-            item = self._up.next()
-            # A mark is good just after an item: one that is not ready may have moved a part of it.
-            self._before, self._reached = self._reached, self._up.mark()
-            if type(item) is Failure:
-                return Failure((item.ref, -1), item.error)
-            self._row = self._rows = 0
-            try:
-                self._rows, self._take = rows_of(item.value)
-            except SpecError as error:
-                error.add_note(f"tundish: in {self._label}, at element {item.ref}")
-                return Failure((item.ref, -1), error)
-            self._ref = item.ref
-            self._row, self._skip = self._skip, 0
-        k = self._row
-        self._row += 1
-        return Made((self._ref, k), self._take(k))
-
-    def mark(self) -> Mark:
-        # Between two inputs the state names the next one; within one, that one and the row.
-        if self._skip:
-            return (self._skip, self._before)
-        if self._row >= self._rows:
-            return (0, self._reached)
-        return (self._row, self._before)
-
-    def dump(self, mark: Mark) -> Any:
-        return {"row": mark[0], "up": self._up.dump(mark[1])}
-
-    def load(self, state: Any) -> None:
-        self._skip = state["row"]
-        self._up.load(state["up"])
-        self._before = self._reached = self._up.mark()

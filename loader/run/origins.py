@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.loader.plan.order import Concatenate, Repeat
 from tundish.loader.plan.storing import Cache
+from tundish.loader.run.blame import NODE_MARK
 from tundish.loader.run.positions import concat_base, pass_base, radix
-from tundish.loader.run.values import NODE_MARK
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node

@@ -9,7 +9,7 @@ from tundish.loader.plan.interleaving import Interleave
 from tundish.loader.plan.node import walk
 from tundish.loader.run.batches import Batches
 from tundish.loader.run.chains import chain_base, defers, drops
-from tundish.loader.run.machines import Forgettable, Machine, Repeated
+from tundish.loader.run.operators.order import Repeated
 from tundish.loader.run.planner import Planner, replays
 from tundish.loader.run.stages import ParallelStage, StageOwner
 from tundish.loader.run.storing.recorded import Recorded
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
     from tundish.loader.plan.order import Repeat
     from tundish.loader.run.context import Context
+    from tundish.loader.run.machines import Forgettable, Machine
     from tundish.loader.run.operators.inners import Inners
 
 AnyStage = ParallelStage | StreamStage

@@ -16,8 +16,8 @@ from tundish.loader.plan.options import WithOptions
 from tundish.loader.plan.order import Concatenate, Prefetch, Repeat, Shard, Shuffle, Skip, Take
 from tundish.loader.plan.sources import Files, Range
 from tundish.loader.run.inline import InlineStage
-from tundish.loader.run.machines import Positions
 from tundish.loader.run.operators.windowing import WindowShuffle
+from tundish.loader.run.positional import Positions
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tundish.loader.plan.batching import Batch, Unbatch
-from tundish.loader.plan.elementwise import Enumerate, FlatMap
+from tundish.loader.plan.batching import Batch
+from tundish.loader.plan.elementwise import FlatMap
 from tundish.loader.plan.files.node import FileRecords, ReadFiles
 from tundish.loader.plan.interleaving import Interleave
 from tundish.loader.plan.measuring import without_measuring
@@ -29,12 +29,11 @@ from tundish.loader.plan.order import (
     Repeat,
     Shard,
     ShardByProcess,
-    Shuffle,
     Skip,
     Take,
 )
 from tundish.loader.plan.rebuilding import other_inputs
-from tundish.loader.plan.sources import Generator, Zip
+from tundish.loader.plan.sources import Generator
 from tundish.loader.plan.storing import Cache, Reread, Snapshot, SortedSnapshot
 from tundish.loader.run.chains import ELEMENTWISE, chain_base, defers
 from tundish.loader.run.evaluators import compile_inner, compile_values
@@ -43,43 +42,36 @@ from tundish.loader.run.files.numbered import FileStage, files_below
 from tundish.loader.run.files.records import FileMachine
 from tundish.loader.run.files.sequence import FileSequence
 from tundish.loader.run.generating import Broken, until_it_raises
-from tundish.loader.run.inline import InlineBatches, InlineStage, Unbatched
+from tundish.loader.run.inline import InlineBatches, InlineStage
 from tundish.loader.run.items import End, Failure, Ref
-from tundish.loader.run.machines import (
-    Builder,
-    Chosen,
-    Concatenated,
-    Enumerated,
-    Forgettable,
-    Generated,
-    Machine,
-    MakeMachine,
-    Positions,
-    ProcessShare,
-    Repeated,
-    Zipped,
-    several_of,
-)
+from tundish.loader.run.machines import Builder, Forgettable, Machine, MakeMachine, several_of
 from tundish.loader.run.operators import (
     asserting,
+    batching,
     grouping,
     mixing,
+    order,
     packing,
     padding,
     rebatching,
     resampling,
     scanning,
     sharing,
+    sources,
     taking,
     uniqueness,
+    windowing,
     windows,
+    zipping,
 )
 from tundish.loader.run.operators.caching import Cached, store_of
-from tundish.loader.run.operators.inners import FlatMapped, InlineInners, Inners, left_out
+from tundish.loader.run.operators.flattening import FlatMapped
+from tundish.loader.run.operators.inners import InlineInners, Inners, left_out
 from tundish.loader.run.operators.interleaving import Interleaved
 from tundish.loader.run.operators.measuring import measured
-from tundish.loader.run.operators.windowing import WindowShuffle
+from tundish.loader.run.operators.order import Repeated
 from tundish.loader.run.plain import PlainStage, is_plain, numbers_of
+from tundish.loader.run.positional import Positions
 from tundish.loader.run.sampling import Timed
 from tundish.loader.run.storing.rereading import Rereading
 from tundish.loader.run.storing.setup import resolved_inner
@@ -224,68 +216,21 @@ class Planner:
         return MACHINES[type(node)](self, node, pass_)
 
 
-def _generated(builder: Builder, node: Generator, pass_: int) -> Machine:
-    return Generated(node, pass_, builder.context)
-
-
-def _shuffled(builder: Builder, node: Shuffle, pass_: int) -> Machine:
-    return WindowShuffle(node, builder.build(node.up, pass_), pass_, builder.context)
-
-
-def _concatenated(builder: Builder, node: Concatenate, pass_: int) -> Machine:
-    return Concatenated(node, builder.build, pass_)
-
-
-def _zipped(builder: Builder, node: Zip, pass_: int) -> Machine:
-    return Zipped([builder.build(up, pass_) for up in node.ups])
-
-
-def _process_share(builder: Builder, node: ShardByProcess, pass_: int) -> Machine:
-    return ProcessShare(node, builder.build(node.up, pass_))
-
-
-def _unbatched(builder: Builder, node: Unbatch, pass_: int) -> Machine:
-    return Unbatched(builder.computed(node.up, pass_), builder.context.label(node))
-
-
-def _enumerated(builder: Builder, node: Enumerate, pass_: int) -> Machine:
-    return Enumerated(builder.build(node.up, pass_))
-
-
-def _sharded(builder: Builder, node: Shard, pass_: int) -> Machine:
-    return Chosen(builder.build(node.up, pass_), node.index, node.count, None)
-
-
 def _reread(builder: Builder, node: Reread, pass_: int) -> Machine:
     """A plan of its own: what only orders elements of files needs no workers."""
     context = builder.context.beside(node.order, pass_)
     return Rereading(lambda: open_inline(context, Options()), node)
 
 
-def _skipped(builder: Builder, node: Skip, pass_: int) -> Machine:
-    stop = 0 if node.count < 0 else None
-    return Chosen(builder.build(node.up, pass_), max(0, node.count), 1, stop)
-
-
-def _taken(builder: Builder, node: Take, pass_: int) -> Machine:
-    up = builder.build(node.up, pass_)
-    return up if node.count < 0 else Chosen(up, 0, 1, node.count)
-
-
 MACHINES: dict[type[Node], MakeMachine] = {
-    Generator: _generated,
-    Shuffle: _shuffled,
-    Concatenate: _concatenated,
-    Zip: _zipped,
-    ShardByProcess: _process_share,
-    Unbatch: _unbatched,
-    Enumerate: _enumerated,
-    Shard: _sharded,
-    Skip: _skipped,
-    Take: _taken,
     Snapshot: recorded,
     SortedSnapshot: recorded,
     Reread: _reread,
+    **sources.MACHINES,
+    **order.MACHINES,
+    **zipping.MACHINES,
+    **batching.MACHINES,
+    **windowing.MACHINES,
     **mixing.MACHINES,
     **padding.MACHINES,
     **rebatching.MACHINES,

@@ -14,7 +14,7 @@ from tundish.loader.plan.node import Unary
 from tundish.loader.plan.sources import FromSource
 from tundish.loader.plan.storing import Cache
 from tundish.loader.run.generating import Broken
-from tundish.loader.run.values import identities
+from tundish.loader.run.identity import identities
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node

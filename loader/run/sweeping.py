@@ -18,19 +18,22 @@ import numpy as np
 from tundish.loader.plan.elementwise import Filter, Map
 from tundish.loader.plan.measuring import Measuring
 from tundish.loader.plan.sources import Range
+from tundish.loader.run.blame import NODE_MARK, raise_from
 from tundish.loader.run.chains import run_of
 from tundish.loader.run.items import End, Failure, Made
-from tundish.loader.run.machines import Taken
 from tundish.loader.run.origins import add_origin, describe_origin
-from tundish.loader.run.values import NODE_MARK, checked, raise_from, truth
+from tundish.loader.run.positional import Taken
+from tundish.loader.run.results import checked, truth
 from tundish.loader.watch.watch import MOST
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
     from tundish.loader.run.context import Context
+    from tundish.loader.run.identity import Identity
     from tundish.loader.run.items import Ref
-    from tundish.loader.run.machines import Machine, Mark, Positions
-    from tundish.loader.run.values import Identity, Value
+    from tundish.loader.run.machines import Machine, Mark
+    from tundish.loader.run.positional import Positions
+    from tundish.loader.run.values import Value
     from tundish.loader.watch.watch import Sample, StageMeter
 
 Step = Callable[[Iterator[Any]], Iterator[Any]]

@@ -13,7 +13,7 @@ from tundish.loader.plan.order import Shard, ShardByProcess, Shuffle, Skip
 from tundish.loader.plan.rebuilding import changed, exchanging
 from tundish.loader.plan.sources import FromSource
 from tundish.loader.run.context import Context
-from tundish.loader.run.machines import listed
+from tundish.loader.run.positional import listed
 from tundish.loader.run.positions import refs_at
 
 if TYPE_CHECKING:

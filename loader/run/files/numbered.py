@@ -12,7 +12,7 @@ from tundish.loader.run.files.records import mark_as_own
 from tundish.loader.run.files.refs import Stretch
 from tundish.loader.run.inline import InlineStage
 from tundish.loader.run.items import End, Failure
-from tundish.loader.run.machines import Positions, listed
+from tundish.loader.run.positional import Positions, listed
 
 if TYPE_CHECKING:
     from tundish.formats.files import RecordFiles

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from tundish.loader.run.blame import NODE_MARK
 from tundish.loader.run.items import End, Failure, Made
 from tundish.loader.run.origins import add_origin, describe_origin
-from tundish.loader.run.values import NODE_MARK
 
 if TYPE_CHECKING:
     from tundish.formats.format import Format, Reader, Run

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
     from tundish.loader.plan.files.node import ReadFiles
     from tundish.loader.run.context import Context
     from tundish.loader.run.files.numbered import Several
+    from tundish.loader.run.identity import Identity
     from tundish.loader.run.machines import Machine, Mark
-    from tundish.loader.run.values import Identity, Value
+    from tundish.loader.run.values import Value
     from tundish.loader.watch.histogram import Durations
     from tundish.loader.watch.watch import StageMeter
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.plan.files.node import Filenames, Indexed, ReadFiles, ReadFilesInTurn
+from tundish.loader.run.blame import raise_from
 from tundish.loader.run.generating import Broken
-from tundish.loader.run.values import Maker, raise_from
+from tundish.loader.run.operators.flattening import inside
+from tundish.loader.run.operators.sources import paths_of
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
-    from tundish.loader.run.values import Make, Value
+    from tundish.loader.run.values import Make, Maker, Value
 
 
 def _record(maker: Maker, node: Indexed) -> Value:
@@ -33,8 +35,8 @@ def _record(maker: Maker, node: Indexed) -> Value:
 
 
 VALUES: dict[type[Node], Make] = {
-    Filenames: Maker.files,
+    Filenames: paths_of,
     Indexed: _record,
-    ReadFiles: Maker.inside,
-    ReadFilesInTurn: Maker.inside,
+    ReadFiles: inside,
+    ReadFilesInTurn: inside,
 }

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.errors import CardinalityError
 from tundish.loader.plan.asserting import AssertCardinality, IgnoreErrors, said_by_node
+from tundish.loader.run.blame import raise_from
 from tundish.loader.run.inline import Counts
 from tundish.loader.run.items import End, Failure
-from tundish.loader.run.values import raise_from
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node

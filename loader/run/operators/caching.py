@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tundish.loader.plan.storing import Cache
 from tundish.loader.run.items import End, Failure, Made
 from tundish.spec import flatten, map_leaves
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.storing import Cache
+    from tundish.loader.plan.node import Node
     from tundish.loader.run.machines import Machine, Mark
+    from tundish.loader.run.values import Make, Maker, Value
 
 
 class Cached:
@@ -157,3 +159,11 @@ def store_of(node: Cache, limit: int) -> CacheStore:
     if store is None:
         store = _STORES[node] = CacheStore(limit)
     return store
+
+
+def _kept(maker: Maker, node: Cache) -> Value:
+    up = maker.at_hand(maker.value(node.up))
+    return lambda item, _: up(item, 0)
+
+
+VALUES: dict[type[Node], Make] = {Cache: _kept}

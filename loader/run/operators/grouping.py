@@ -9,16 +9,16 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.loader.plan.grouping import BucketBySequenceLength, GroupByWindow, Groups
 from tundish.loader.run.items import End, Failure, Ref, from_json, ref_of, to_json
+from tundish.loader.run.operators.flattening import inside
 from tundish.loader.run.operators.windows import dataset_of, parts_of
 from tundish.loader.run.origins import note_wanted
-from tundish.loader.run.values import Maker
 from tundish.spec import normalise
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
     from tundish.loader.run.context import Context
     from tundish.loader.run.machines import Builder, Machine, MakeMachine, Mark
-    from tundish.loader.run.values import Make, MakeNoted, Value
+    from tundish.loader.run.values import Make, MakeNoted, Maker, Value
 
 _LOG = 1024
 
@@ -147,7 +147,7 @@ def _groups(maker: Maker, node: Groups) -> Value:
 MACHINES: dict[type[Node], MakeMachine] = {Groups: _grouped}
 VALUES: dict[type[Node], Make] = {
     Groups: _groups,
-    GroupByWindow: Maker.inside,
-    BucketBySequenceLength: Maker.inside,
+    GroupByWindow: inside,
+    BucketBySequenceLength: inside,
 }
 NOTES: dict[type[Node], MakeNoted] = {Groups: _key}

@@ -1,8 +1,8 @@
 """Datasets that are made of elements and read: the inner datasets of flat_map and interleave.
 
 `Inners` opens one for each input; in this process (`InlineInners`), or in workers
-(`tundish.loader.run.streams`). In what order they are read is a machine's affair: `FlatMapped` here,
-`Interleaved` in `tundish.loader.run.operators.interleaving`.
+(`tundish.loader.run.streams`). In what order they are read is a machine's affair: `FlatMapped`,
+`Interleaved`.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tundish.loader.run.blame import NODE_MARK
 from tundish.loader.run.inline import Counts
-from tundish.loader.run.items import End, Failure, Made, Ref, ref_of
+from tundish.loader.run.items import Failure, Made, Ref, ref_of
 from tundish.loader.run.origins import add_origin, describe_origin
-from tundish.loader.run.values import NODE_MARK
 
 if TYPE_CHECKING:
     from tundish.loader.plan.elementwise import FlatMap
     from tundish.loader.run.context import Context
+    from tundish.loader.run.identity import Identity
     from tundish.loader.run.machines import Machine, Mark
-    from tundish.loader.run.shared import Block
-    from tundish.loader.run.values import Identity, OpenInner, Value
+    from tundish.loader.run.values import OpenInner, Value
     from tundish.loader.watch.watch import StageMeter
 
 NOT_OPENED = -1
@@ -195,96 +195,6 @@ class InlineInner:
             ref = (self.outer, self.taken)
             self.taken += 1
         return Failure(ref, found.error) if type(found) is Failure else Made(ref, found.value)
-
-
-class FlatMapped:
-    """The elements of one inner dataset after another.
-
-    Parameters
-    ----------
-    inners : Inners
-        Who opens them.
-    leaves_out : LeftOut or None
-        Which errors are left out, and counted; None: none.
-    """
-
-    def __init__(self, inners: Inners, leaves_out: LeftOut | None) -> None:
-        self._inners, self._leaves_out = inners, leaves_out
-        self._inner: Inner | None = None
-        self._skip = 0  # of the first one, after a restore
-        self._before: Mark = inners.mark()
-
-    def next(self) -> Any:
-        return self._asked(None)
-
-    def run(self, most: int) -> Any:
-        """As `next`, but of a chunk that a worker has made several rows: (chunk, first, stop, None)."""
-        return self._asked(most)
-
-    def give_back(self, rows: int) -> None:
-        """Take back the last rows of the last run."""
-        inner: Any = self._inner
-        inner.give_back(rows)
-
-    def _asked(self, most: int | None) -> Any:
-        while True:
-            if self._inner is None:
-                before = self._inners.mark()
-                self._inner = self._inners.open()
-                self._before, self._skip = before, 0
-            inner: Any = self._inner
-            try:
-                item = inner.next() if most is None else inner.run(most)
-            except End:
-                self._inner = None
-                continue
-            if type(item) is tuple:
-                return item
-            if item.ref[1] < 0:
-                self._inner = None
-            if self._leaves_out is not None and self._leaves_out.has(item):
-                self._inners.counts.add([self._leaves_out.event])
-                self._inners.meter.leave_out(counted=True)
-                continue
-            return item
-
-    def rest(self) -> tuple[Block | None, int, list[Any]]:
-        """The rest of a chunk that a worker has made as a list, where its elements are small.
-
-        Returns
-        -------
-        (Block or None, int, list)
-            The chunk and the row behind the last one; None where elements have to be asked for one
-            by one.
-        """
-        inner: Any = self._inner
-        return (None, 0, []) if inner is None else inner.rest()
-
-    def beside(self) -> Any:
-        """What a mark is made of besides a chunk and a row."""
-        return (self._inners.counts.by_event, self._before)
-
-    def mark_at(self, block: Block, row: int, beside: Any) -> Mark:
-        """The mark after a row of a chunk."""
-        counts, before = beside
-        return (counts, block.refs.after(row), before)
-
-    def mark(self) -> Mark:
-        # Between two inputs the state names the next one; within one, that one and the element.
-        counts = self._inners.counts.by_event
-        if self._inner is None:
-            return (counts, self._skip, self._inners.mark())
-        return (counts, self._inner.taken, self._before)
-
-    def dump(self, mark: Mark) -> Any:
-        counts, at, up = mark
-        body = {"inner": at, "up": self._inners.dump(up)}
-        return with_opened(body, counts)
-
-    def load(self, state: Any) -> None:
-        self._inners.counts.by_event = opened(state)
-        self._skip = state["inner"]
-        self._inners.load(state["up"], self._skip)
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,11 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.loader.plan.mixing import Choose, Mixing, Sample, Weighed
+from tundish.loader.run.blame import raise_from
 from tundish.loader.run.items import End, Failure, Made, Ref
-from tundish.loader.run.machines import Enumerated, rewrap
+from tundish.loader.run.machines import rewrap
+from tundish.loader.run.operators.zipping import Enumerated
 from tundish.loader.run.shuffling import pair_of_pass, philox32, philox_block
-from tundish.loader.run.values import raise_from
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,10 +10,10 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.loader.plan.packing import Pack
+from tundish.loader.run.blame import raise_from
 from tundish.loader.run.items import End, Failure, Made, Ref, from_json, ref_of, to_json
 from tundish.loader.run.operators.forms import Form, form_of, form_of_value
 from tundish.loader.run.origins import note_wanted
-from tundish.loader.run.values import raise_from
 from tundish.spec import map_leaves, show_key, show_tree
 
 if TYPE_CHECKING:

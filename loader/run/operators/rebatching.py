@@ -9,12 +9,12 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.loader.plan.rebatching import BatchRows, Rebatch
+from tundish.loader.run.blame import NODE_MARK, raise_from
 from tundish.loader.run.collate import Key, misfit
-from tundish.loader.run.inline import Unbatched
 from tundish.loader.run.items import End, Failure, Made, Ref, ref_of
+from tundish.loader.run.operators.batching import Unbatched, row_of
 from tundish.loader.run.operators.forms import Form, form_of, form_of_value
 from tundish.loader.run.shared import Row, Rows
-from tundish.loader.run.values import NODE_MARK, raise_from
 from tundish.ragged import Ragged, Sparse
 from tundish.spec import Tree, flatten, paths, show_key, unflatten
 
@@ -273,7 +273,7 @@ def _joined(maker: Maker, node: Rebatch) -> Value:
 
 
 def _row(maker: Maker, node: BatchRows) -> Value:
-    rows, function = maker.unbatch(node), maker.context.label(node.up)
+    rows, function = row_of(maker, node), maker.context.label(node.up)
 
     def value(item: Any, pass_: int) -> Any:
         try:

@@ -10,10 +10,13 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.loader.plan.scanning import GroupByReducer, Scan, own
+from tundish.loader.run.blame import raise_from
+from tundish.loader.run.identity import identities
 from tundish.loader.run.items import End, Failure, Made
 from tundish.loader.run.operators.rerun import Rerun
 from tundish.loader.run.origins import add_origin, describe_origin
-from tundish.loader.run.values import Maker, checked, identities, raise_from
+from tundish.loader.run.results import checked
+from tundish.loader.run.values import Maker
 from tundish.spec import (
     flatten,
     leaf_key,

@@ -1,4 +1,4 @@
-"""One process's part of every batch, dealt before anything is computed."""
+"""One process's part of every round of elements, or of every batch, dealt before anything is computed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,52 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SpecError
+from tundish.loader.plan.order import ShardByProcess
 from tundish.loader.plan.sharing import BatchShare, NoRows
 from tundish.loader.run.items import End, Failure, ref_of
-from tundish.loader.run.machines import Positions
+from tundish.loader.run.positional import Positions
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
     from tundish.loader.run.machines import Builder, Machine, MakeMachine, Mark
+
+
+class ProcessShare:
+    """shard_by_process: one item of each round over all processes; its state is between rounds."""
+
+    def __init__(self, node: ShardByProcess, up: Machine) -> None:
+        self._up = up
+        self._count = node.context.num_input_pipelines
+        self._index = node.context.input_pipeline_id
+        self._round: list[Any] = []
+        self._ended = False
+
+    def next(self) -> Any:
+        if self._ended:
+            raise End
+        while len(self._round) < self._count:
+            try:
+                self._round.append(self._up.next())
+            except End:
+                self._ended = True
+                break
+        mine = self._round[self._index : self._index + 1]
+        self._round = []
+        if not mine:
+            raise End
+        return mine[0]
+
+    def mark(self) -> Mark:
+        return self._up.mark()
+
+    def dump(self, mark: Mark) -> Any:
+        below = self._up.dump(mark)
+        # Not at the top: a stage above tells its own counts from a state without any there.
+        counted = isinstance(below, dict) and "counts" in below
+        return {"share": below} if counted else below
+
+    def load(self, state: Any) -> None:
+        self._up.load(state["share"] if isinstance(state, dict) and "share" in state else state)
 
 
 class PartsOfBatches:
@@ -91,4 +130,8 @@ def _shares(builder: Builder, node: BatchShare, pass_: int) -> Machine:
     return PartsOfBatches(node, builder.build(node.up, pass_))
 
 
-MACHINES: dict[type[Node], MakeMachine] = {BatchShare: _shares}
+def _process_share(builder: Builder, node: ShardByProcess, pass_: int) -> Machine:
+    return ProcessShare(node, builder.build(node.up, pass_))
+
+
+MACHINES: dict[type[Node], MakeMachine] = {ShardByProcess: _process_share, BatchShare: _shares}

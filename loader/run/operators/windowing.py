@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tundish.loader.plan.order import Shuffle
 from tundish.loader.run.items import End, Ref, from_json, ref_of, to_json
-from tundish.loader.run.machines import Positions, listed
 from tundish.loader.run.origins import note_wanted
+from tundish.loader.run.positional import Positions, listed
 from tundish.loader.run.shuffling import Draws
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.order import Shuffle
+    from tundish.loader.plan.node import Node
     from tundish.loader.run.context import Context
-    from tundish.loader.run.machines import Machine, Mark
+    from tundish.loader.run.machines import Builder, Machine, MakeMachine, Mark
 
 
 class WindowShuffle:
@@ -161,3 +162,10 @@ class WindowShuffle:
         note_wanted(self._node.up, self._window, self._pass, self._context)
         self._up.load(state["up"])
         self._snapshot()
+
+
+def _shuffled(builder: Builder, node: Shuffle, pass_: int) -> Machine:
+    return WindowShuffle(node, builder.build(node.up, pass_), pass_, builder.context)
+
+
+MACHINES: dict[type[Node], MakeMachine] = {Shuffle: _shuffled}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tundish.loader.run.blame import raise_from
 from tundish.loader.run.items import End, Failure, Made
 from tundish.loader.run.storing.opening import reader_of
-from tundish.loader.run.values import raise_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable

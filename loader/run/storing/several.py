@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.run.machines import Positions
 from tundish.loader.run.plain import PlainStage
+from tundish.loader.run.positional import Positions
 from tundish.loader.run.storing.opening import reader_of
 
 if TYPE_CHECKING:

@@ -21,8 +21,10 @@ from tundish.loader.plan.storing import (
     SortedSnapshot,
     Stored,
 )
+from tundish.loader.run.blame import raise_from
+from tundish.loader.run.operators.batching import batch_of
 from tundish.loader.run.storing.opening import reader_of
-from tundish.loader.run.values import Maker, raise_from
+from tundish.loader.run.values import Maker
 from tundish.loader.watch.stats import SnapshotStats
 
 if TYPE_CHECKING:
@@ -113,7 +115,7 @@ def _element(maker: Maker, node: Stored) -> Value:
 
 def _batch(maker: Maker, node: Batch) -> Value:
     """A batch of a complete snapshot is a slice of it, or gathered with one copy."""
-    usual = maker.batch(node)
+    usual = batch_of(maker, node)
     source = source_of(node.up)
     if source is None:
         return usual

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.formats.format import Columns
+from tundish.loader.run.blame import raise_from
 from tundish.loader.run.items import DROPPED
-from tundish.loader.run.values import raise_from
 from tundish.loader.run.writing import NeedsMore, Rows, scatter
 
 if TYPE_CHECKING:

@@ -9,18 +9,19 @@ from tundish.loader.plan.elementwise import FlatMap
 from tundish.loader.plan.interleaving import Interleave
 from tundish.loader.run.evaluators import compile_inner, compile_sweep, compile_values
 from tundish.loader.run.files.numbered import files_below
+from tundish.loader.run.identity import identities
 from tundish.loader.run.items import ref_of
 from tundish.loader.run.messages import WRITING
 from tundish.loader.run.origins import add_origin, describe_origin
 from tundish.loader.run.reading import compile_read
 from tundish.loader.run.starting.payload import dumps_exception
 from tundish.loader.run.timing import Timer, Turns
-from tundish.loader.run.values import identities
 from tundish.loader.run.watched import evaluated, stage_name
 
 if TYPE_CHECKING:
     from tundish.loader.run.context import Context
-    from tundish.loader.run.values import Identity, OpenInner, Value
+    from tundish.loader.run.identity import Identity
+    from tundish.loader.run.values import OpenInner, Value
 
 _SYNC_BYTES = 32 << 20
 

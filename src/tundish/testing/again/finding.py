@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tundish.loader.run.blame import NODE_MARK
 from tundish.loader.run.items import End
-from tundish.loader.run.values import NODE_MARK
 from tundish.testing.again.replay import Replay, State, state_of
 from tundish.testing.again.watcher import Reached, Watcher
 

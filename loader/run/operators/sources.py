@@ -1,0 +1,133 @@
+"""Elements that nothing is below: of ranges, arrays, record sources and generators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.loader.plan.sources import Files, FromSource, Generator, Range, Slices, Tensors
+from tundish.loader.run.blame import raise_from
+from tundish.loader.run.generating import generated
+from tundish.loader.run.items import End, Failure, Made
+from tundish.loader.run.values import Maker
+from tundish.loader.run.watched import meter_of
+from tundish.spec import flatten, normalise, unflatten
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.node import Node
+    from tundish.loader.run.context import Context
+    from tundish.loader.run.machines import Builder, Machine, MakeMachine, Mark
+    from tundish.loader.run.values import Make, Value
+
+_TIME_EACH = 16
+"""Of so many elements of a generator one is timed."""
+
+
+class Generated:
+    """The stream of a user's generator, in the consumer's process."""
+
+    def __init__(self, node: Generator, pass_: int, context: Context) -> None:
+        self._node = node
+        self._count = 0
+        self._run: Iterator[Any] | None = None
+        self._ended = False
+        watch = context.watch
+        self._meter = meter_of(node, context, "consumer")
+        self._sample, self._timing = watch.sample, watch.enabled
+
+    def next(self) -> Any:
+        if self._ended:
+            raise End
+        at = self._count
+        try:
+            if self._run is None:
+                self._run = generated(self._node)
+                for _ in range(at):
+                    next(self._run)
+            if at % _TIME_EACH or not self._timing:
+                value = next(self._run)
+            else:
+                began = perf_counter()
+                value = next(self._run)
+                name = self._meter.name
+                self._sample(name).node(name).add(perf_counter() - began)
+        except StopIteration:
+            self._ended = True
+            raise End from None
+        except Exception as error:  # noqa: BLE001 - whatever the user's generator raises
+            # As in tf.data, what the generator raises ends the pass after it.
+            self._ended = True
+            self._count += 1
+            self._meter.fail(self._meter.name)
+            return Failure(at, error)
+        self._count += 1
+        self._meter.elements += 1
+        return Failure(at, value) if isinstance(value, Exception) else Made(at, value)
+
+    def mark(self) -> Mark:
+        return (self._count, self._ended)
+
+    def dump(self, mark: Mark) -> Any:
+        return {"n": mark[0], "ended": mark[1]}
+
+    def load(self, state: Any) -> None:
+        self._count, self._ended = state["n"], state["ended"]
+
+
+def _generated(builder: Builder, node: Generator, pass_: int) -> Machine:
+    return Generated(node, pass_, builder.context)
+
+
+def _range(_: Maker, node: Range) -> Value:
+    start, step, kind = node.start, node.step, np.dtype(node.dtype or np.int64).type
+    if start == 0 and step == 1:
+        return lambda item, _: kind(item)
+    return lambda item, _: kind(start + item * step)
+
+
+def _tensors(_: Maker, node: Tensors) -> Value:
+    return lambda _item, _pass: node.value
+
+
+def paths_of(_: Maker, node: Files) -> Value:
+    """The evaluator of paths, by their number."""
+    found = node.paths
+    return lambda item, _: found[item]
+
+
+def _slices(_: Maker, node: Slices) -> Value:
+    leaves, tree = flatten(node.arrays)
+    if tree is None:
+        array = leaves[0]
+        if array.dtype.hasobject or array.ndim == 1:
+            return lambda item, _: normalise(array[item])
+        return lambda item, _: array[item]
+    return lambda item, _: unflatten(tree, [normalise(a[item]) for a in leaves])
+
+
+def _record(maker: Maker, node: FromSource) -> Value:
+    source, label = node.source, maker.context.label(node)
+    records = maker.context.records.setdefault(id(node), {})
+
+    def value(item: Any, _: int) -> Any:
+        try:
+            # A function may change what it is given: each record is given once.
+            return normalise(records.pop(item) if item in records else source[item])
+        except Exception as error:  # noqa: BLE001 - the user's, marked and raised again
+            raise_from(error, label)
+
+    return value
+
+
+MACHINES: dict[type[Node], MakeMachine] = {Generator: _generated}
+VALUES: dict[type[Node], Make] = {
+    Range: _range,
+    Tensors: _tensors,
+    Files: paths_of,
+    Slices: _slices,
+    FromSource: _record,
+    Generator: Maker.replayed,
+}

@@ -1,0 +1,125 @@
+"""zip and enumerate: items side by side, under a number."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.loader.plan.elementwise import Enumerate
+from tundish.loader.plan.sources import Zip
+from tundish.loader.run.items import End, Failure, ref_of
+from tundish.spec import unflatten
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.node import Node
+    from tundish.loader.run.machines import Builder, Machine, MakeMachine, Mark
+    from tundish.loader.run.values import Make, Maker, Value
+
+
+class Zipped:
+    """One item of each input, side by side; the first input to end ends it."""
+
+    def __init__(self, ups: list[Machine]) -> None:
+        self._ups = ups
+        self._count = 0
+        self._held: list[Any] = []
+        self._ended = False
+        self._reached: Mark = None
+
+    def next(self) -> Any:
+        if self._ended:
+            raise End
+        held = self._held
+        if not held:
+            self.mark()  # items whose partners never come are in no state
+        try:
+            while len(held) < len(self._ups):
+                held.append(self._ups[len(held)].next())
+        except End:
+            self._ended = True
+            raise
+        self._held = []
+        self._reached = None
+        n = self._count
+        self._count += 1
+        first = held[0]
+        if type(first) is Failure:
+            return Failure((n, *map(ref_of, held)), first.error)
+        return (n, *held)  # a later input's error waits: the first may be one when it is computed
+
+    def mark(self) -> Mark:
+        if self._reached is None:
+            self._reached = (self._count, [up.mark() for up in self._ups])
+        return self._reached
+
+    def dump(self, mark: Mark) -> Any:
+        return {"n": mark[0], "ups": [u.dump(m) for u, m in zip(self._ups, mark[1], strict=True)]}
+
+    def load(self, state: Any) -> None:
+        self._count = state["n"]
+        self._reached = None
+        for up, below in zip(self._ups, state["ups"], strict=True):
+            up.load(below)
+
+
+class Enumerated:
+    """Items with their number in the pass."""
+
+    def __init__(self, up: Machine) -> None:
+        self._up = up
+        self._count = 0
+
+    def next(self) -> Any:
+        item = self._up.next()
+        n = self._count
+        self._count += 1
+        if type(item) is Failure:
+            return Failure((n, item.ref), item.error)
+        return (n, item)
+
+    def mark(self) -> Mark:
+        return (self._count, self._up.mark())
+
+    def dump(self, mark: Mark) -> Any:
+        return {"n": mark[0], "up": self._up.dump(mark[1])}
+
+    def load(self, state: Any) -> None:
+        self._count = state["n"]
+        self._up.load(state["up"])
+
+
+def _zipped(builder: Builder, node: Zip, pass_: int) -> Machine:
+    return Zipped([builder.build(up, pass_) for up in node.ups])
+
+
+def _enumerated(builder: Builder, node: Enumerate, pass_: int) -> Machine:
+    return Enumerated(builder.build(node.up, pass_))
+
+
+def _pair(maker: Maker, node: Enumerate) -> Value:
+    up, start, int64 = maker.below(node, node.up), node.start, np.int64
+
+    def value(item: Any, pass_: int) -> Any:
+        return (int64(start + item[0]), up(item[1], pass_))
+
+    return value
+
+
+def _nest(maker: Maker, node: Zip) -> Value:
+    parts = [maker.below(node, up) for up in node.ups]
+    tree = node.tree
+
+    def value(item: Any, pass_: int) -> Any:
+        if Failure in map(type, item):
+            for part, x in zip(parts, item[1:], strict=True):
+                if type(x) is Failure:
+                    raise x.error
+                part(x, pass_)  # its own error, if it has one, comes first
+        return unflatten(tree, [part(x, pass_) for part, x in zip(parts, item[1:], strict=True)])
+
+    return value
+
+
+MACHINES: dict[type[Node], MakeMachine] = {Zip: _zipped, Enumerate: _enumerated}
+VALUES: dict[type[Node], Make] = {Enumerate: _pair, Zip: _nest}

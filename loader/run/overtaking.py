@@ -1,0 +1,57 @@
+"""What came out of turn before a state was taken: the items behind its position that have come.
+
+With ``deterministic=False`` they have come in part, and the state of a stage says which.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tundish.loader.run.machines import Machine, Mark
+
+
+class LeftOut:
+    """A stream without some of its next items: what came out of turn before a state was taken.
+
+    With ``deterministic=False`` the items behind a state's position have come in part. The ranges
+    are of ordinals counted from that position.
+    """
+
+    def __init__(self, up: Machine) -> None:
+        self._up = up
+        self._seen = 0
+        self._ranges: tuple[tuple[int, int], ...] = ()
+
+    def next(self) -> Any:
+        while True:
+            item = self._up.next()
+            at = self._seen
+            self._seen += 1
+            if not any(first <= at < stop for first, stop in self._ranges):
+                return item
+
+    def mark(self) -> Mark:
+        return (self._seen, self._up.mark())
+
+    def dump(self, mark: Mark) -> Any:
+        seen, up = mark
+        left = [[max(a - seen, 0), b - seen] for a, b in self._ranges if b > seen]
+        return with_left_out(self._up.dump(up), left)
+
+    def load(self, state: Any) -> None:
+        self._ranges = tuple((a, b) for a, b in state["ahead"])
+        self._up.load(state["up"])
+
+
+def with_left_out(state: Any, ranges: list[list[int]]) -> Any:
+    """A stage's state, with what has come out of turn behind it."""
+    return {"ahead": ranges, "up": state} if ranges else state
+
+
+def load_stage(up: Machine, state: Any) -> Machine:
+    """Bring a stage's input to a state; what has come out of turn already is left out."""
+    if isinstance(state, dict) and "ahead" in state:
+        up = LeftOut(up)
+    up.load(state)
+    return up
