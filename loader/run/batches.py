@@ -14,7 +14,7 @@ from tundish.loader.run.inline import give_up
 from tundish.loader.run.items import End, Failure, Made, Ref
 from tundish.loader.run.operators.flattening import FlatMapped
 from tundish.loader.run.operators.forms import form_of_value
-from tundish.loader.run.shared import Row, Rows, Run, refs_of
+from tundish.loader.run.rows import Row, Rows, Run, refs_of
 from tundish.loader.run.stages import ParallelStage
 from tundish.loader.run.storing.recorded import Recorded
 

@@ -27,6 +27,7 @@ from tundish.loader.plan.elementwise import Filter, Map
 from tundish.loader.plan.node import AUTOTUNE
 from tundish.loader.plan.order import Prefetch
 from tundish.loader.run.blame import NODE_MARK
+from tundish.loader.run.block import COPY_BELOW, Block
 from tundish.loader.run.chains import run_of
 from tundish.loader.run.crew import crew_of
 from tundish.loader.run.critical import uninterrupted
@@ -56,15 +57,7 @@ from tundish.loader.run.planner import open_inline
 from tundish.loader.run.pool import Pool
 from tundish.loader.run.receiving import copy_rows
 from tundish.loader.run.reserve import Reserve
-from tundish.loader.run.shared import (
-    COPY_BELOW,
-    Block,
-    Row,
-    Rows,
-    as_ref,
-    roots_of,
-    tell_all,
-)
+from tundish.loader.run.rows import Row, Rows, as_ref
 from tundish.loader.run.stages import TASK_S, ParallelStage
 from tundish.loader.run.starting.payload import loads_exception
 from tundish.loader.run.store import bury, shared_ring, visit_graves
@@ -72,6 +65,7 @@ from tundish.loader.run.storing.lingering import linger as linger_on
 from tundish.loader.run.storing.seat import Seat
 from tundish.loader.run.storing.stored import frozen, is_kept
 from tundish.loader.run.streams import StreamStage
+from tundish.loader.run.telling import roots_of, tell_all
 from tundish.loader.run.tracing import open_trace
 from tundish.loader.watch.lookahead import window
 from tundish.loader.watch.stats import StageStats, Stats, with_begun

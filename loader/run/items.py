@@ -4,7 +4,7 @@ An *item* names an element of a node's stream before, or after, it has been comp
 
 * an int or a nested tuple of ints: a *ref*, from which the node's evaluator computes the element;
 * `Made`: computed, the value at hand;
-* `Row`, `Rows` (in `tundish.loader.run.block`): computed by a worker, in shared memory;
+* `Row`, `Rows` (in `tundish.loader.run.rows`): computed by a worker, in shared memory;
 * `Failure`: the element is an error, which rides along until it is delivered;
 * a tuple ``(ordinal, item, ...)``: put together from other items (zip, enumerate, batch).
 

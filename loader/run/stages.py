@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from tundish.loader.run.block import Block
 from tundish.loader.run.inline import Counts
 from tundish.loader.run.items import End, Failure, Made, NotReady, ref_of
 from tundish.loader.run.overtaking import load_stage, with_left_out
 from tundish.loader.run.positional import Positions
-from tundish.loader.run.shared import Block, Row, Rows, as_ref
+from tundish.loader.run.rows import Row, Rows, as_ref
 
 if TYPE_CHECKING:
     from tundish.loader.run.machines import Machine, Mark

@@ -9,11 +9,12 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tundish.loader.run.block import Block
 from tundish.loader.run.files.records import ENDED
 from tundish.loader.run.inline import Counts
 from tundish.loader.run.items import End, Failure, NotReady, Ref, ref_of
 from tundish.loader.run.operators.inners import NOT_OPENED
-from tundish.loader.run.shared import Block, Row
+from tundish.loader.run.rows import Row
 from tundish.loader.run.stages import TASK_S, Pace, StageOwner
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from tundish.loader.run.operators.inners import opened, with_opened
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
+    from tundish.loader.run.block import Block
     from tundish.loader.run.machines import Mark
     from tundish.loader.run.operators.inners import Inner, Inners, LeftOut
-    from tundish.loader.run.shared import Block
     from tundish.loader.run.values import Make, Maker, Value
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tundish.loader.run.collate import Key
-from tundish.loader.run.shared import Row, Rows
+from tundish.loader.run.rows import Row, Rows
 from tundish.spec import Tree, flatten, leaf_key
 
 __all__ = ["Form", "form_of", "form_of_value"]

@@ -17,7 +17,7 @@ from tundish.loader.plan.measuring import BytesProduced, Latency, Measuring
 from tundish.loader.plan.node import Passing
 from tundish.loader.run.chains import chain_base, run_of
 from tundish.loader.run.items import DROPPED, Failure
-from tundish.loader.run.shared import Rows
+from tundish.loader.run.rows import Rows
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node

@@ -14,7 +14,7 @@ from tundish.loader.run.collate import Key, misfit
 from tundish.loader.run.items import End, Failure, Made, Ref, ref_of
 from tundish.loader.run.operators.batching import Unbatched, row_of
 from tundish.loader.run.operators.forms import Form, form_of, form_of_value
-from tundish.loader.run.shared import Row, Rows
+from tundish.loader.run.rows import Row, Rows
 from tundish.ragged import Ragged, Sparse
 from tundish.spec import Tree, flatten, paths, show_key, unflatten
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.loader.run.items import Failure, Made
-from tundish.loader.run.shared import Row, Rows
+from tundish.loader.run.rows import Row, Rows
 from tundish.snapshot.records import StoredError
 from tundish.spec import flatten, unflatten
 
 if TYPE_CHECKING:
-    from tundish.loader.run.shared import Block
+    from tundish.loader.run.block import Block
 
 MOST_ROWS = 65536
 

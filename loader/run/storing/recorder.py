@@ -30,7 +30,7 @@ from tundish.loader.watch.stats import SnapshotStats
 from tundish.snapshot.outcome import Outcome
 
 if TYPE_CHECKING:
-    from tundish.loader.run.shared import Block
+    from tundish.loader.run.block import Block
     from tundish.snapshot.run import Prefix
 
 COMMIT_S = 60.0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.loader.run.messages import POINTER, Items, Task
-from tundish.loader.run.shared import kept, open_all
+from tundish.loader.run.told import kept, open_all
 from tundish.shm.encode import decode
 
 if TYPE_CHECKING:

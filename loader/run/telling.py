@@ -1,0 +1,65 @@
+"""How a worker is told of the input of a task: items as `tundish.loader.run.told` opens them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.run.rows import Row, Rows
+from tundish.loader.run.told import Loose
+from tundish.spec import LEAF
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class Ordered:
+    """What a worker is told that is no element, and that names rows in shared memory."""
+
+    __slots__ = ()
+
+    def roots(self) -> list[np.ndarray]:
+        """The memory that the worker reads."""
+        raise NotImplementedError
+
+    def told(self) -> Any:
+        """What the worker is told; its ``opened(arena)`` gives back what was meant."""
+        raise NotImplementedError
+
+
+def roots_of(item: Any) -> list[np.ndarray]:
+    """The memory that a worker reads when it is told of an item."""
+    kind = type(item)
+    if kind is tuple:
+        return [root for x in item for root in roots_of(x)]
+    if isinstance(item, Ordered):
+        return item.roots()
+    blocks = [item.block] if kind is Row else []
+    if kind is Rows:
+        blocks = [run[0] for run in item.runs]
+    return [block.root for block in blocks if block.root is not None]
+
+
+def tell_all(items: list[Any]) -> list[Any]:
+    """Items as a worker is told them; rows without a fixed size that follow each other as one `Loose`."""
+    told: list[Any] = []
+    for item in items:
+        if type(item) is Row:
+            layout = item.block.layout
+            if layout is not None and layout.tree is LEAF and 0 in item.block.extras:
+                value = item.block.element(item.row)
+                if told and type(told[-1]) is Loose:
+                    told[-1].refs.append(item.ref)
+                    told[-1].values.append(value)
+                else:
+                    told.append(Loose([item.ref], [value]))
+                continue
+        told.append(tell(item))
+    return told
+
+
+def tell(item: Any) -> Any:
+    """An item as a worker is told it."""
+    kind = type(item)
+    if kind is tuple:
+        return tuple([tell(x) for x in item])
+    return item.told() if kind is Row or kind is Rows or isinstance(item, Ordered) else item
