@@ -53,9 +53,9 @@ from tundish.loader.run.operators.flattening import FlatMapped
 from tundish.loader.run.origins import add_origin, describe_origin, replayed_elements
 from tundish.loader.run.parallel import AheadRepeated, AnyStage, ParallelPlanner
 from tundish.loader.run.peers import Job
-from tundish.loader.run.planner import open_inline
 from tundish.loader.run.pool import Pool
 from tundish.loader.run.receiving import copy_rows
+from tundish.loader.run.reference import open_inline
 from tundish.loader.run.reserve import Reserve
 from tundish.loader.run.rows import Row, Rows, as_ref
 from tundish.loader.run.stages import TASK_S, ParallelStage

@@ -12,7 +12,7 @@ from tundish.loader.run.items import Failure
 from tundish.loader.run.ledger import Ledger
 from tundish.loader.run.machines import several_of
 from tundish.loader.run.origins import add_origin
-from tundish.loader.run.planner import open_inline
+from tundish.loader.run.reference import open_inline
 from tundish.loader.run.reporting import EVERY_S, Reporter
 from tundish.loader.run.sampling import Sampling
 from tundish.loader.run.storing.stored import frozen, is_kept

@@ -41,12 +41,13 @@ from tundish.loader.run.checkpoints import (
 from tundish.loader.run.context import Context, first_seed
 from tundish.loader.run.coordinator import Coordinator
 from tundish.loader.run.critical import uninterrupted
+from tundish.loader.run.effective import effective
 from tundish.loader.run.engine import Engine, InlineEngine
 from tundish.loader.run.files.indexing import indexed_for_access
 from tundish.loader.run.items import End, Failure
 from tundish.loader.run.operators.mixing import count_sources
 from tundish.loader.run.optional import Optional
-from tundish.loader.run.planner import effective, open_inline
+from tundish.loader.run.reference import open_inline
 from tundish.loader.run.serving import in_worker, overruled
 from tundish.loader.run.state import check_state, make_state
 from tundish.loader.run.storing.saving import find, keep_all, version_to_save

@@ -10,7 +10,8 @@ from tundish.loader.plan.node import walk
 from tundish.loader.run.batches import Batches
 from tundish.loader.run.chains import chain_base, defers, drops
 from tundish.loader.run.operators.order import Repeated
-from tundish.loader.run.planner import Planner, replays
+from tundish.loader.run.planner import Planner
+from tundish.loader.run.reference import replays, rereading
 from tundish.loader.run.stages import ParallelStage, StageOwner
 from tundish.loader.run.storing.recorded import Recorded
 from tundish.loader.run.streams import StreamStage
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
     from tundish.loader.plan.options import Options
     from tundish.loader.plan.order import Repeat
+    from tundish.loader.plan.storing import Reread
     from tundish.loader.run.context import Context
     from tundish.loader.run.machines import Forgettable, Machine
     from tundish.loader.run.operators.inners import Inners
@@ -201,6 +203,9 @@ class ParallelPlanner(Planner):
         stage = StreamStage(owner, number, up, cycle=cycle, placed=node.placed, meter=meter)
         self.keep(stage)
         return stage
+
+    def reread(self, node: Reread, pass_: int) -> Machine:
+        return rereading(node, self.context, pass_)
 
     def repeated(self, node: Repeat, pass_: int) -> Machine:
         return AheadRepeated(node, self, pass_)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tundish.errors import SharedMemoryError
 from tundish.loader.run.context import Context
 from tundish.loader.run.messages import STREAM_END, Items, Task
-from tundish.loader.run.planner import InlinePlanner
+from tundish.loader.run.reference import InlinePlanner
 from tundish.loader.run.serving import Serving, serve
 from tundish.loader.run.starting.payload import dumps_exception, unpack
 from tundish.loader.run.working.answers import Answers

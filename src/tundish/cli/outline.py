@@ -22,9 +22,9 @@ from tundish.loader.plan.order import Prefetch, Shuffle
 from tundish.loader.plan.sources import Files, Generator
 from tundish.loader.plan.storing import Cache
 from tundish.loader.run.chains import chain_base
+from tundish.loader.run.effective import effective
 from tundish.loader.run.files.indexing import foreseen
 from tundish.loader.run.iterator import how_many_workers
-from tundish.loader.run.planner import effective
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

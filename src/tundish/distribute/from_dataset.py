@@ -16,7 +16,7 @@ from tundish.loader.plan.batching import Batch
 from tundish.loader.plan.dataset import Dataset
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Passing
 from tundish.loader.plan.order import Repeat, Skip, Take
-from tundish.loader.run.planner import effective
+from tundish.loader.run.effective import effective
 
 if TYPE_CHECKING:
     from tundish.loader.plan.inputs import InputContext

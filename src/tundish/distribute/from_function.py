@@ -19,7 +19,7 @@ from tundish.loader.plan.inputs import InputContext
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Passing, walk
 from tundish.loader.plan.order import Repeat, ShardByProcess, Skip, Take
 from tundish.loader.plan.padding import SizedGathering
-from tundish.loader.run.planner import effective
+from tundish.loader.run.effective import effective
 
 if TYPE_CHECKING:
     from collections.abc import Callable

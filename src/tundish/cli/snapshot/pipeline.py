@@ -16,7 +16,7 @@ from tundish.loader.plan.options import WithOptions
 from tundish.loader.plan.ranges import base_of, bounds, range_of
 from tundish.loader.plan.storing import Snapshot
 from tundish.loader.run.context import first_seed
-from tundish.loader.run.planner import effective
+from tundish.loader.run.effective import effective
 from tundish.loader.run.rng import derive_seed
 from tundish.loader.run.storing.resolve import described
 from tundish.loader.run.storing.setup import resolve
