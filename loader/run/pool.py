@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import pickle
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +16,10 @@ from tundish.errors import WorkerDiedError
 from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.messages import DONE, EXTRA, RECORD, TASK, Done, Kind
 from tundish.loader.run.peers import Crew, Job, Owner, Peer, queued_s
-from tundish.loader.run.starting.launcher import Exit, launcher
+from tundish.loader.run.recruiting import LAUNCHER, Recruiting
+from tundish.loader.run.starting.launcher import Exit
 from tundish.loader.run.starting.payload import loads_exception
-from tundish.shm.channel import Channel, ChannelClosed, default_kind
+from tundish.shm.channel import ChannelClosed
 from tundish.shm.encode import decode
 from tundish.shm.layout import Layout
 from tundish.shm.liveness import Poller
@@ -35,7 +35,6 @@ _ENDING_S = 0.1
 _STARTING_S = 1.0
 _CONFIRM_S = 5.0
 _PACKET = 65536
-_LAUNCHER = object()
 _ANSWERS = (Kind.DONE, Kind.NEED)
 
 
@@ -68,13 +67,11 @@ class Pool:
         writers: int = 0,
         trace: Trace | None = None,
     ) -> None:
-        self.size, self._arena, self._crew, self._owner = size, arena, crew, owner
+        self.size, self._crew, self._owner = size, crew, owner
         self._writers = writers
-        self._kind = default_kind() if arena is not None else "stream"
         self._stages: dict[int, bytes] = {}
         self._peers: list[Peer] = []
         self._poller = Poller()
-        self._names = 0
         self._to_start: list[float] = []
         self._orphans: list[Job] = []
         self._unanswered: list[Job] = []
@@ -88,23 +85,10 @@ class Pool:
         self.cut = False
         """Whether an interrupt fell into handing out or taking in: messages may be lost."""
         self._trace = trace
-        self._launcher: Any = None
-        self._launcher_fd: int | None = None
-        if crew.thread is None:
-            self._launcher = launcher(crew.threads)
-            self._watch_launcher()
+        self._recruiting = Recruiting(crew, arena, self._poller)
         self._fill()
 
     # -- workers -------------------------------------------------------------------------------
-
-    def _watch_launcher(self) -> None:
-        fd = self._launcher.fileno()
-        if fd != self._launcher_fd:
-            if self._launcher_fd is not None:
-                self._poller.unregister(self._launcher_fd)
-            if fd is not None:
-                self._poller.register(fd, _LAUNCHER)
-            self._launcher_fd = fd
 
     def _fill(self) -> None:
         """Start as many as there are to be."""
@@ -150,45 +134,12 @@ class Pool:
             peer.process.release()
 
     def _start(self, *, writes: bool) -> None:
-        ours, theirs = Channel.pair(self._kind)
-        self._names += 1
         taken = {peer.seat for peer in self._peers}
         seat = next(seat for seat in itertools.count() if seat not in taken)
-        peer = Peer(self._names, ours, seat, writes=writes)
-        crew, arena = self._crew, self._arena
-        if crew.thread is not None:
-            peer.thread = threading.Thread(
-                target=crew.thread,
-                args=(theirs, arena),
-                name=f"tundish-worker-{peer.name}",
-                daemon=True,
-            )
-            peer.thread.start()
-        else:
-            if not self._launcher.alive:
-                if self._launcher_fd is not None:  # before the old one may be collected
-                    self._poller.unregister(self._launcher_fd)
-                    self._launcher_fd = None
-                self._launcher = launcher(crew.threads)
-                self._watch_launcher()
-            config = pickle.dumps(
-                {
-                    **crew.config,
-                    "channel": self._kind,
-                    "stride": arena.stride if arena else 0,
-                    "slots": arena.slots if arena else 0,
-                    "seat": seat,
-                    "writes": writes,
-                }
-            )
-            assert crew.payload is not None
-            fds = [theirs.fileno(), *([arena.fd] if arena else []), crew.payload.fd]
-            self._launcher.preload(crew.preload)
-            peer.process = self._launcher.start(crew.entry, fds, config)
-            theirs.close()
-            self._watch_sentinel(peer)
-        ours.set_nonblocking()
-        self._poller.register(ours.fileno(), peer)
+        peer = self._recruiting.start(seat, writes=writes)
+        self._watch_sentinel(peer)
+        peer.channel.set_nonblocking()
+        self._poller.register(peer.channel.fileno(), peer)
         self._peers.append(peer)
 
     def _watch_sentinel(self, peer: Peer) -> None:
@@ -203,8 +154,8 @@ class Pool:
 
     def pids(self) -> list[int]:
         """The processes that are known to run."""
-        if self._launcher is not None and not self._closed:
-            self._launcher.pump()
+        if not self._closed:
+            self._recruiting.pump()
         return [p.process.pid for p in self._peers if p.process is not None and p.process.pid]
 
     @property
@@ -336,9 +287,8 @@ class Pool:
                 self._trace.waited(now - self._waited_until)
             self._waited_until = now
         for source, readable, writable in found:
-            if source is _LAUNCHER:
-                self._launcher.pump()
-                self._watch_launcher()
+            if source is LAUNCHER:
+                self._recruiting.hear()
                 continue
             if source not in self._peers:
                 continue  # it has died meanwhile

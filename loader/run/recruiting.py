@@ -1,0 +1,102 @@
+"""How workers come: a process that the launcher starts, or a thread of this one."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.run.peers import Crew, Peer
+from tundish.loader.run.starting.launcher import launcher
+from tundish.shm.channel import Channel, default_kind
+
+if TYPE_CHECKING:
+    from tundish.shm.liveness import Poller
+    from tundish.shm.memory import Arena
+
+LAUNCHER = object()
+"""The source by which a poller says that the launcher has news."""
+
+
+class Recruiting:
+    """Starts the workers of a pool.
+
+    Parameters
+    ----------
+    crew : Crew
+        What a worker is.
+    arena : Arena or None
+        The shared memory.
+    poller : Poller
+        Says when the launcher has news, by `LAUNCHER`.
+    """
+
+    def __init__(self, crew: Crew, arena: Arena | None, poller: Poller) -> None:
+        self._crew, self._arena, self._poller = crew, arena, poller
+        self._kind = default_kind() if arena is not None else "stream"
+        self._names = 0
+        self._launcher: Any = None
+        self._launcher_fd: int | None = None
+        if crew.thread is None:
+            self._launcher = launcher(crew.threads)
+            self._watch()
+
+    def _watch(self) -> None:
+        fd = self._launcher.fileno()
+        if fd != self._launcher_fd:
+            if self._launcher_fd is not None:
+                self._poller.unregister(self._launcher_fd)
+            if fd is not None:
+                self._poller.register(fd, LAUNCHER)
+            self._launcher_fd = fd
+
+    def pump(self) -> None:
+        """Take in what the launcher has told: pids, sentinels and exits."""
+        if self._launcher is not None:
+            self._launcher.pump()
+
+    def hear(self) -> None:
+        """Take in the news that the poller has told of; the launcher may have ended with them."""
+        self._launcher.pump()
+        self._watch()
+
+    def start(self, seat: int, *, writes: bool) -> Peer:
+        """Start a worker; nothing is waited for."""
+        ours, theirs = Channel.pair(self._kind)
+        self._names += 1
+        peer = Peer(self._names, ours, seat, writes=writes)
+        if self._crew.thread is not None:
+            peer.thread = threading.Thread(
+                target=self._crew.thread,
+                args=(theirs, self._arena),
+                name=f"tundish-worker-{peer.name}",
+                daemon=True,
+            )
+            peer.thread.start()
+        else:
+            self._launch(peer, theirs)
+        return peer
+
+    def _launch(self, peer: Peer, theirs: Channel) -> None:
+        crew, arena = self._crew, self._arena
+        if not self._launcher.alive:
+            if self._launcher_fd is not None:  # before the old one may be collected
+                self._poller.unregister(self._launcher_fd)
+                self._launcher_fd = None
+            self._launcher = launcher(crew.threads)
+            self._watch()
+        config = pickle.dumps(
+            {
+                **crew.config,
+                "channel": self._kind,
+                "stride": arena.stride if arena else 0,
+                "slots": arena.slots if arena else 0,
+                "seat": peer.seat,
+                "writes": peer.writes,
+            }
+        )
+        assert crew.payload is not None
+        fds = [theirs.fileno(), *([arena.fd] if arena else []), crew.payload.fd]
+        self._launcher.preload(crew.preload)
+        peer.process = self._launcher.start(crew.entry, fds, config)
+        theirs.close()
