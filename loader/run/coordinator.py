@@ -51,6 +51,7 @@ from tundish.loader.run.messages import (
 )
 from tundish.loader.run.operators.flattening import FlatMapped
 from tundish.loader.run.origins import add_origin, describe_origin, replayed_elements
+from tundish.loader.run.pace import TASK_S
 from tundish.loader.run.parallel import AheadRepeated, AnyStage, ParallelPlanner
 from tundish.loader.run.peers import Job
 from tundish.loader.run.pool import Pool
@@ -58,7 +59,7 @@ from tundish.loader.run.receiving import copy_rows
 from tundish.loader.run.reference import open_inline
 from tundish.loader.run.reserve import Reserve
 from tundish.loader.run.rows import Row, Rows, as_ref
-from tundish.loader.run.stages import TASK_S, ParallelStage
+from tundish.loader.run.stages import ParallelStage
 from tundish.loader.run.starting.payload import loads_exception
 from tundish.loader.run.store import bury, shared_ring, visit_graves
 from tundish.loader.run.storing.lingering import linger as linger_on

@@ -18,6 +18,7 @@ from tundish.loader.run.block import Block
 from tundish.loader.run.inline import Counts
 from tundish.loader.run.items import End, Failure, Made, NotReady, ref_of
 from tundish.loader.run.overtaking import load_stage, with_left_out
+from tundish.loader.run.pace import TASK_S, Pace
 from tundish.loader.run.positional import Positions
 from tundish.loader.run.rows import Row, Rows, as_ref
 
@@ -25,18 +26,13 @@ if TYPE_CHECKING:
     from tundish.loader.run.machines import Machine, Mark
     from tundish.loader.watch.watch import StageMeter
 
-TASK_S = 0.004
-"""How long a task should take: short enough to spread, long enough to be worth its message."""
-
 _TAKING_S = 0.002
 """How long items are taken at once: who asks for elements waits meanwhile."""
 
 _LATE_S = 0.02
 """How long a worker that has nothing to do may wait for a block to be full."""
 
-_FIRST_ROWS = 1
 _FIRST_FIT = 16
-_MOST_ROWS = 4096
 _MOST_PASSING = 16
 _BLOCK_BYTES = 1 << 20
 
@@ -73,27 +69,6 @@ class StageOwner(Protocol):
     def retire(self, stage: Any) -> None:
         """A stage has given everything."""
         ...
-
-
-class Pace:
-    """How long a row takes and how large it is, as far as known."""
-
-    __slots__ = ("row_nbytes", "row_s")
-
-    def __init__(self) -> None:
-        self.row_s: float | None = None
-        self.row_nbytes = 0
-
-    def saw(self, rows: int, seconds: float) -> None:
-        """Learn from a task."""
-        each = seconds / max(1, rows)
-        self.row_s = each if self.row_s is None else 0.8 * self.row_s + 0.2 * each
-
-    def rows_in(self, seconds: float) -> int:
-        """How many rows take so long; 1 as long as nothing is known."""
-        if self.row_s is None:
-            return _FIRST_ROWS
-        return max(1, min(_MOST_ROWS, int(seconds / max(self.row_s, 1e-7))))
 
 
 class ParallelStage:

@@ -6,19 +6,20 @@ They are `Inners`, for the same machines that read them in this process.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.run.block import Block
-from tundish.loader.run.files.records import ENDED
+from tundish.loader.run.chunkrefs import InnerRefs, PlacedRefs, told_places
 from tundish.loader.run.inline import Counts
 from tundish.loader.run.items import End, Failure, NotReady, Ref, ref_of
 from tundish.loader.run.operators.inners import NOT_OPENED
+from tundish.loader.run.pace import TASK_S, Pace
 from tundish.loader.run.rows import Row
-from tundish.loader.run.stages import TASK_S, Pace, StageOwner
 
 if TYPE_CHECKING:
     from tundish.loader.run.machines import Machine, Mark
+    from tundish.loader.run.stages import StageOwner
     from tundish.loader.watch.watch import StageMeter
 
 _CHUNK_ROWS = 2048
@@ -96,56 +97,6 @@ class Stream:
     def _goes_to(self, row: int) -> None:
         self._stage.turn_to(self)
         self.row, self.taken = row, self.chunks[0].refs.after(row - 1)
-
-
-class InnerRefs(Sequence[Any]):
-    """The refs of a chunk's rows: (outer ref, ordinal)."""
-
-    __slots__ = ("first", "outer", "size")
-
-    def __init__(self, outer: Ref, first: int, size: int) -> None:
-        self.outer, self.first, self.size = outer, first, size
-
-    def after(self, row: int) -> int:
-        """The ordinal behind a row's."""
-        return self.first + row + 1
-
-    def __len__(self) -> int:
-        return self.size
-
-    def __getitem__(self, row: Any) -> Any:
-        if isinstance(row, slice):
-            return [(self.outer, self.first + k) for k in range(*row.indices(self.size))]
-        return (self.outer, self.first + row)
-
-
-class PlacedRefs(Sequence[Any]):
-    """The refs of a chunk's rows: (outer ref, place).
-
-    Before the chunk is made only where it begins is known.
-    """
-
-    __slots__ = ("_places", "_size", "first", "outer")
-
-    def __init__(self, outer: Ref, first: int, size: int) -> None:
-        self.outer, self.first, self._size = outer, first, size
-        self._places: list[int] = []
-
-    def made(self, places: list[int]) -> None:
-        """The chunk was made: the places of its rows, and that behind them."""
-        self._places = places
-
-    def after(self, row: int) -> int:
-        """The place behind a row."""
-        return self._places[row + 1]
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __getitem__(self, row: Any) -> Any:
-        if isinstance(row, slice):
-            return [(self.outer, place) for place in self._places[:-1][row]]
-        return (self.outer, self._places[row])
 
 
 class StreamStage:
@@ -422,13 +373,3 @@ class StreamStage:
         self._up.load(state)
         self._skip = skip
         self._reached = self._given = self._up.mark()
-
-
-def told_places(block: Block, refs: PlacedRefs, rows: int) -> list[int]:
-    """The places of a chunk's rows and of what follows, as the worker told them.
-
-    Where workers died of it, or it found no memory, nobody has: what is known is where it begins, and
-    its only row stands for all that follows.
-    """
-    told = block.notes.pop(0, None)
-    return [refs.first] * rows + [ENDED] if told is None else told.tolist()

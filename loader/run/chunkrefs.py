@@ -1,0 +1,72 @@
+"""The refs of the rows of a chunk of an inner dataset: by ordinal, or by the places that a worker tells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.run.files.records import ENDED
+
+if TYPE_CHECKING:
+    from tundish.loader.run.block import Block
+    from tundish.loader.run.items import Ref
+
+
+class InnerRefs(Sequence[Any]):
+    """The refs of a chunk's rows: (outer ref, ordinal)."""
+
+    __slots__ = ("first", "outer", "size")
+
+    def __init__(self, outer: Ref, first: int, size: int) -> None:
+        self.outer, self.first, self.size = outer, first, size
+
+    def after(self, row: int) -> int:
+        """The ordinal behind a row's."""
+        return self.first + row + 1
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, row: Any) -> Any:
+        if isinstance(row, slice):
+            return [(self.outer, self.first + k) for k in range(*row.indices(self.size))]
+        return (self.outer, self.first + row)
+
+
+class PlacedRefs(Sequence[Any]):
+    """The refs of a chunk's rows: (outer ref, place).
+
+    Before the chunk is made only where it begins is known.
+    """
+
+    __slots__ = ("_places", "_size", "first", "outer")
+
+    def __init__(self, outer: Ref, first: int, size: int) -> None:
+        self.outer, self.first, self._size = outer, first, size
+        self._places: list[int] = []
+
+    def made(self, places: list[int]) -> None:
+        """The chunk was made: the places of its rows, and that behind them."""
+        self._places = places
+
+    def after(self, row: int) -> int:
+        """The place behind a row."""
+        return self._places[row + 1]
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, row: Any) -> Any:
+        if isinstance(row, slice):
+            return [(self.outer, place) for place in self._places[:-1][row]]
+        return (self.outer, self._places[row])
+
+
+def told_places(block: Block, refs: PlacedRefs, rows: int) -> list[int]:
+    """The places of a chunk's rows and of what follows, as the worker told them.
+
+    Where workers died of it, or it found no memory, nobody has: what is known is where it begins, and
+    its only row stands for all that follows.
+    """
+    told = block.notes.pop(0, None)
+    return [refs.first] * rows + [ENDED] if told is None else told.tolist()

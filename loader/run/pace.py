@@ -1,0 +1,30 @@
+"""How long a row of a stage takes and how large it is: what a task is to hold is decided by that."""
+
+from __future__ import annotations
+
+TASK_S = 0.004
+"""How long a task should take: short enough to spread, long enough to be worth its message."""
+
+_FIRST_ROWS = 1
+_MOST_ROWS = 4096
+
+
+class Pace:
+    """How long a row takes and how large it is, as far as known."""
+
+    __slots__ = ("row_nbytes", "row_s")
+
+    def __init__(self) -> None:
+        self.row_s: float | None = None
+        self.row_nbytes = 0
+
+    def saw(self, rows: int, seconds: float) -> None:
+        """Learn from a task."""
+        each = seconds / max(1, rows)
+        self.row_s = each if self.row_s is None else 0.8 * self.row_s + 0.2 * each
+
+    def rows_in(self, seconds: float) -> int:
+        """How many rows take so long; 1 as long as nothing is known."""
+        if self.row_s is None:
+            return _FIRST_ROWS
+        return max(1, min(_MOST_ROWS, int(seconds / max(self.row_s, 1e-7))))
