@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,6 +33,7 @@ from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.engine import Engine, refused
 from tundish.loader.run.evaluators import compile_values
 from tundish.loader.run.items import Failure, NotReady, ref_of
+from tundish.loader.run.memory import Memory
 from tundish.loader.run.messages import (
     EXTRA,
     EXTRA_IN_SLOT,
@@ -56,12 +56,9 @@ from tundish.loader.run.parallel import AheadRepeated, AnyStage, ParallelPlanner
 from tundish.loader.run.peers import Job
 from tundish.loader.run.pool import Pool
 from tundish.loader.run.receiving import copy_rows
-from tundish.loader.run.reference import open_inline
-from tundish.loader.run.reserve import Reserve
 from tundish.loader.run.rows import Row, Rows, as_ref
 from tundish.loader.run.stages import ParallelStage
 from tundish.loader.run.starting.payload import loads_exception
-from tundish.loader.run.store import bury, shared_ring, visit_graves
 from tundish.loader.run.storing.lingering import linger as linger_on
 from tundish.loader.run.storing.seat import Seat
 from tundish.loader.run.storing.stored import frozen, is_kept
@@ -89,10 +86,6 @@ _TAIL_BYTES = 32768
 _LEAST_BLOCKS = 3
 _LEAVING_S = 0.2
 _AHEAD_EVERY_S = 0.1
-_UNKNOWN = 16
-"""A block whose size is not known yet may take such a part of the budget."""
-
-
 _LOOK_EVERY_S = 0.0002
 
 
@@ -140,12 +133,8 @@ class Coordinator(Engine):
         super().__init__(context, options, tuning)
         self.workers, self._executor = workers, executor
         self._owner = os.getpid()
-        asked = options.memory_budget
-        self.budget = default_budget().nbytes if asked is None else parse_bytes(asked)
-        if tuning is not None and options.autotune.ram_budget is not None:
-            self.budget = min(self.budget, options.autotune.ram_budget)
-        self._ring = shared_ring(self.budget)
-        self._arena = None if self._ring is None else self._ring.arena
+        self.budget = _budget_of(options, tuning)
+        self._memory = Memory(self.budget)
         self.ordered = options.deterministic is not False and not any(
             isinstance(n, Map) and n.deterministic is False for n in context.nodes
         )
@@ -158,9 +147,7 @@ class Coordinator(Engine):
         self._retired: list[int] = []  # numbers of stages, to be given again
         self._queue: list[Job] = []
         self._deferred: deque[tuple[Job, int]] = deque()
-        self._reserve = Reserve(self._ring, self.budget)
         self.moved = False
-        self._copies = 0
         self._looked = 0.0
         self._slack = bool(options.slack)
         prefetches = [n.buffer_size for n in context.nodes if isinstance(n, Prefetch)]
@@ -168,7 +155,6 @@ class Coordinator(Engine):
         self._ahead_at = 0.0
         self._before_all: dict[str, Histogram] = {}  # what tasks took before all workers were at it
         self._prefetch = max(prefetches, default=0)
-        self._ready: weakref.WeakSet[Block] = weakref.WeakSet()
         self._pool: Pool | None = None
         self._final: Pool | None = None
         self._mark: Any = (None,)
@@ -177,16 +163,14 @@ class Coordinator(Engine):
     # -- engine --------------------------------------------------------------------------------
 
     def open(self, position: Any) -> None:
-        visit_graves()
-        if self._ring is not None and self._ring.used_bytes > self.budget:
-            self._ring.trim(self.budget)
+        self._memory.open()
         crew = crew_of(self.context, self.options, self._executor)
         recorders = self._recorders
         writers = min(1, len(recorders))
         self._trace = open_trace(self.options.stats.trace, self._reporter.plan, self.workers)
         self._pool = Pool(
             self.workers,
-            self._arena,
+            self._memory.arena,
             crew,
             owner=self,
             writers=writers,
@@ -259,11 +243,11 @@ class Coordinator(Engine):
 
     def _tick(self, now: float) -> None:
         if self._trace is not None:
-            ring, blocks = self._ring, [b for stage in self.stages for b in stage.queued()]
+            blocks = [b for stage in self.stages for b in stage.queued()]
             self._trace.level(
                 ready=sum(not block.left for block in blocks),
-                leased=ring.leased if ring else 0,
-                used=ring.used_bytes if ring else 0,
+                leased=self._memory.leased,
+                used=self._memory.used_bytes,
             )
         if self._looks_ahead and now >= self._ahead_at:
             self._ahead_at = now + _AHEAD_EVERY_S
@@ -322,21 +306,13 @@ class Coordinator(Engine):
 
     def _short_of(self, block: Block) -> bool:
         """Whether a view of a block would leave too little memory to go on with."""
-        ring = self._ring
-        if ring is None or block.slot is None or block.nbytes <= COPY_BELOW:
+        memory = self._memory
+        if memory.ring is None or block.slot is None or block.nbytes <= COPY_BELOW:
             return False
         # What no block has needed yet is not known, and may be nothing.
-        known = (stage for stage in self.stages if stage.block_nbytes)
-        need = sum((self._window(stage) + 1) * self._quota(stage) for stage in known)
-        need = max(need, 3 * block.nbytes)
-        used = ring.used_bytes + self._reserve.nbytes
-        if used + need <= self.budget and ring.free > 2 * self.workers + 8:
-            return False
-        room = self.budget - used + ring.free_bytes
-        if room >= need and ring.free > self.workers + 4:
-            return False
-        self._copies += 1
-        return True
+        known = [stage for stage in self.stages if stage.block_nbytes]
+        quotas = [(self._window(stage) + 1) * self._quota(stage) for stage in known]
+        return memory.runs_short(max(sum(quotas), 3 * block.nbytes), self.workers)
 
     def _wait(self) -> None:
         pool = self._pool
@@ -351,7 +327,7 @@ class Coordinator(Engine):
                 return
             if self._deferred:
                 # Nobody will give memory back: consumers hold it, or it is ready and waits.
-                self._evict()
+                self._memory.evict()
                 job, nbytes = self._deferred.popleft()
                 self._grant(job, nbytes, force=True)
                 self.moved = True
@@ -410,8 +386,7 @@ class Coordinator(Engine):
             self.feed()
 
     def stats(self, *, whole: bool = True) -> Stats:
-        pool = self._pool or self._final
-        ring = self._ring
+        pool, memory = self._pool or self._final, self._memory
         return replace(
             super().stats(),
             workers=self.workers,
@@ -419,9 +394,9 @@ class Coordinator(Engine):
             pool=pool.measured() if pool and whole else (),
             restarts=pool.restarts if pool else 0,
             tasks=pool.tasks if pool else 0,
-            copies=self._copies,
-            leased=ring.leased if ring else 0,
-            used_bytes=ring.used_bytes if ring else 0,
+            copies=memory.copies,
+            leased=memory.leased,
+            used_bytes=memory.used_bytes,
             budget_bytes=self.budget,
         )
 
@@ -509,11 +484,7 @@ class Coordinator(Engine):
         ]
         unfinished = (block for block in self._blocks.values() if not block.leased)
         slots += [block.slot for block in unfinished if block.slot is not None]
-        if self._ring is not None and slots:
-            if there:
-                bury(self._ring, there, slots, jobs if writers else [])
-            else:
-                self._release(slots)
+        self._memory.end(slots, there, jobs if writers else [])
         self._blocks.clear()
         self._queue.clear()
         self._deferred.clear()
@@ -521,15 +492,6 @@ class Coordinator(Engine):
             stage.meter.gave(*stage.begun())
         self.stages.clear()
         self._repeats.clear()
-
-    def _release(self, slots: list[int]) -> None:
-        """Put slots back into which workers may have written what nobody counts."""
-        ring = self._ring
-        assert ring is not None
-        for slot in slots:
-            if self._reserve.nbytes:
-                ring.empty(slot)
-            ring.release(slot)
 
     # -- handing out ---------------------------------------------------------------------------
 
@@ -581,16 +543,10 @@ class Coordinator(Engine):
         """Whether a stage may have one more block."""
         if stage.blocks >= self._window(stage):
             return False
-        if stage.blocks == 0 or self._ring is None:
+        memory = self._memory
+        if stage.blocks == 0 or memory.ring is None:
             return True
-        if self._ring.free <= self.workers:
-            return False
-        nbytes = self._quota(stage)
-        share = self.budget // max(1, len(self.stages))
-        if self._deferred or (stage.blocks + 1) * nbytes > share:
-            return False
-        ring = self._ring
-        return self.budget - ring.used_bytes - self._reserve.nbytes + ring.free_bytes >= nbytes
+        return memory.has_room(stage, len(self.stages), self.workers) and not self._deferred
 
     def busy(self) -> bool:
         """Whether workers have something to do."""
@@ -609,15 +565,9 @@ class Coordinator(Engine):
     def issue(self, block: Block) -> None:
         """Cut a block into tasks, to be handed out by the next `feed`."""
         self._blocks[block.number] = block
-        ring = self._ring
-        if ring is not None and block.slot is None:
-            block.slot = ring.acquire()
-            if block.slot is None:
-                self._evict()
-                block.slot = ring.acquire()
         stage = block.stage
         quota = self._quota(stage)
-        room = self._reserve.take(block, quota)
+        room = self._memory.give(block, quota)
         rows = self._rows_per_task(stage, block.total)
         for first in range(0, block.total, rows):
             for job in self._jobs(block, first, min(rows, block.total - first), quota):
@@ -665,12 +615,6 @@ class Coordinator(Engine):
         self._queue.append(Job(task, tail, block, is_order=True, held=held, roots=roots))
         self.moved = True
 
-    def _evict(self) -> None:
-        """Every slot is taken: move what is ready but not delivered to private memory."""
-        for block in list(self._ready):
-            if block.evict():
-                block.slot = None
-
     def _job(self, block: Block, first: int, rows: int, quota: int) -> Job:
         stage, refs = block.stage, block.refs
         kind, start, step, tail = Items.ENCODED, 0, 0, b""
@@ -689,8 +633,7 @@ class Coordinator(Engine):
             items = [as_ref(x) for x in refs[first : first + rows]]
             tail, held = self._encoded(stage, items)
         slot = NO_SLOT if block.slot is None else block.slot
-        ring = self._ring
-        have = ring.allocated(slot) if ring is not None and block.slot is not None else 0
+        have = self._memory.had_by(block)
         may = max(have, quota)
         task = Task(
             Kind.TASK,
@@ -716,12 +659,7 @@ class Coordinator(Engine):
 
     def _quota(self, stage: AnyStage) -> int:
         """Bytes that a block may take before the coordinator is asked."""
-        known = stage.block_nbytes
-        if known:
-            return min(self.budget, known + known // 8 + COPY_BELOW)
-        if stage.meter.made:  # they travel in messages
-            return min(self.budget, COPY_BELOW)
-        return self.budget // (_UNKNOWN * max(1, len(self.stages)))
+        return self._memory.quota(stage, len(self.stages))
 
     def _encoded(self, stage: AnyStage, items: list[Any]) -> tuple[bytes, list[Any]]:
         """Items as a tail, or a tail that names the slot they were written to."""
@@ -733,25 +671,11 @@ class Coordinator(Engine):
                     value = self.context.captured_value(node, p, n)
                     captured[self.context.index(node), p, n] = value
         piece = Encoded((tell_all(items), captured))
-        ring = self._ring
-        if ring is None or piece.nbytes <= _TAIL_BYTES:
+        memory = self._memory
+        if memory.ring is None or piece.nbytes <= _TAIL_BYTES:
             return b"\0" + piece.to_bytes(), []
-        slot = ring.acquire()
-        if slot is None:
-            raise SharedMemoryError("a task's input", piece.nbytes, 0, "every slot is in use")
-        assert self._arena is not None
-        self._arena.allocate(slot, 0, piece.nbytes)
-        ring.grew(slot, piece.nbytes)
-        start = slot * self._arena.stride
-        piece.write(memoryview(self._arena.map)[start : start + piece.nbytes])
+        slot = memory.write(piece)
         return b"\1" + POINTER.pack(slot, piece.nbytes), [slot]
-
-    def _let_go(self, job: Job) -> None:
-        """Give back what a task's input was written to."""
-        held, job.held = job.held, []
-        for slot in held:
-            assert self._ring is not None
-            self._ring.release(slot)
 
     # -- what workers answer -------------------------------------------------------------------
 
@@ -760,7 +684,7 @@ class Coordinator(Engine):
         if not self._is_wanted(job):
             return
         block, stage = job.block, job.block.stage
-        self._let_go(job)
+        self._memory.let_go(job)
         block.flying -= 1
         stage.pace.saw(done.rows, done.micros * 1e-6)
         stage.meter.did(done.rows, done.micros * 1e-6, done.busy * 1e-6)
@@ -797,25 +721,26 @@ class Coordinator(Engine):
         self, block: Block, done: Done, tail: memoryview, *, single: bool, layout: Layout | None
     ) -> None:
         if done.flags & EXTRA_IN_SLOT:
-            assert self._arena is not None
-            assert self._ring is not None
+            ring, arena = self._memory.ring, self._memory.arena
+            assert ring is not None
+            assert arena is not None
             assert block.slot is not None
             if single:
                 offset = align(layout.nbytes if layout is not None else 0)
-                self._ring.grew(block.slot, done.nbytes)
+                ring.grew(block.slot, done.nbytes)
             else:
-                offset = share_offset(self._arena.stride, done.first, block.total)
-            start = block.slot * self._arena.stride + offset
-            piece: Any = np.frombuffer(self._arena.map, np.uint8, done.encoded, start)
+                offset = share_offset(arena.stride, done.first, block.total)
+            start = block.slot * arena.stride + offset
+            piece: Any = np.frombuffer(arena.map, np.uint8, done.encoded, start)
             if single and not done.flags & ROWS_INLINE:
                 # In the slot for good: one lease covers it and the rows.
-                block.root = self._ring.lease(block.slot, done.nbytes)
+                block.root = ring.lease(block.slot, done.nbytes)
                 block.leased = True
                 piece = block.root[offset : offset + done.encoded]
             else:
                 piece = piece.copy()  # the block's memory, if any, is not this slot
             if not single:
-                self._arena.discard(block.slot, offset, done.encoded)
+                arena.discard(block.slot, offset, done.encoded)
         else:
             piece = bytearray(tail)
         drops, errors, events, extras, elements, notes, told = decode(piece)
@@ -834,32 +759,20 @@ class Coordinator(Engine):
         """All rows are made: lease the slot, or do it again where they have no common layout."""
         self.moved = True
         del self._blocks[block.number]
-        stage, ring = block.stage, self._ring
-        self._reserve.give_back(block)
+        stage = block.stage
+        self._memory.end_promise(block)
         if block.mixed:
             stage.ragged = True
             block.reset()
             self.issue(block)
             return
         self._count(block)
-        if block.slot is not None and ring is not None:
-            in_slot = block.nbytes > 0
-            if in_slot:
-                ring.grew(block.slot, block.nbytes)
-                if not block.leased:
-                    block.root = ring.lease(block.slot, block.nbytes)
-                    block.leased = True
-            else:
-                ring.release(block.slot)
-                block.slot = None
-            stage.block_nbytes = max(block.nbytes, stage.block_nbytes // 2)
-            stage.nbytes += block.nbytes
+        self._memory.keep(block)
         if block.layout is not None and not isinstance(stage, StreamStage):
             stage.pace.row_nbytes = block.layout.row_nbytes  # a stream was told all that it took
         block.clean = block.layout is not None and not (
             block.drops or block.errors or block.events or block.elements or block.notes
         )
-        self._ready.add(block)
         if isinstance(block.refs, list):
             # What the items were made of is not needed any more, and may hold slots.
             block.refs = [ref_of(as_ref(item)) for item in block.refs]
@@ -883,7 +796,7 @@ class Coordinator(Engine):
         block = job.block
         block.flying -= 1
         stage = block.stage
-        self._reserve.give_back(block)
+        self._memory.end_promise(block)
         each = -(-nbytes // block.total)
         stage.pace.row_nbytes = max(stage.pace.row_nbytes, each)
         self.moved = True
@@ -914,10 +827,9 @@ class Coordinator(Engine):
         """Hand out a task again that needs a larger slot, if there is memory for it."""
         if not self._is_wanted(job):
             return True
-        if not self._reserve.take(job.block, nbytes) and not force:
+        if not self._memory.promise(job.block, nbytes) and not force:
             return False
-        assert self._ring is not None
-        have = self._ring.allocated(job.task.slot)
+        have = self._memory.had_by(job.block)
         job.task = job.task._replace(have=have, may=max(have, nbytes))
         self._queue.append(job)
         return True
@@ -928,19 +840,19 @@ class Coordinator(Engine):
         if block.number in self._blocks:
             return True
         block.flying -= 1
-        self._let_go(job)
-        self._abandon(block)
+        self._memory.let_go(job)
+        self._memory.abandon(block)
         return False
 
     def _give_up(self, block: Block, job: Job) -> None:
         """Forget a block that others take the place of; `job` has been answered or lost."""
         del self._blocks[block.number]
-        self._let_go(job)
-        self._abandon(block)
+        self._memory.let_go(job)
+        self._memory.abandon(block)
 
     def _fail(self, job: Job, error: BaseException) -> None:
         """A task cannot be done: its rows are errors."""
-        self._let_go(job)
+        self._memory.let_go(job)
         job.block.flying -= 1
         self._fail_rows(job.block, job.task.first, job.task.rows, error)
 
@@ -1021,17 +933,6 @@ class Coordinator(Engine):
             error = WorkerDiedError(element, how.how, deaths, how.stderr)
         return add_origin(error, origin, "in a worker")
 
-    def _abandon(self, block: Block) -> None:
-        """Give back an abandoned block's slot when the last worker that may write it has answered."""
-        if block.flying == 0 and block.slot is not None:
-            if not block.leased:
-                assert self._ring is not None
-                if block.reserved:
-                    self._ring.empty(block.slot)  # it may have grown, and nobody counted
-                self._ring.release(block.slot)
-            self._reserve.give_back(block)
-            block.slot = None
-
     def retire(self, stage: AnyStage) -> None:
         """A stage has given everything."""
         if stage in self.stages:
@@ -1049,7 +950,7 @@ class Coordinator(Engine):
         with uninterrupted():
             for block in built.forget():
                 if self._blocks.pop(block.number, None) is not None:
-                    self._abandon(block)
+                    self._memory.abandon(block)
 
     # -- stages --------------------------------------------------------------------------------
 
@@ -1071,3 +972,12 @@ class Coordinator(Engine):
 
 def _no_inner(*_: Any) -> Machine:
     raise AssertionError("identities open nothing")
+
+
+def _budget_of(options: Options, tuning: Tuning | None) -> int:
+    """Bytes that an iterator's slots may have."""
+    asked = options.memory_budget
+    nbytes = default_budget().nbytes if asked is None else parse_bytes(asked)
+    if tuning is not None and options.autotune.ram_budget is not None:
+        return min(nbytes, options.autotune.ram_budget)
+    return nbytes

@@ -51,12 +51,13 @@ def coordinator_of(iterator: Iterator) -> Coordinator:
 
 def held(engine: Coordinator) -> dict[str, int]:
     """How many of each thing that a pass may leave behind."""
-    assert engine._ring is not None
+    ring = engine._memory.ring
+    assert ring is not None
     return {
         "stages": len(engine.stages),
         "repeats": len(engine._repeats),
         "blocks": len(engine._blocks),
-        "slots": engine._ring.arena.slots - engine._ring.free,
+        "slots": ring.arena.slots - ring.free,
         "definitions": len(engine._where),
     }
 

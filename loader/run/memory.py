@@ -1,0 +1,208 @@
+"""The shared memory of one iterator: which slots its blocks have, and how much they may take."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from tundish.errors import SharedMemoryError
+from tundish.loader.run.block import COPY_BELOW, Block
+from tundish.loader.run.reserve import Reserve
+from tundish.loader.run.store import bury, shared_ring, visit_graves
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tundish.loader.run.parallel import AnyStage
+    from tundish.loader.run.peers import Job, Peer
+    from tundish.shm.encode import Encoded
+    from tundish.shm.memory import Arena
+
+_UNKNOWN = 16
+"""A block whose size is not known yet may take such a part of the budget."""
+
+
+class Memory:
+    """Slots for an iterator's blocks, within its budget.
+
+    Parameters
+    ----------
+    budget : int
+        Bytes that its slots may have in all.
+
+    Attributes
+    ----------
+    ring : Ring or None
+        The process's slots; None: everything travels over the channels.
+    copies : int
+        How many elements were to be copied, since a view would have left too little.
+    """
+
+    def __init__(self, budget: int) -> None:
+        self.budget, self.ring = budget, shared_ring(budget)
+        self.copies = 0
+        self._reserve = Reserve(self.ring, budget)
+        self._ready: WeakSet[Block] = WeakSet()
+
+    @property
+    def arena(self) -> Arena | None:
+        """Where the slots lie."""
+        return self.ring.arena if self.ring is not None else None
+
+    @property
+    def leased(self) -> int:
+        """How many slots of the process somebody holds a view of."""
+        return self.ring.leased if self.ring is not None else 0
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes that slots of the process have."""
+        return self.ring.used_bytes if self.ring is not None else 0
+
+    def open(self) -> None:
+        """Take back what others have left behind."""
+        visit_graves()
+        if self.ring is not None and self.ring.used_bytes > self.budget:
+            self.ring.trim(self.budget)
+
+    # -- how much there is ---------------------------------------------------------------------
+
+    def quota(self, stage: AnyStage, stages: int) -> int:
+        """Bytes that a block of one of so many stages may take before the coordinator is asked."""
+        known = stage.block_nbytes
+        if known:
+            return min(self.budget, known + known // 8 + COPY_BELOW)
+        if stage.meter.made:  # they travel in messages
+            return min(self.budget, COPY_BELOW)
+        return self.budget // (_UNKNOWN * max(1, stages))
+
+    def has_room(self, stage: AnyStage, stages: int, spare: int) -> bool:
+        """Whether there is memory for one more block of a stage, and more than so many slots."""
+        ring = self.ring
+        if ring is None:
+            return True
+        if ring.free <= spare:
+            return False
+        nbytes = self.quota(stage, stages)
+        if (stage.blocks + 1) * nbytes > self.budget // max(1, stages):
+            return False
+        return self.budget - ring.used_bytes - self._reserve.nbytes + ring.free_bytes >= nbytes
+
+    def runs_short(self, need: int, workers: int) -> bool:
+        """Whether too little is left, if nothing comes back, for what so many workers need to go on."""
+        ring = self.ring
+        assert ring is not None
+        used = ring.used_bytes + self._reserve.nbytes
+        if used + need <= self.budget and ring.free > 2 * workers + 8:
+            return False
+        room = self.budget - used + ring.free_bytes
+        if room >= need and ring.free > workers + 4:
+            return False
+        self.copies += 1
+        return True
+
+    # -- what a block has ----------------------------------------------------------------------
+
+    def give(self, block: Block, nbytes: int) -> bool:
+        """Give a block a slot and promise it so many bytes; False where there are not so many now."""
+        ring = self.ring
+        if ring is not None and block.slot is None:
+            block.slot = ring.acquire()
+            if block.slot is None:
+                self.evict()
+                block.slot = ring.acquire()
+        return self._reserve.take(block, nbytes)
+
+    def promise(self, block: Block, nbytes: int) -> bool:
+        """Promise a block's slot so many bytes; False where there are not so many now."""
+        return self._reserve.take(block, nbytes)
+
+    def end_promise(self, block: Block) -> None:
+        """What a block has taken is counted, and it takes no more."""
+        self._reserve.give_back(block)
+
+    def had_by(self, block: Block) -> int:
+        """Bytes that a block's slot has."""
+        ring = self.ring
+        return ring.allocated(block.slot) if ring is not None and block.slot is not None else 0
+
+    def keep(self, block: Block) -> None:
+        """A block is made: lease its slot, or take it back where the rows came in messages."""
+        ring, stage = self.ring, block.stage
+        if block.slot is not None and ring is not None:
+            if block.nbytes > 0:
+                ring.grew(block.slot, block.nbytes)
+                if not block.leased:
+                    block.root = ring.lease(block.slot, block.nbytes)
+                    block.leased = True
+            else:
+                ring.release(block.slot)
+                block.slot = None
+            stage.block_nbytes = max(block.nbytes, stage.block_nbytes // 2)
+            stage.nbytes += block.nbytes
+        self._ready.add(block)
+
+    def abandon(self, block: Block) -> None:
+        """Take an abandoned block's slot back when the last worker that may write it has answered."""
+        if block.flying == 0 and block.slot is not None:
+            if not block.leased:
+                assert self.ring is not None
+                if block.reserved:
+                    self.ring.empty(block.slot)  # it may have grown, and nobody counted
+                self.ring.release(block.slot)
+            self._reserve.give_back(block)
+            block.slot = None
+
+    def evict(self) -> None:
+        """Every slot is taken: move what is ready but not delivered to private memory."""
+        for block in list(self._ready):
+            if block.evict():
+                block.slot = None
+
+    # -- what a task's input has ---------------------------------------------------------------
+
+    def write(self, piece: Encoded) -> int:
+        """Write a task's input to a slot of its own."""
+        ring = self.ring
+        assert ring is not None
+        slot = ring.acquire()
+        if slot is None:
+            raise SharedMemoryError("a task's input", piece.nbytes, 0, "every slot is in use")
+        arena = ring.arena
+        arena.allocate(slot, 0, piece.nbytes)
+        ring.grew(slot, piece.nbytes)
+        start = slot * arena.stride
+        piece.write(memoryview(arena.map)[start : start + piece.nbytes])
+        return slot
+
+    def let_go(self, job: Job) -> None:
+        """Take back what a task's input was written to."""
+        held, job.held = job.held, []
+        for slot in held:
+            assert self.ring is not None
+            self.ring.release(slot)
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def end(self, slots: list[int], there: list[Peer], keep: Iterable[Job]) -> None:
+        """Take back slots that workers may have written.
+
+        Parameters
+        ----------
+        slots : list of int
+            Which.
+        there : list of Peer
+            Workers that may still write them.
+        keep : iterable of Job
+            Their tasks, whose input has to live as long.
+        """
+        ring = self.ring
+        if ring is None or not slots:
+            return
+        if there:
+            bury(ring, there, slots, keep)
+            return
+        for slot in slots:
+            if self._reserve.nbytes:
+                ring.empty(slot)  # nobody has counted what they took
+            ring.release(slot)
