@@ -30,6 +30,7 @@ from tundish.loader.run.block import COPY_BELOW, Block
 from tundish.loader.run.chains import run_of
 from tundish.loader.run.crew import crew_of
 from tundish.loader.run.critical import uninterrupted
+from tundish.loader.run.definitions import Definition, Definitions
 from tundish.loader.run.engine import Engine, refused
 from tundish.loader.run.evaluators import compile_values
 from tundish.loader.run.items import Failure, NotReady, ref_of
@@ -37,25 +38,19 @@ from tundish.loader.run.memory import Memory
 from tundish.loader.run.messages import (
     EXTRA,
     EXTRA_IN_SLOT,
-    NO_SLOT,
     NOT_OPENED,
-    POINTER,
     ROWS_INLINE,
     STREAM_END,
     WRITING,
-    Items,
-    Kind,
-    Task,
     align,
     share_offset,
 )
 from tundish.loader.run.operators.flattening import FlatMapped
-from tundish.loader.run.origins import add_origin, describe_origin, replayed_elements
-from tundish.loader.run.pace import TASK_S
+from tundish.loader.run.origins import add_origin, describe_origin
 from tundish.loader.run.parallel import AheadRepeated, AnyStage, ParallelPlanner
-from tundish.loader.run.peers import Job
 from tundish.loader.run.pool import Pool
 from tundish.loader.run.receiving import copy_rows
+from tundish.loader.run.reference import open_inline
 from tundish.loader.run.rows import Row, Rows, as_ref
 from tundish.loader.run.stages import ParallelStage
 from tundish.loader.run.starting.payload import loads_exception
@@ -63,12 +58,12 @@ from tundish.loader.run.storing.lingering import linger as linger_on
 from tundish.loader.run.storing.seat import Seat
 from tundish.loader.run.storing.stored import frozen, is_kept
 from tundish.loader.run.streams import StreamStage
-from tundish.loader.run.telling import roots_of, tell_all
+from tundish.loader.run.tasks import Tasks, rows_per_task, tasks_per_block
 from tundish.loader.run.tracing import open_trace
 from tundish.loader.watch.lookahead import window
 from tundish.loader.watch.stats import StageStats, Stats, with_begun
 from tundish.shm.budget import default_budget, parse_bytes
-from tundish.shm.encode import Encoded, decode
+from tundish.shm.encode import decode
 from tundish.shm.layout import Layout
 from tundish.spec import copy_element
 
@@ -78,11 +73,11 @@ if TYPE_CHECKING:
     from tundish.loader.run.context import Context
     from tundish.loader.run.machines import Machine
     from tundish.loader.run.messages import Done
+    from tundish.loader.run.peers import Job
     from tundish.loader.run.starting.launcher import Exit
     from tundish.loader.run.tuning import Tuning
     from tundish.loader.watch.histogram import Histogram
 
-_TAIL_BYTES = 32768
 _LEAST_BLOCKS = 3
 _LEAVING_S = 0.2
 _AHEAD_EVERY_S = 0.1
@@ -140,11 +135,10 @@ class Coordinator(Engine):
         )
         self.stages: list[AnyStage] = []
         self._repeats: list[AheadRepeated] = []
-        self._where: dict[int, tuple[Node, Node, int]] = {}
-        self._replays = any(n.replays for n in context.nodes)
+        self._definitions = Definitions()
+        self._tasks = Tasks(context, self._definitions, self._memory)
         self._blocks: dict[int, Block] = {}
         self._next_block = 0
-        self._retired: list[int] = []  # numbers of stages, to be given again
         self._queue: list[Job] = []
         self._deferred: deque[tuple[Job, int]] = deque()
         self.moved = False
@@ -263,7 +257,9 @@ class Coordinator(Engine):
                 self._before_all.pop(meter.name, None)
                 continue
             since = times.since(self._before_all.setdefault(meter.name, times))
-            stage.ahead = window(self.workers, since, self._tasks_of(stage), stage.ahead)
+            stage.ahead = window(
+                self.workers, since, tasks_per_block(stage, self.workers), stage.ahead
+            )
 
     def _look(self, element: Any) -> None:
         """Take in what workers have answered; small elements need no look for each of them."""
@@ -517,27 +513,13 @@ class Coordinator(Engine):
         """How many blocks of a stage may be on the way or ready."""
         if stage.window:
             return stage.window
-        ahead = stage.ahead or 2 + -(-5 * self.workers // (2 * self._tasks_of(stage)))
+        ahead = stage.ahead or 2 + -(
+            -5 * self.workers // (2 * tasks_per_block(stage, self.workers))
+        )
         stage.window = max(_LEAST_BLOCKS, ahead, self._prefetch)
         if isinstance(stage, StreamStage):
             stage.window = max(stage.window, stage.least_window)
         return stage.window
-
-    def _tasks_of(self, stage: AnyStage) -> int:
-        """Into how many tasks a block of a stage is cut."""
-        if isinstance(stage, StreamStage) or stage.group == 1:
-            return 1
-        return max(1, -(-stage.group // self._rows_per_task(stage, stage.group)))
-
-    def _rows_per_task(self, stage: AnyStage, total: int) -> int:
-        if isinstance(stage, StreamStage) or stage.ragged:
-            return total
-        if stage.pace.row_s is None:
-            return max(1, total // (4 * self.workers))
-        # What a row takes is wall time: on a busy machine it says too much.
-        rows = max(stage.pace.rows_in(TASK_S), stage.group // (4 * self.workers))
-        count = max(1, round(total / rows))
-        return -(-total // count)
 
     def may_issue(self, stage: AnyStage) -> bool:
         """Whether a stage may have one more block."""
@@ -568,7 +550,7 @@ class Coordinator(Engine):
         stage = block.stage
         quota = self._quota(stage)
         room = self._memory.give(block, quota)
-        rows = self._rows_per_task(stage, block.total)
+        rows = rows_per_task(stage, block.total, self.workers)
         for first in range(0, block.total, rows):
             for job in self._jobs(block, first, min(rows, block.total - first), quota):
                 if room:
@@ -579,7 +561,7 @@ class Coordinator(Engine):
     def _jobs(self, block: Block, first: int, rows: int, quota: int) -> list[Job]:
         """The task of some rows; one each, if what an item is made of cannot be had: it is its error."""
         try:
-            return [self._job(block, first, rows, quota)]
+            return [self._tasks.task(block, first, rows, quota)]
         except Exception as error:  # noqa: BLE001 - of a file, or of functions that are run again
             if isinstance(block.stage, StreamStage):  # it cannot be opened: one error, and its end
                 block.gone = True
@@ -594,9 +576,8 @@ class Coordinator(Engine):
 
     def _seat(self) -> Seat:
         """The stage of a writer's orders."""
-        number = len(self._where)
         root = self.context.root
-        self._where[number] = (root, root, 0)
+        number = self._definitions.add(Definition(root, root, 0))
         assert self._pool is not None
         index = self.context.index(root)
         self._pool.define(number, WRITING, (index, index, 0))
@@ -605,77 +586,12 @@ class Coordinator(Engine):
     def order(self, block: Block) -> None:
         """Have an order carried out by the writer."""
         self._blocks[block.number] = block
-        stage, items = block.stage, block.refs
-        tail, held = self._encoded(stage, items)
-        task = Task(
-            Kind.TASK, Items.ORDER, stage.number, block.number, NO_SLOT, 0, 1, 1, 0, 0, 0, 0, len(tail)
-        )  # fmt: skip
-        block.flying += 1
-        roots = [root for item in items for root in roots_of(item)]
-        self._queue.append(Job(task, tail, block, is_order=True, held=held, roots=roots))
+        self._queue.append(self._tasks.order(block))
         self.moved = True
-
-    def _job(self, block: Block, first: int, rows: int, quota: int) -> Job:
-        stage, refs = block.stage, block.refs
-        kind, start, step, tail = Items.ENCODED, 0, 0, b""
-        held: list[int] = []
-        items: list[Any] = []
-        if isinstance(stage, StreamStage):
-            stream = block.inputs
-            kind, start, step = Items.STREAM, stream.number, refs.first
-            items = [stream.item]
-            tail, held = self._encoded(stage, items)
-        elif isinstance(refs, range):
-            kind, start, step = Items.RANGE, refs[first], refs.step
-        elif isinstance(refs, np.ndarray) and not self._replays:
-            kind, tail = Items.INDICES, refs[first : first + rows].astype(np.int64).tobytes()
-        else:
-            items = [as_ref(x) for x in refs[first : first + rows]]
-            tail, held = self._encoded(stage, items)
-        slot = NO_SLOT if block.slot is None else block.slot
-        have = self._memory.had_by(block)
-        may = max(have, quota)
-        task = Task(
-            Kind.TASK,
-            kind,
-            stage.number,
-            block.number,
-            slot,
-            first,
-            rows,
-            block.total,
-            have,
-            may,
-            start,
-            step,
-            len(tail),
-        )
-        block.flying += 1
-        job = Job(task, tail, block, held=held, roots=[r for x in items for r in roots_of(x)])
-        job.cost = rows * (stage.pace.row_s or TASK_S)
-        if isinstance(stage, StreamStage):
-            job.prefer = block.inputs.peer
-        return job
 
     def _quota(self, stage: AnyStage) -> int:
         """Bytes that a block may take before the coordinator is asked."""
         return self._memory.quota(stage, len(self.stages))
-
-    def _encoded(self, stage: AnyStage, items: list[Any]) -> tuple[bytes, list[Any]]:
-        """Items as a tail, or a tail that names the slot they were written to."""
-        captured: dict[Any, Any] = {}
-        if self._replays:
-            _, base, pass_ = self._where[stage.number]
-            for item in items:
-                for node, p, n in replayed_elements(base, item, pass_):
-                    value = self.context.captured_value(node, p, n)
-                    captured[self.context.index(node), p, n] = value
-        piece = Encoded((tell_all(items), captured))
-        memory = self._memory
-        if memory.ring is None or piece.nbytes <= _TAIL_BYTES:
-            return b"\0" + piece.to_bytes(), []
-        slot = memory.write(piece)
-        return b"\1" + POINTER.pack(slot, piece.nbytes), [slot]
 
     # -- what workers answer -------------------------------------------------------------------
 
@@ -915,7 +831,7 @@ class Coordinator(Engine):
 
     def _death(self, job: Job, deaths: int, how: Exit, *, late: bool) -> BaseException:
         block = job.block
-        node, _, pass_ = self._where[block.stage.number]
+        node, _, pass_ = self._definitions[block.stage.number]
         if isinstance(block.stage, StreamStage):
             what = "the opening" if block.gone else f"element {block.refs.first}"
             origin = f"{what} of the dataset made of {block.refs.outer}"
@@ -937,8 +853,7 @@ class Coordinator(Engine):
         """A stage has given everything."""
         if stage in self.stages:
             self.stages.remove(stage)
-            del self._where[stage.number]
-            self._retired.append(stage.number)
+            self._definitions.remove(stage.number)
 
     def forget(self, built: AnyStage | AheadRepeated) -> None:
         """Nobody will ask it again: give back what it has; answers to come are thrown away."""
@@ -956,8 +871,7 @@ class Coordinator(Engine):
 
     def define(self, node: Node, base: Node, pass_: int, *, is_stream: bool) -> int:
         """A number for a new stage."""
-        number = self._retired.pop() if self._retired else len(self._where)
-        self._where[number] = (node, base, pass_)
+        number = self._definitions.add(Definition(node, base, pass_))
         context = self.context
         assert self._pool is not None
         self._pool.define(number, is_stream, (context.index(node), context.index(base), pass_))

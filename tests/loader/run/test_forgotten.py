@@ -58,7 +58,7 @@ def held(engine: Coordinator) -> dict[str, int]:
         "repeats": len(engine._repeats),
         "blocks": len(engine._blocks),
         "slots": ring.arena.slots - ring.free,
-        "definitions": len(engine._where),
+        "definitions": len(engine._definitions),
     }
 
 

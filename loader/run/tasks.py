@@ -1,0 +1,140 @@
+"""What a block is cut into, and what a worker is told of each piece."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.loader.run.messages import NO_SLOT, POINTER, Items, Kind, Task
+from tundish.loader.run.origins import replayed_elements
+from tundish.loader.run.pace import TASK_S
+from tundish.loader.run.peers import Job
+from tundish.loader.run.rows import as_ref
+from tundish.loader.run.streams import StreamStage
+from tundish.loader.run.telling import roots_of, tell_all
+from tundish.shm.encode import Encoded
+
+if TYPE_CHECKING:
+    from tundish.loader.run.block import Block
+    from tundish.loader.run.context import Context
+    from tundish.loader.run.definitions import Definitions
+    from tundish.loader.run.memory import Memory
+    from tundish.loader.run.parallel import AnyStage
+
+_TAIL_BYTES = 32768
+
+
+class Tasks:
+    """Makes the tasks of an iterator's blocks.
+
+    Parameters
+    ----------
+    context : Context
+        Of the iterator.
+    definitions : Definitions
+        Of its stages.
+    memory : Memory
+        What large inputs are written to.
+    """
+
+    def __init__(self, context: Context, definitions: Definitions, memory: Memory) -> None:
+        self._context, self._definitions, self._memory = context, definitions, memory
+        self._replays = any(n.replays for n in context.nodes)
+
+    def task(self, block: Block, first: int, rows: int, quota: int) -> Job:
+        """The task of some rows of a block.
+
+        Parameters
+        ----------
+        block : Block
+            It has its slot, if there is shared memory.
+        first, rows : int
+            Which.
+        quota : int
+            How many bytes the slot may have.
+        """
+        stage, refs = block.stage, block.refs
+        kind, start, step, tail = Items.ENCODED, 0, 0, b""
+        held: list[int] = []
+        items: list[Any] = []
+        if isinstance(stage, StreamStage):
+            stream = block.inputs
+            kind, start, step = Items.STREAM, stream.number, refs.first
+            items = [stream.item]
+            tail, held = self._encoded(stage, items)
+        elif isinstance(refs, range):
+            kind, start, step = Items.RANGE, refs[first], refs.step
+        elif isinstance(refs, np.ndarray) and not self._replays:
+            kind, tail = Items.INDICES, refs[first : first + rows].astype(np.int64).tobytes()
+        else:
+            items = [as_ref(x) for x in refs[first : first + rows]]
+            tail, held = self._encoded(stage, items)
+        have = self._memory.had_by(block)
+        task = Task(
+            Kind.TASK,
+            kind,
+            stage.number,
+            block.number,
+            NO_SLOT if block.slot is None else block.slot,
+            first,
+            rows,
+            block.total,
+            have,
+            max(have, quota),
+            start,
+            step,
+            len(tail),
+        )
+        block.flying += 1
+        job = Job(task, tail, block, held=held, roots=[r for x in items for r in roots_of(x)])
+        job.cost = rows * (stage.pace.row_s or TASK_S)
+        if isinstance(stage, StreamStage):
+            job.prefer = block.inputs.peer
+        return job
+
+    def order(self, block: Block) -> Job:
+        """A writer's order."""
+        stage, items = block.stage, block.refs
+        tail, held = self._encoded(stage, items)
+        task = Task(
+            Kind.TASK, Items.ORDER, stage.number, block.number, NO_SLOT, 0, 1, 1, 0, 0, 0, 0, len(tail)
+        )  # fmt: skip
+        block.flying += 1
+        roots = [root for item in items for root in roots_of(item)]
+        return Job(task, tail, block, is_order=True, held=held, roots=roots)
+
+    def _encoded(self, stage: AnyStage, items: list[Any]) -> tuple[bytes, list[Any]]:
+        """Items as a tail, or a tail that names the slot they were written to."""
+        captured: dict[Any, Any] = {}
+        if self._replays:
+            _, base, pass_ = self._definitions[stage.number]
+            for item in items:
+                for node, p, n in replayed_elements(base, item, pass_):
+                    value = self._context.captured_value(node, p, n)
+                    captured[self._context.index(node), p, n] = value
+        piece = Encoded((tell_all(items), captured))
+        memory = self._memory
+        if memory.ring is None or piece.nbytes <= _TAIL_BYTES:
+            return b"\0" + piece.to_bytes(), []
+        slot = memory.write(piece)
+        return b"\1" + POINTER.pack(slot, piece.nbytes), [slot]
+
+
+def rows_per_task(stage: AnyStage, total: int, workers: int) -> int:
+    """How many of a block's rows are one task, for so many workers."""
+    if isinstance(stage, StreamStage) or stage.ragged:
+        return total
+    if stage.pace.row_s is None:
+        return max(1, total // (4 * workers))
+    # What a row takes is wall time: on a busy machine it says too much.
+    rows = max(stage.pace.rows_in(TASK_S), stage.group // (4 * workers))
+    count = max(1, round(total / rows))
+    return -(-total // count)
+
+
+def tasks_per_block(stage: AnyStage, workers: int) -> int:
+    """Into how many tasks a block of a stage is cut, for so many workers."""
+    if isinstance(stage, StreamStage) or stage.group == 1:
+        return 1
+    return max(1, -(-stage.group // rows_per_task(stage, stage.group, workers)))
