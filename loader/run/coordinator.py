@@ -23,10 +23,7 @@ import numpy as np
 
 from tundish.errors import SharedMemoryError, StalledError, WorkerDiedError
 from tundish.loader.plan.elementwise import Filter, Map
-from tundish.loader.plan.node import AUTOTUNE
-from tundish.loader.plan.order import Prefetch
 from tundish.loader.run.blame import NODE_MARK
-from tundish.loader.run.block import COPY_BELOW, Block
 from tundish.loader.run.chains import run_of
 from tundish.loader.run.crew import crew_of
 from tundish.loader.run.critical import uninterrupted
@@ -34,6 +31,7 @@ from tundish.loader.run.definitions import Definition, Definitions
 from tundish.loader.run.engine import Engine, refused
 from tundish.loader.run.evaluators import compile_values
 from tundish.loader.run.items import Failure, NotReady, ref_of
+from tundish.loader.run.lookahead import LookAhead
 from tundish.loader.run.memory import Memory
 from tundish.loader.run.messages import (
     EXTRA,
@@ -58,9 +56,8 @@ from tundish.loader.run.storing.lingering import linger as linger_on
 from tundish.loader.run.storing.seat import Seat
 from tundish.loader.run.storing.stored import frozen, is_kept
 from tundish.loader.run.streams import StreamStage
-from tundish.loader.run.tasks import Tasks, rows_per_task, tasks_per_block
+from tundish.loader.run.tasks import Tasks, rows_per_task
 from tundish.loader.run.tracing import open_trace
-from tundish.loader.watch.lookahead import window
 from tundish.loader.watch.stats import StageStats, Stats, with_begun
 from tundish.shm.budget import default_budget, parse_bytes
 from tundish.shm.encode import decode
@@ -76,11 +73,8 @@ if TYPE_CHECKING:
     from tundish.loader.run.peers import Job
     from tundish.loader.run.starting.launcher import Exit
     from tundish.loader.run.tuning import Tuning
-    from tundish.loader.watch.histogram import Histogram
 
-_LEAST_BLOCKS = 3
 _LEAVING_S = 0.2
-_AHEAD_EVERY_S = 0.1
 _LOOK_EVERY_S = 0.0002
 
 
@@ -144,11 +138,7 @@ class Coordinator(Engine):
         self.moved = False
         self._looked = 0.0
         self._slack = bool(options.slack)
-        prefetches = [n.buffer_size for n in context.nodes if isinstance(n, Prefetch)]
-        self._looks_ahead = tuning is not None or AUTOTUNE in prefetches
-        self._ahead_at = 0.0
-        self._before_all: dict[str, Histogram] = {}  # what tasks took before all workers were at it
-        self._prefetch = max(prefetches, default=0)
+        self._lookahead = LookAhead(context.nodes, tuned=tuning is not None)
         self._pool: Pool | None = None
         self._final: Pool | None = None
         self._mark: Any = (None,)
@@ -243,23 +233,11 @@ class Coordinator(Engine):
                 leased=self._memory.leased,
                 used=self._memory.used_bytes,
             )
-        if self._looks_ahead and now >= self._ahead_at:
-            self._ahead_at = now + _AHEAD_EVERY_S
-            self._look_ahead()
+        if self._lookahead.is_due(now):
+            assert self._pool is not None
+            fresh = self._pool.is_fresh
+            self._lookahead.measure(self.stages, self.workers, fresh=fresh)
         super()._tick(now)
-
-    def _look_ahead(self) -> None:
-        """Say how far ahead stages may be, by what tasks took since all workers are at it."""
-        assert self._pool is not None
-        for stage in self.stages:
-            meter, times = stage.meter, stage.meter.time.frozen()
-            if self._pool.is_fresh:
-                self._before_all.pop(meter.name, None)
-                continue
-            since = times.since(self._before_all.setdefault(meter.name, times))
-            stage.ahead = window(
-                self.workers, since, tasks_per_block(stage, self.workers), stage.ahead
-            )
 
     def _look(self, element: Any) -> None:
         """Take in what workers have answered; small elements need no look for each of them."""
@@ -305,9 +283,10 @@ class Coordinator(Engine):
         memory = self._memory
         if memory.ring is None or block.slot is None or block.nbytes <= COPY_BELOW:
             return False
+        window = self._lookahead.window
         # What no block has needed yet is not known, and may be nothing.
         known = [stage for stage in self.stages if stage.block_nbytes]
-        quotas = [(self._window(stage) + 1) * self._quota(stage) for stage in known]
+        quotas = [(window(stage, self.workers) + 1) * self._quota(stage) for stage in known]
         return memory.runs_short(max(sum(quotas), 3 * block.nbytes), self.workers)
 
     def _wait(self) -> None:
@@ -509,21 +488,9 @@ class Coordinator(Engine):
             assert self._pool is not None
             self._pool.submit([job for job in jobs if self._is_wanted(job)])
 
-    def _window(self, stage: AnyStage) -> int:
-        """How many blocks of a stage may be on the way or ready."""
-        if stage.window:
-            return stage.window
-        ahead = stage.ahead or 2 + -(
-            -5 * self.workers // (2 * tasks_per_block(stage, self.workers))
-        )
-        stage.window = max(_LEAST_BLOCKS, ahead, self._prefetch)
-        if isinstance(stage, StreamStage):
-            stage.window = max(stage.window, stage.least_window)
-        return stage.window
-
     def may_issue(self, stage: AnyStage) -> bool:
         """Whether a stage may have one more block."""
-        if stage.blocks >= self._window(stage):
+        if stage.blocks >= (stage.window or self._lookahead.window(stage, self.workers)):
             return False
         memory = self._memory
         if stage.blocks == 0 or memory.ring is None:

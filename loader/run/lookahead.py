@@ -1,0 +1,77 @@
+"""How many blocks of a stage may be on the way or ready, as far as there is memory for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tundish.loader.plan.node import AUTOTUNE
+from tundish.loader.plan.order import Prefetch
+from tundish.loader.run.streams import StreamStage
+from tundish.loader.run.tasks import tasks_per_block
+from tundish.loader.watch.lookahead import window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tundish.loader.plan.node import Node
+    from tundish.loader.run.parallel import AnyStage
+    from tundish.loader.watch.histogram import Histogram
+
+_LEAST_BLOCKS = 3
+_EVERY_S = 0.1
+
+
+class LookAhead:
+    """What says how far ahead of the consumer stages may be.
+
+    Parameters
+    ----------
+    nodes : sequence of Node
+        The plan's: `prefetch` asks for a number.
+    tuned : bool
+        Whether it is to follow what tasks took, without being asked to.
+    """
+
+    def __init__(self, nodes: Iterable[Node], *, tuned: bool) -> None:
+        asked = [node.buffer_size for node in nodes if isinstance(node, Prefetch)]
+        self._measures = tuned or AUTOTUNE in asked
+        self._least = max([_LEAST_BLOCKS, *asked])
+        self._look_at = 0.0
+        self._before_all: dict[str, Histogram] = {}  # what tasks took before all workers were at it
+
+    def window(self, stage: AnyStage, workers: int) -> int:
+        """How many blocks of a stage there may be, worked out once for each answer."""
+        if stage.window:
+            return stage.window
+        ahead = stage.ahead or 2 + -(-5 * workers // (2 * tasks_per_block(stage, workers)))
+        stage.window = max(self._least, ahead)
+        if isinstance(stage, StreamStage):
+            stage.window = max(stage.window, stage.least_window)
+        return stage.window
+
+    def is_due(self, now: float) -> bool:
+        """Whether it is time for `measure`, by ``perf_counter``."""
+        if not self._measures or now < self._look_at:
+            return False
+        self._look_at = now + _EVERY_S
+        return True
+
+    def measure(self, stages: Iterable[AnyStage], workers: int, *, fresh: bool) -> None:
+        """Learn from what tasks took since all workers are at it.
+
+        Parameters
+        ----------
+        stages : iterable
+            Which may be ahead.
+        workers : int
+            How many there are.
+        fresh : bool
+            Whether one of them has done no task yet.
+        """
+        for stage in stages:
+            meter, times = stage.meter, stage.meter.time.frozen()
+            if fresh:
+                self._before_all.pop(meter.name, None)
+                continue
+            since = times.since(self._before_all.setdefault(meter.name, times))
+            stage.ahead = window(workers, since, tasks_per_block(stage, workers), stage.ahead)
