@@ -19,11 +19,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from tundish.errors import SharedMemoryError, StalledError, WorkerDiedError
 from tundish.loader.plan.elementwise import Filter, Map
-from tundish.loader.run.blame import NODE_MARK
+from tundish.loader.run.answers import count, take_in
+from tundish.loader.run.block import COPY_BELOW, Block
 from tundish.loader.run.chains import run_of
 from tundish.loader.run.crew import crew_of
 from tundish.loader.run.critical import uninterrupted
@@ -34,24 +33,16 @@ from tundish.loader.run.items import Failure, NotReady, ref_of
 from tundish.loader.run.lookahead import LookAhead
 from tundish.loader.run.memory import Memory
 from tundish.loader.run.messages import (
-    EXTRA,
-    EXTRA_IN_SLOT,
     NOT_OPENED,
-    ROWS_INLINE,
     STREAM_END,
     WRITING,
-    align,
-    share_offset,
 )
 from tundish.loader.run.operators.flattening import FlatMapped
 from tundish.loader.run.origins import add_origin, describe_origin
 from tundish.loader.run.parallel import AheadRepeated, AnyStage, ParallelPlanner
 from tundish.loader.run.pool import Pool
-from tundish.loader.run.receiving import copy_rows
-from tundish.loader.run.reference import open_inline
 from tundish.loader.run.rows import Row, Rows, as_ref
 from tundish.loader.run.stages import ParallelStage
-from tundish.loader.run.starting.payload import loads_exception
 from tundish.loader.run.storing.lingering import linger as linger_on
 from tundish.loader.run.storing.seat import Seat
 from tundish.loader.run.storing.stored import frozen, is_kept
@@ -60,8 +51,6 @@ from tundish.loader.run.tasks import Tasks, rows_per_task
 from tundish.loader.run.tracing import open_trace
 from tundish.loader.watch.stats import StageStats, Stats, with_begun
 from tundish.shm.budget import default_budget, parse_bytes
-from tundish.shm.encode import decode
-from tundish.shm.layout import Layout
 from tundish.spec import copy_element
 
 if TYPE_CHECKING:
@@ -73,6 +62,7 @@ if TYPE_CHECKING:
     from tundish.loader.run.peers import Job
     from tundish.loader.run.starting.launcher import Exit
     from tundish.loader.run.tuning import Tuning
+    from tundish.shm.layout import Layout
 
 _LEAVING_S = 0.2
 _LOOK_EVERY_S = 0.0002
@@ -572,71 +562,16 @@ class Coordinator(Engine):
         stage.pace.saw(done.rows, done.micros * 1e-6)
         stage.meter.did(done.rows, done.micros * 1e-6, done.busy * 1e-6)
         stage.window = 0  # to be worked out again
-        single = done.rows == block.total
-        if layout is not None and block.layout is not None and layout != block.layout:
-            block.mixed = True
-        if layout is not None and block.layout is None:
-            block.layout = layout
-        rows_size = 0
-        if layout is not None and done.flags & ROWS_INLINE:
-            own = Layout(layout.tree, layout.keys, done.rows)
-            rows_size = sum(n for _, n in own.spans(0, done.rows))
-            if not block.mixed:
-                copy_rows(block, own, done.first, tail[:rows_size])
-        if done.nbytes and not done.flags & ROWS_INLINE:
-            block.nbytes = max(block.nbytes, done.nbytes)
-        if done.flags & EXTRA:
-            self._extra(block, done, tail[rows_size:], single=single, layout=layout)
-        if block.elements and not single:
-            block.mixed = True
-        block.left -= done.rows
+        take_in(block, done, layout, tail, self._memory)
         if isinstance(stage, StreamStage):
-            count = done.rows - len(block.drops)
+            rows = done.rows - len(block.drops)
             block.drops.clear()
             block.gone = bool(done.flags & NOT_OPENED)
             block.inputs.peer = job.prefer
             ended = bool(done.flags & STREAM_END)
-            stage.chunk_done(block, max(count, 0), len(tail) + done.nbytes, ended=ended)
+            stage.chunk_done(block, max(rows, 0), len(tail) + done.nbytes, ended=ended)
         if block.left == 0:
             self._complete(block)
-
-    def _extra(
-        self, block: Block, done: Done, tail: memoryview, *, single: bool, layout: Layout | None
-    ) -> None:
-        if done.flags & EXTRA_IN_SLOT:
-            ring, arena = self._memory.ring, self._memory.arena
-            assert ring is not None
-            assert arena is not None
-            assert block.slot is not None
-            if single:
-                offset = align(layout.nbytes if layout is not None else 0)
-                ring.grew(block.slot, done.nbytes)
-            else:
-                offset = share_offset(arena.stride, done.first, block.total)
-            start = block.slot * arena.stride + offset
-            piece: Any = np.frombuffer(arena.map, np.uint8, done.encoded, start)
-            if single and not done.flags & ROWS_INLINE:
-                # In the slot for good: one lease covers it and the rows.
-                block.root = ring.lease(block.slot, done.nbytes)
-                block.leased = True
-                piece = block.root[offset : offset + done.encoded]
-            else:
-                piece = piece.copy()  # the block's memory, if any, is not this slot
-            if not single:
-                arena.discard(block.slot, offset, done.encoded)
-        else:
-            piece = bytearray(tail)
-        drops, errors, events, extras, elements, notes, told = decode(piece)
-        if told is not None:
-            block.told.append(told)
-        block.drops.update(drops)
-        block.errors.update({k: loads_exception(data) for k, data in errors.items()})
-        block.events.update(events)
-        block.notes.update(notes)
-        for at, extra in extras.items():
-            block.extras.setdefault(at, {}).update(extra)
-        if elements is not None:
-            block.elements.update(elements)
 
     def _complete(self, block: Block) -> None:
         """All rows are made: lease the slot, or do it again where they have no common layout."""
@@ -649,7 +584,7 @@ class Coordinator(Engine):
             block.reset()
             self.issue(block)
             return
-        self._count(block)
+        count(block, self.context.watch)
         self._memory.keep(block)
         if block.layout is not None and not isinstance(stage, StreamStage):
             stage.pace.row_nbytes = block.layout.row_nbytes  # a stream was told all that it took
@@ -659,18 +594,6 @@ class Coordinator(Engine):
         if isinstance(block.refs, list):
             # What the items were made of is not needed any more, and may hold slots.
             block.refs = [ref_of(as_ref(item)) for item in block.refs]
-
-    def _count(self, block: Block) -> None:
-        """Count what workers have told of a block that is made."""
-        meter = block.stage.meter
-        meter.made += block.total
-        meter.nbytes += block.nbytes
-        for error in block.errors.values():
-            label = getattr(error, NODE_MARK, meter.name)
-            meter.failed[label] = meter.failed.get(label, 0) + 1
-        for told in block.told:
-            self.context.watch.absorb(told)
-        block.told = []
 
     def need(self, job: Job, nbytes: int, *, alone: bool) -> None:
         """A block needs more than its slot may have, or has to be one task."""
@@ -739,13 +662,13 @@ class Coordinator(Engine):
         job.block.flying -= 1
         self._fail_rows(job.block, job.task.first, job.task.rows, error)
 
-    def _fail_rows(self, block: Block, first: int, count: int, error: BaseException) -> None:
+    def _fail_rows(self, block: Block, first: int, rows: int, error: BaseException) -> None:
         """Rows that cannot be made are errors."""
-        for row in range(first, first + count):
+        for row in range(first, first + rows):
             block.errors[row] = error
-        block.left -= count
+        block.left -= rows
         if isinstance(block.stage, StreamStage):
-            block.stage.chunk_done(block, count, 0, ended=block.gone)
+            block.stage.chunk_done(block, rows, 0, ended=block.gone)
         if block.left == 0:
             self._complete(block)
 

@@ -1,0 +1,113 @@
+"""What workers answer, put into the blocks whose rows they have made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.loader.run.blame import NODE_MARK
+from tundish.loader.run.messages import EXTRA, EXTRA_IN_SLOT, ROWS_INLINE, align, share_offset
+from tundish.loader.run.receiving import copy_rows
+from tundish.loader.run.starting.payload import loads_exception
+from tundish.shm.encode import decode
+from tundish.shm.layout import Layout
+
+if TYPE_CHECKING:
+    from tundish.loader.run.block import Block
+    from tundish.loader.run.memory import Memory
+    from tundish.loader.run.messages import Done
+    from tundish.loader.watch.watch import Watch
+
+
+def take_in(
+    block: Block, done: Done, layout: Layout | None, tail: memoryview, memory: Memory
+) -> None:
+    """Take in the rows of a task.
+
+    Parameters
+    ----------
+    block : Block
+        Whose rows they are.
+    done : Done
+        What was said of them.
+    layout : Layout or None
+        Their columns; None where they have no common one.
+    tail : memoryview
+        What came with the message: rows, and what is encoded, if they are small.
+    memory : Memory
+        Where the rest lies.
+    """
+    single = done.rows == block.total
+    if layout is not None and block.layout is not None and layout != block.layout:
+        block.mixed = True
+    if layout is not None and block.layout is None:
+        block.layout = layout
+    rows_size = 0
+    if layout is not None and done.flags & ROWS_INLINE:
+        own = Layout(layout.tree, layout.keys, done.rows)
+        rows_size = sum(n for _, n in own.spans(0, done.rows))
+        if not block.mixed:
+            copy_rows(block, own, done.first, tail[:rows_size])
+    if done.nbytes and not done.flags & ROWS_INLINE:
+        block.nbytes = max(block.nbytes, done.nbytes)
+    if done.flags & EXTRA:
+        if done.flags & EXTRA_IN_SLOT:
+            _add(block, _in_slot(block, done, layout, memory))
+        else:
+            _add(block, bytearray(tail[rows_size:]))
+    if block.elements and not single:
+        block.mixed = True
+    block.left -= done.rows
+
+
+def _in_slot(block: Block, done: Done, layout: Layout | None, memory: Memory) -> Any:
+    """The encoded part that lies in a block's slot."""
+    ring = memory.ring
+    assert ring is not None
+    assert block.slot is not None
+    arena, single = ring.arena, done.rows == block.total
+    if single:
+        offset = align(layout.nbytes if layout is not None else 0)
+        ring.grew(block.slot, done.nbytes)
+    else:
+        offset = share_offset(arena.stride, done.first, block.total)
+    start = block.slot * arena.stride + offset
+    piece: Any = np.frombuffer(arena.map, np.uint8, done.encoded, start)
+    if single and not done.flags & ROWS_INLINE:
+        # In the slot for good: one lease covers it and the rows.
+        block.root = ring.lease(block.slot, done.nbytes)
+        block.leased = True
+        return block.root[offset : offset + done.encoded]
+    piece = piece.copy()  # the block's memory, if any, is not this slot
+    if not single:
+        arena.discard(block.slot, offset, done.encoded)
+    return piece
+
+
+def _add(block: Block, piece: Any) -> None:
+    """What is told of single rows, and beside them."""
+    drops, errors, events, extras, elements, notes, told = decode(piece)
+    if told is not None:
+        block.told.append(told)
+    block.drops.update(drops)
+    block.errors.update({k: loads_exception(data) for k, data in errors.items()})
+    block.events.update(events)
+    block.notes.update(notes)
+    for at, extra in extras.items():
+        block.extras.setdefault(at, {}).update(extra)
+    if elements is not None:
+        block.elements.update(elements)
+
+
+def count(block: Block, watch: Watch) -> None:
+    """Count what workers have told of a block that is made."""
+    meter = block.stage.meter
+    meter.made += block.total
+    meter.nbytes += block.nbytes
+    for error in block.errors.values():
+        label = getattr(error, NODE_MARK, meter.name)
+        meter.failed[label] = meter.failed.get(label, 0) + 1
+    for told in block.told:
+        watch.absorb(told)
+    block.told = []
