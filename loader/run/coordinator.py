@@ -19,16 +19,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tundish.errors import SharedMemoryError, StalledError, WorkerDiedError
-from tundish.loader.plan.elementwise import Filter, Map
+from tundish.errors import SharedMemoryError
+from tundish.loader.plan.elementwise import Map
 from tundish.loader.run.answers import count, take_in
-from tundish.loader.run.block import COPY_BELOW, Block
-from tundish.loader.run.chains import run_of
 from tundish.loader.run.crew import crew_of
 from tundish.loader.run.critical import uninterrupted
+from tundish.loader.run.deaths import Deaths, Fate
 from tundish.loader.run.definitions import Definition, Definitions
 from tundish.loader.run.engine import Engine, refused
-from tundish.loader.run.evaluators import compile_values
 from tundish.loader.run.items import Failure, NotReady, ref_of
 from tundish.loader.run.lookahead import LookAhead
 from tundish.loader.run.memory import Memory
@@ -38,7 +36,6 @@ from tundish.loader.run.messages import (
     WRITING,
 )
 from tundish.loader.run.operators.flattening import FlatMapped
-from tundish.loader.run.origins import add_origin, describe_origin
 from tundish.loader.run.parallel import AheadRepeated, AnyStage, ParallelPlanner
 from tundish.loader.run.pool import Pool
 from tundish.loader.run.rows import Row, Rows, as_ref
@@ -57,7 +54,6 @@ if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
     from tundish.loader.plan.options import Options
     from tundish.loader.run.context import Context
-    from tundish.loader.run.machines import Machine
     from tundish.loader.run.messages import Done
     from tundish.loader.run.peers import Job
     from tundish.loader.run.starting.launcher import Exit
@@ -121,6 +117,7 @@ class Coordinator(Engine):
         self._repeats: list[AheadRepeated] = []
         self._definitions = Definitions()
         self._tasks = Tasks(context, self._definitions, self._memory)
+        self._deaths = Deaths(context, options, self._definitions)
         self._blocks: dict[int, Block] = {}
         self._next_block = 0
         self._queue: list[Job] = []
@@ -689,55 +686,16 @@ class Coordinator(Engine):
             self._pool.submit(queue)
 
     def _begun(self, job: Job, how: Exit) -> None:
-        block, task = job.block, job.task
-        limit = self.options.max_deaths
-        limit = 3 if limit is None else limit
-        stage = block.stage
-        late = self.options.deadline is not None and "Timeout (" in how.stderr
-        if isinstance(stage, Seat):
-            job.deaths += 1
-            if limit and job.deaths >= limit:
-                self._fail(job, WorkerDiedError("an order", how.how, job.deaths, how.stderr))
-            else:
-                self._queue.append(job)
-            return
-        if isinstance(stage, StreamStage):
-            block.inputs.deaths += task.rows == 1
-            deaths = block.inputs.deaths
-        else:
-            job.deaths += task.rows == 1
-            deaths = job.deaths
-        if task.rows == 1 and (late or (limit and deaths >= limit)):
-            # One that cannot be opened, at first or again, gives no more elements.
-            block.gone = isinstance(stage, StreamStage) and job.progress is None
-            self._fail(job, self._death(job, deaths, how, late=late))
-        elif task.rows == 1:
-            job.progress = None
+        fate = self._deaths.of(job, how)
+        if fate is Fate.AGAIN:
             self._queue.append(job)
-        else:
+        elif fate is Fate.SPLIT:
+            block = job.block
             block.flying -= 1
             self._give_up(block, job)
-            stage.split(block, 1)
-
-    def _death(self, job: Job, deaths: int, how: Exit, *, late: bool) -> BaseException:
-        block = job.block
-        node, _, pass_ = self._definitions[block.stage.number]
-        if isinstance(block.stage, StreamStage):
-            what = "the opening" if block.gone else f"element {block.refs.first}"
-            origin = f"{what} of the dataset made of {block.refs.outer}"
+            block.stage.split(block, 1)
         else:
-            _, identity = compile_values(node, self.context, _no_inner)
-            ref = block.refs[job.task.first]
-            origin = describe_origin(*identity(ref_of(as_ref(ref)), pass_))
-        called = [n for n in reversed(run_of(node)) if isinstance(n, (Map, Filter))]
-        labels = [self.context.label(n) for n in called] or [self.context.label(node)]
-        element = f"{origin} in {', '.join(labels)}"
-        if late:
-            assert self.options.deadline is not None
-            error: BaseException = StalledError(element, self.options.deadline, how.stderr)
-        else:
-            error = WorkerDiedError(element, how.how, deaths, how.stderr)
-        return add_origin(error, origin, "in a worker")
+            self._fail(job, fate)
 
     def retire(self, stage: AnyStage) -> None:
         """A stage has given everything."""
@@ -772,10 +730,6 @@ class Coordinator(Engine):
     def look_after(self, repeated: AheadRepeated) -> None:
         """Let a repeat open its next pass early."""
         self._repeats.append(repeated)
-
-
-def _no_inner(*_: Any) -> Machine:
-    raise AssertionError("identities open nothing")
 
 
 def _budget_of(options: Options, tuning: Tuning | None) -> int:

@@ -1,0 +1,107 @@
+"""What becomes of the task that a worker had begun when it died."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from tundish.errors import StalledError, WorkerDiedError
+from tundish.loader.plan.elementwise import Filter, Map
+from tundish.loader.run.chains import run_of
+from tundish.loader.run.evaluators import compile_values
+from tundish.loader.run.items import ref_of
+from tundish.loader.run.origins import add_origin, describe_origin
+from tundish.loader.run.rows import as_ref
+from tundish.loader.run.storing.seat import Seat
+from tundish.loader.run.streams import StreamStage
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.options import Options
+    from tundish.loader.run.context import Context
+    from tundish.loader.run.definitions import Definitions
+    from tundish.loader.run.machines import Machine
+    from tundish.loader.run.peers import Job
+    from tundish.loader.run.starting.launcher import Exit
+
+_MAX_DEATHS = 3
+
+
+class Fate(Enum):
+    """What is done with a task, if it is done again."""
+
+    AGAIN = "as it is"
+    SPLIT = "in blocks of one row, so that it is seen which one it was"
+
+
+class Deaths:
+    """Counts deaths by element, and says when it is enough.
+
+    Parameters
+    ----------
+    context, options
+        Of the iterator.
+    definitions : Definitions
+        Of its stages.
+    """
+
+    def __init__(self, context: Context, options: Options, definitions: Definitions) -> None:
+        self._context, self._definitions = context, definitions
+        self._deadline = options.deadline
+        self._limit = _MAX_DEATHS if options.max_deaths is None else options.max_deaths
+
+    def of(self, job: Job, how: Exit) -> Fate | BaseException:
+        """What becomes of a task on which a worker died; an error takes the place of its rows.
+
+        Parameters
+        ----------
+        job : Job
+            The task.
+        how : Exit
+            How the worker ended.
+        """
+        block, stage = job.block, job.block.stage
+        limit, alone = self._limit, job.task.rows == 1
+        if isinstance(stage, Seat):
+            job.deaths += 1
+            if limit and job.deaths >= limit:
+                return WorkerDiedError("an order", how.how, job.deaths, how.stderr)
+            return Fate.AGAIN
+        late = self._deadline is not None and "Timeout (" in how.stderr
+        if isinstance(stage, StreamStage):
+            block.inputs.deaths += alone
+            deaths = block.inputs.deaths
+        else:
+            job.deaths += alone
+            deaths = job.deaths
+        if not alone:
+            return Fate.SPLIT
+        if late or (limit and deaths >= limit):
+            # One that cannot be opened, at first or again, gives no more elements.
+            block.gone = isinstance(stage, StreamStage) and job.progress is None
+            return self._error(job, deaths, how, late=late)
+        job.progress = None
+        return Fate.AGAIN
+
+    def _error(self, job: Job, deaths: int, how: Exit, *, late: bool) -> BaseException:
+        block, context = job.block, self._context
+        node, _, pass_ = self._definitions[block.stage.number]
+        if isinstance(block.stage, StreamStage):
+            what = "the opening" if block.gone else f"element {block.refs.first}"
+            origin = f"{what} of the dataset made of {block.refs.outer}"
+        else:
+            _, identity = compile_values(node, context, _no_inner)
+            ref = block.refs[job.task.first]
+            origin = describe_origin(*identity(ref_of(as_ref(ref)), pass_))
+        called = [n for n in reversed(run_of(node)) if isinstance(n, (Map, Filter))]
+        labels = [context.label(n) for n in called] or [context.label(node)]
+        element = f"{origin} in {', '.join(labels)}"
+        if late:
+            assert self._deadline is not None
+            error: BaseException = StalledError(element, self._deadline, how.stderr)
+        else:
+            error = WorkerDiedError(element, how.how, deaths, how.stderr)
+        return add_origin(error, origin, "in a worker")
+
+
+def _no_inner(*_: Any) -> Machine:
+    raise AssertionError("identities open nothing")
