@@ -12,89 +12,66 @@ dies takes nothing along but time.
 
 from __future__ import annotations
 
-import os
-import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 from tundish.errors import SharedMemoryError
 from tundish.loader.plan.elementwise import Map
 from tundish.loader.run.answers import count, take_in
-from tundish.loader.run.crew import crew_of
+from tundish.loader.run.block import COPY_BELOW
 from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.deaths import Deaths, Fate
 from tundish.loader.run.definitions import Definition, Definitions
-from tundish.loader.run.engine import Engine, refused
-from tundish.loader.run.items import Failure, NotReady, ref_of
-from tundish.loader.run.lookahead import LookAhead
-from tundish.loader.run.memory import Memory
-from tundish.loader.run.messages import (
-    NOT_OPENED,
-    STREAM_END,
-    WRITING,
-)
-from tundish.loader.run.operators.flattening import FlatMapped
-from tundish.loader.run.parallel import AheadRepeated, AnyStage, ParallelPlanner
-from tundish.loader.run.pool import Pool
-from tundish.loader.run.rows import Row, Rows, as_ref
-from tundish.loader.run.stages import ParallelStage
-from tundish.loader.run.storing.lingering import linger as linger_on
+from tundish.loader.run.items import ref_of
+from tundish.loader.run.messages import NOT_OPENED, STREAM_END, WRITING
+from tundish.loader.run.parallel import AheadRepeated
+from tundish.loader.run.rows import as_ref
 from tundish.loader.run.storing.seat import Seat
-from tundish.loader.run.storing.stored import frozen, is_kept
 from tundish.loader.run.streams import StreamStage
 from tundish.loader.run.tasks import Tasks, rows_per_task
-from tundish.loader.run.tracing import open_trace
-from tundish.loader.watch.stats import StageStats, Stats, with_begun
-from tundish.shm.budget import default_budget, parse_bytes
-from tundish.spec import copy_element
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
     from tundish.loader.plan.options import Options
+    from tundish.loader.run.block import Block
     from tundish.loader.run.context import Context
+    from tundish.loader.run.lookahead import LookAhead
+    from tundish.loader.run.memory import Memory
     from tundish.loader.run.messages import Done
-    from tundish.loader.run.peers import Job
+    from tundish.loader.run.parallel import AnyStage
+    from tundish.loader.run.peers import Job, Peer
+    from tundish.loader.run.pool import Pool
     from tundish.loader.run.starting.launcher import Exit
-    from tundish.loader.run.tuning import Tuning
+    from tundish.loader.run.tracing import Trace
     from tundish.shm.layout import Layout
 
-_LEAVING_S = 0.2
-_LOOK_EVERY_S = 0.0002
 
-
-class Span(NamedTuple):
-    """The mark behind several elements that were given at once.
-
-    Parameters
-    ----------
-    block : Block
-        Which they are rows of.
-    stop : int
-        The row behind the last one.
-    beside : object
-        What else the machine's mark was made of.
-    """
-
-    block: Block
-    stop: int
-    beside: Any
-
-
-class Coordinator(Engine):
-    """An engine whose elements are computed by workers.
+class Coordinator:
+    """What hands out blocks of stages to workers, and takes in what they answer.
 
     Parameters
     ----------
     context, options
         Of the iterator.
     workers : int
-        How many; with 0 elements are computed in this process, and only a snapshot is written by another.
-    executor : {"process", "thread"}
-        What a worker is.
-    tuning : Tuning, optional
-        What decides how many, while it runs.
+        How many there are to be.
+    memory : Memory
+        What blocks lie in.
+    lookahead : LookAhead
+        What says how many of them there may be.
+
+    Attributes
+    ----------
+    workers : int
+        How many compute.
+    stages : list
+        Those that there are, the one next to the source first.
+    ordered : bool
+        Whether elements have to come in the order of the input.
+    moved : bool
+        Whether something was done that may let others go on.
+    pool : Pool or None
+        The workers, while they are there.
     """
 
     def __init__(
@@ -102,117 +79,45 @@ class Coordinator(Engine):
         context: Context,
         options: Options,
         workers: int,
-        executor: str,
-        tuning: Tuning | None = None,
+        memory: Memory,
+        lookahead: LookAhead,
     ) -> None:
-        super().__init__(context, options, tuning)
-        self.workers, self._executor = workers, executor
-        self._owner = os.getpid()
-        self.budget = _budget_of(options, tuning)
-        self._memory = Memory(self.budget)
+        self.context, self.options, self.workers = context, options, workers
+        self.budget = memory.budget
         self.ordered = options.deterministic is not False and not any(
             isinstance(n, Map) and n.deterministic is False for n in context.nodes
         )
         self.stages: list[AnyStage] = []
-        self._repeats: list[AheadRepeated] = []
+        self.moved = False
+        self.pool: Pool | None = None
+        self._trace: Trace | None = None
+        self._memory, self._lookahead = memory, lookahead
         self._definitions = Definitions()
-        self._tasks = Tasks(context, self._definitions, self._memory)
+        self._tasks = Tasks(context, self._definitions, memory)
         self._deaths = Deaths(context, options, self._definitions)
-        self._blocks: dict[int, Block] = {}
+        self._repeats: list[AheadRepeated] = []
+        self._blocks: dict[int, Block] = {}  # that are wanted, and not made
         self._next_block = 0
-        self._queue: list[Job] = []
-        self._deferred: deque[tuple[Job, int]] = deque()
-        self.moved = False
-        self._looked = 0.0
-        self._slack = bool(options.slack)
-        self._lookahead = LookAhead(context.nodes, tuned=tuning is not None)
-        self._pool: Pool | None = None
-        self._final: Pool | None = None
-        self._mark: Any = (None,)
-        self._before: Any = self._mark
+        self._queue: list[Job] = []  # to be handed out
+        self._deferred: deque[tuple[Job, int]] = deque()  # until there is so much memory
 
-    # -- engine --------------------------------------------------------------------------------
+    def open(self, pool: Pool, trace: Trace | None) -> None:
+        """Begin, with these workers."""
+        self.pool, self._trace = pool, trace
 
-    def open(self, position: Any) -> None:
-        self._memory.open()
-        crew = crew_of(self.context, self.options, self._executor)
-        recorders = self._recorders
-        writers = min(1, len(recorders))
-        self._trace = open_trace(self.options.stats.trace, self._reporter.plan, self.workers)
-        self._pool = Pool(
-            self.workers,
-            self._memory.arena,
-            crew,
-            owner=self,
-            writers=writers,
-            trace=self._trace,
-        )
-        if recorders:
-            seat = self._seat()
-            for recorder in recorders:
-                recorder.carrier = seat
-        self._kept = is_kept(self.context.root)
-        root, iteration = self.context.root, self.context.iteration
-        if self.workers:
-            self._network = ParallelPlanner(self).computed(root, iteration)
-        else:  # there is only a writer
-            for recorder in recorders:
-                recorder.wait = self._wait_for_writer
-            self._network = open_inline(self.context, self.options)
-        if position is not None:
-            self._network.load(position)
-        self._mark = self._before = self._network.mark()
-        self.feed()
-
-    def next(self) -> Any:
-        if os.getpid() != self._owner:
-            raise RuntimeError(
-                f"this iterator was made in process {self._owner}; make one here ({os.getpid()})"
-            )
-        self._ledger.enter()
-        if self._recorders:
-            self.told()
-        if self._slack:
-            self.feed()
-        self._before = self._mark
-        item = self._awaited(self._network.next)
-        element = self._deliver(item)
-        failed = isinstance(element, BaseException)
-        mark = self._network.mark()
-        self._mark, self.given = mark, -1 if failed else 1  # no call in between, and below
-        if failed:
-            self._errors += 1
-        else:
-            self._elements += 1
-        self.moved = False
-        if not self._slack:
-            self.feed()
-        self._look(element)
-        if failed:
-            try:
-                raise element
-            finally:
-                del item, element  # else the error and this frame would keep each other
-        return element
-
-    @property
-    def starting(self) -> int:
-        return self._pool.starting if self._pool is not None else 0
-
-    def _resize(self, workers: int) -> None:
-        if not workers:
-            self.wanted = 0  # another engine's
-            return
-        assert self._pool is not None
-        self._pool.resize(workers)
-        self.workers = self._pool.size
+    def resize(self, workers: int) -> None:
+        """Go on with another number of workers."""
+        assert self.pool is not None
+        self.pool.resize(workers)
+        self.workers = self.pool.size
         if self._trace is not None:
             self._trace("--", 0, "RESIZE", workers=self.workers)
         for stage in self.stages:
             stage.window = 0
         self.feed()
 
-    def _tick(self, now: float) -> None:
+    def tick(self, now: float) -> None:
+        """See how things stand, now and then."""
         if self._trace is not None:
             blocks = [b for stage in self.stages for b in stage.queued()]
             self._trace.level(
@@ -221,51 +126,110 @@ class Coordinator(Engine):
                 used=self._memory.used_bytes,
             )
         if self._lookahead.is_due(now):
-            assert self._pool is not None
-            fresh = self._pool.is_fresh
-            self._lookahead.measure(self.stages, self.workers, fresh=fresh)
-        super()._tick(now)
+            assert self.pool is not None
+            self._lookahead.measure(self.stages, self.workers, fresh=self.pool.is_fresh)
 
-    def _look(self, element: Any) -> None:
-        """Take in what workers have answered; small elements need no look for each of them."""
-        now = time.perf_counter()
-        if now - self._looked > _LOOK_EVERY_S:
-            self._pool.pump(0.0)  # type: ignore[union-attr]  # open
-            self._weigh(element)
-            self._tick(now)
-            self._looked = now = time.perf_counter()
-        self._ledger.leave(now)
+    def end(self, jobs: list[Job], there: list[Peer], *, keep: bool) -> None:
+        """Forget everything, and give back what it lies in: the workers are gone.
+
+        Parameters
+        ----------
+        jobs : list of Job
+            Tasks that nobody has answered.
+        there : list of Peer
+            Workers that may still write.
+        keep : bool
+            Whether they still do those tasks.
+        """
+        self.pool = None
+        waiting = [*jobs, *self._queue, *(job for job, _ in self._deferred)]
+        slots = [slot for job in waiting for slot in job.held]
+        unfinished = (block for block in self._blocks.values() if not block.leased)
+        slots += [block.slot for block in unfinished if block.slot is not None]
+        self._memory.end(slots, there, jobs if keep else [])
+        self._blocks.clear()
+        self._queue.clear()
+        self._deferred.clear()
+        for stage in self.stages:
+            stage.meter.gave(*stage.begun())
+        self.stages.clear()
+        self._repeats.clear()
+
+    # -- stages --------------------------------------------------------------------------------
+
+    def define(self, node: Node, base: Node, pass_: int, *, is_stream: bool) -> int:
+        """A number for a new stage."""
+        number = self._define(Definition(node, base, pass_), is_stream)
         if self._trace is not None:
-            self._trace.gave(self._ledger.call_s)
+            self._trace.stage(number, self.context.label(node))
+        return number
 
-    def _awaited(self, ask: Callable[[], Any]) -> Any:
-        """What a machine gives, waiting for workers as long as it is not ready."""
-        while True:
-            try:
-                return ask()
-            except NotReady:
-                pass
-            self._wait()  # not above: what interrupts it would be chained to NotReady
+    def seat(self) -> Seat:
+        """The stage of a writer's orders."""
+        root = self.context.root
+        return Seat(self, self._define(Definition(root, root, 0), WRITING))
 
-    def _deliver(self, item: Any) -> Any:
-        kind = type(item)
-        if kind is Failure:
-            return item.error
-        if kind is Rows:
-            ((block, first, stop, _),) = item.runs
-            element = block.batch(first, stop, copy=self._short_of(block))
-        elif kind is Row:
-            element = item.block.element(item.row, copy=self._short_of(item.block))
-        else:
-            element = copy_element(item.value)
-        if self.context.probes:
-            try:
-                self._seen(element)
-            except Exception as error:  # noqa: BLE001 - the element's error
-                return refused(item, error)
-        return frozen(element) if self._kept else element
+    def _define(self, definition: Definition, flag: int) -> int:
+        number, index = self._definitions.add(definition), self.context.index
+        node, base, pass_ = definition
+        assert self.pool is not None
+        self.pool.define(number, flag, (index(node), index(base), pass_))
+        return number
 
-    def _short_of(self, block: Block) -> bool:
+    def look_after(self, repeated: AheadRepeated) -> None:
+        """Let a repeat open its next pass early."""
+        self._repeats.append(repeated)
+
+    def retire(self, stage: AnyStage) -> None:
+        """A stage has given everything."""
+        if stage in self.stages:
+            self.stages.remove(stage)
+            self._definitions.remove(stage.number)
+
+    def forget(self, built: AnyStage | AheadRepeated) -> None:
+        """Nobody will ask it again: give back what it has; answers to come are thrown away."""
+        if isinstance(built, AheadRepeated):
+            self._repeats.remove(built)
+            built.forget()
+            return
+        self.retire(built)
+        with uninterrupted():
+            for block in built.forget():
+                if self._blocks.pop(block.number, None) is not None:
+                    self._memory.abandon(block)
+
+    # -- going on ------------------------------------------------------------------------------
+
+    def goes_on(self) -> bool:
+        """Do what can be done before a worker answers; whether there was anything."""
+        pool = self.pool
+        assert pool is not None
+        if self.moved:
+            self.moved = False
+            if self.feed() or self.moved:
+                pool.pump(0.0)  # to feed may have taken long: a generator is asked in here
+                return True
+        if pool.in_flight or pool.waits:
+            return False
+        if self.feed() or pool.in_flight:  # memory may have come back from a consumer
+            return True
+        if not self._deferred:
+            raise AssertionError("nothing is being computed and nothing is ready")
+        # Nobody will give memory back: consumers hold it, or it is ready and waits.
+        self._memory.evict()
+        job, nbytes = self._deferred.popleft()
+        self._grant(job, nbytes, force=True)
+        self.moved = True
+        return True
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether nobody can go on before a worker answers: rows of a block that is not whole let nobody go on."""
+        pool = self.pool
+        assert pool is not None
+        return not self.moved and not self._deferred and (pool.in_flight > 0 or pool.waits)
+
+    def runs_short(self, block: Block) -> bool:
         """Whether a view of a block would leave too little memory to go on with."""
         memory = self._memory
         if memory.ring is None or block.slot is None or block.nbytes <= COPY_BELOW:
@@ -275,185 +239,6 @@ class Coordinator(Engine):
         known = [stage for stage in self.stages if stage.block_nbytes]
         quotas = [(window(stage, self.workers) + 1) * self._quota(stage) for stage in known]
         return memory.runs_short(max(sum(quotas), 3 * block.nbytes), self.workers)
-
-    def _wait(self) -> None:
-        pool = self._pool
-        assert pool is not None
-        if self.moved:
-            self.moved = False
-            if self.feed() or self.moved:
-                pool.pump(0.0)  # to feed may have taken long: a generator is asked in here
-                return
-        if not pool.in_flight and not pool.waits:
-            if self.feed() or pool.in_flight:  # memory may have come back from a consumer
-                return
-            if self._deferred:
-                # Nobody will give memory back: consumers hold it, or it is ready and waits.
-                self._memory.evict()
-                job, nbytes = self._deferred.popleft()
-                self._grant(job, nbytes, force=True)
-                self.moved = True
-                return
-            raise AssertionError("nothing is being computed and nothing is ready")
-        self._ledger.waits_now()
-        self._ledger.waited(pool.wait())
-        while self._nothing_moved and not self._deferred and (pool.in_flight or pool.waits):
-            self._ledger.waits_now()
-            self._ledger.waited(pool.wait())
-
-    @property
-    def _nothing_moved(self) -> bool:
-        """Rows of a block that is not whole let nobody go on: no need to look."""
-        return not self.moved
-
-    def several(self) -> list[Any] | None:
-        network = self._network
-        if not isinstance(network, (FlatMapped, ParallelStage)) or os.getpid() != self._owner:
-            return None
-        if self.context.probes:
-            return None
-        self._ledger.enter()
-        self._before, self._undo = self._mark, self._elements
-        got: tuple[Block | None, int, list[Any]] = self._awaited(network.rest)
-        block, stop, elements = got
-        if block is None:
-            self._ledger.leave(time.perf_counter())
-            self._undo = None
-            return None
-        self._mark, self.given = Span(block, stop, network.beside()), 1
-        self._elements += len(elements)
-        if self._kept:
-            for element in elements:
-                frozen(element)
-        self.feed()
-        self._look(elements[0])
-        return elements
-
-    def take_back(self) -> None:
-        if self.given:
-            self._mark = self._before
-            self._uncount()
-
-    def position(self, left: int = 0) -> Any:
-        mark = self._mark
-        network = self._network
-        if type(mark) is Span:
-            assert isinstance(network, (FlatMapped, ParallelStage))
-            mark = network.mark_at(mark.block, mark.stop - 1 - left, mark.beside)
-        return network.dump(mark)
-
-    def pump(self) -> None:
-        if self._pool is not None:
-            self._pool.pump(0.0)
-            self.feed()
-
-    def stats(self, *, whole: bool = True) -> Stats:
-        pool, memory = self._pool or self._final, self._memory
-        return replace(
-            super().stats(),
-            workers=self.workers,
-            stages=self._measured(),
-            pool=pool.measured() if pool and whole else (),
-            restarts=pool.restarts if pool else 0,
-            tasks=pool.tasks if pool else 0,
-            copies=memory.copies,
-            leased=memory.leased,
-            used_bytes=memory.used_bytes,
-            budget_bytes=self.budget,
-        )
-
-    def _measured(self) -> tuple[StageStats, ...]:
-        """What is known of each stage, with what is on its way."""
-        given: dict[str, tuple[int, int, int]] = {}
-        for meter in self.context.watch.meters.values():
-            meter.in_flight = meter.ready = 0
-        for stage in self.stages:
-            meter, blocks = stage.meter, stage.queued()
-            left = sum(1 for block in blocks if block.left)
-            meter.in_flight += left
-            meter.ready += len(blocks) - left
-            meter.window = max(stage.window, meter.window)
-            before = given.get(meter.name, (0, 0, 0))
-            given[meter.name] = tuple(map(sum, zip(before, stage.begun(), strict=True)))  # type: ignore[assignment]  # of three
-        return tuple(
-            with_begun(stage, *given.get(stage.name, (0, 0, 0)))
-            for stage in self.context.watch.stages()
-        )
-
-    def worker_pids(self) -> list[int]:
-        return self._pool.pids() if self._pool is not None else []
-
-    def finish(self) -> None:
-        self._mark = self._network.mark()
-        self._ledger.leave(time.perf_counter())
-        self.close()
-
-    def close(self) -> None:
-        if os.getpid() != self._owner:
-            return
-        with uninterrupted():  # all of it: an interrupt before leaves it open, to be closed again
-            pool, self._pool = self._pool, None
-            if pool is not None:
-                self._final = pool
-                self._ledger.end()
-                self._reporter.end()
-                self._end(pool)
-            self.context.close_files()
-
-    def save(self) -> None:
-        super().save()
-        self._settle(None)
-
-    def _settle(self, timeout_s: float | None) -> bool:
-        """Wait until all orders have been answered; whether they have."""
-        pool, deadline = self._pool, time.monotonic() + (timeout_s or 0.0)
-        assert pool is not None
-        while any(recorder.pending for recorder in self._recorders):
-            self._submit()
-            if pool.cut:
-                return False
-            left = None if timeout_s is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                return False
-            pool.pump(left)
-        return True
-
-    def _wait_for_writer(self) -> None:
-        assert self._pool is not None
-        self._submit()
-        self._pool.pump(None)
-
-    def _end(self, pool: Pool) -> None:
-        linger = False
-        if self._recorders:
-            self._pool = pool
-            try:
-                self.leave()
-                linger = not self._settle(_LEAVING_S)
-            except Exception:  # noqa: BLE001 - a writer that cannot start, say: what is not durable is computed again
-                linger = False
-            self._pool = None
-        jobs = pool.jobs()
-        writers = pool.writing if linger else []
-        there = pool.close(linger=linger)
-        if writers:
-            for recorder in self._recorders:
-                linger_on(recorder.target.path, recorder.target.key, writers)
-        slots = [
-            slot
-            for job in [*jobs, *self._queue, *(j for j, _ in self._deferred)]
-            for slot in job.held
-        ]
-        unfinished = (block for block in self._blocks.values() if not block.leased)
-        slots += [block.slot for block in unfinished if block.slot is not None]
-        self._memory.end(slots, there, jobs if writers else [])
-        self._blocks.clear()
-        self._queue.clear()
-        self._deferred.clear()
-        for stage in self.stages:
-            stage.meter.gave(*stage.begun())
-        self.stages.clear()
-        self._repeats.clear()
 
     # -- handing out ---------------------------------------------------------------------------
 
@@ -466,14 +251,15 @@ class Coordinator(Engine):
             moved = repeated.look_ahead() or moved
         while self._deferred and self._grant(*self._deferred[0]):
             self._deferred.popleft()
-        self._submit()
+        self.submit()
         return moved
 
-    def _submit(self) -> None:
+    def submit(self) -> None:
+        """Hand out what is to be handed out."""
         if self._queue:
             jobs, self._queue = self._queue, []
-            assert self._pool is not None
-            self._pool.submit([job for job in jobs if self._is_wanted(job)])
+            assert self.pool is not None
+            self.pool.submit([job for job in jobs if self._is_wanted(job)])
 
     def may_issue(self, stage: AnyStage) -> bool:
         """Whether a stage may have one more block."""
@@ -486,12 +272,12 @@ class Coordinator(Engine):
 
     def busy(self) -> bool:
         """Whether workers have something to do."""
-        return self._pool is not None and (self._pool.in_flight > 0 or bool(self._queue))
+        return self.pool is not None and (self.pool.in_flight > 0 or bool(self._queue))
 
     def idle(self) -> bool:
         """Whether a worker has nothing to do."""
-        assert self._pool is not None
-        return self._pool.in_flight + len(self._queue) < self.workers
+        assert self.pool is not None
+        return self.pool.in_flight + len(self._queue) < self.workers
 
     def next_block(self) -> int:
         """A number for a new block."""
@@ -527,15 +313,6 @@ class Coordinator(Engine):
                 return []
         each = [self._jobs(block, row, 1, quota) for row in range(first, first + rows)]
         return [job for jobs in each for job in jobs]
-
-    def _seat(self) -> Seat:
-        """The stage of a writer's orders."""
-        root = self.context.root
-        number = self._definitions.add(Definition(root, root, 0))
-        assert self._pool is not None
-        index = self.context.index(root)
-        self._pool.define(number, WRITING, (index, index, 0))
-        return Seat(self, number)
 
     def order(self, block: Block) -> None:
         """Have an order carried out by the writer."""
@@ -681,9 +458,9 @@ class Coordinator(Engine):
                 self._begun(job, how)
             else:
                 self._queue.append(job)
-        if self._queue and self._pool is not None:
+        if self._queue and self.pool is not None:
             queue, self._queue = self._queue, []
-            self._pool.submit(queue)
+            self.pool.submit(queue)
 
     def _begun(self, job: Job, how: Exit) -> None:
         fate = self._deaths.of(job, how)
@@ -696,46 +473,3 @@ class Coordinator(Engine):
             block.stage.split(block, 1)
         else:
             self._fail(job, fate)
-
-    def retire(self, stage: AnyStage) -> None:
-        """A stage has given everything."""
-        if stage in self.stages:
-            self.stages.remove(stage)
-            self._definitions.remove(stage.number)
-
-    def forget(self, built: AnyStage | AheadRepeated) -> None:
-        """Nobody will ask it again: give back what it has; answers to come are thrown away."""
-        if isinstance(built, AheadRepeated):
-            self._repeats.remove(built)
-            built.forget()
-            return
-        self.retire(built)
-        with uninterrupted():
-            for block in built.forget():
-                if self._blocks.pop(block.number, None) is not None:
-                    self._memory.abandon(block)
-
-    # -- stages --------------------------------------------------------------------------------
-
-    def define(self, node: Node, base: Node, pass_: int, *, is_stream: bool) -> int:
-        """A number for a new stage."""
-        number = self._definitions.add(Definition(node, base, pass_))
-        context = self.context
-        assert self._pool is not None
-        self._pool.define(number, is_stream, (context.index(node), context.index(base), pass_))
-        if self._trace is not None:
-            self._trace.stage(number, context.label(node))
-        return number
-
-    def look_after(self, repeated: AheadRepeated) -> None:
-        """Let a repeat open its next pass early."""
-        self._repeats.append(repeated)
-
-
-def _budget_of(options: Options, tuning: Tuning | None) -> int:
-    """Bytes that an iterator's slots may have."""
-    asked = options.memory_budget
-    nbytes = default_budget().nbytes if asked is None else parse_bytes(asked)
-    if tuning is not None and options.autotune.ram_budget is not None:
-        return min(nbytes, options.autotune.ram_budget)
-    return nbytes

@@ -39,7 +39,6 @@ from tundish.loader.run.checkpoints import (
     write_state,
 )
 from tundish.loader.run.context import Context, first_seed
-from tundish.loader.run.coordinator import Coordinator
 from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.effective import effective
 from tundish.loader.run.engine import Engine, InlineEngine
@@ -47,6 +46,7 @@ from tundish.loader.run.files.indexing import indexed_for_access
 from tundish.loader.run.items import End, Failure
 from tundish.loader.run.operators.mixing import count_sources
 from tundish.loader.run.optional import Optional
+from tundish.loader.run.parallelengine import ParallelEngine
 from tundish.loader.run.reference import open_inline
 from tundish.loader.run.serving import in_worker, overruled
 from tundish.loader.run.state import check_state, make_state
@@ -200,7 +200,7 @@ class Iterator:
         if not processes:
             engine: Engine = InlineEngine(context, self._options, self._tuning)
         else:
-            engine = Coordinator(context, self._options, workers, self._executor, self._tuning)
+            engine = ParallelEngine(context, self._options, workers, self._executor, self._tuning)
         self._box[:] = [engine]
         with uninterrupted() if processes else contextlib.nullcontext():
             engine.open(position)

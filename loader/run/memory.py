@@ -9,10 +9,12 @@ from tundish.errors import SharedMemoryError
 from tundish.loader.run.block import COPY_BELOW, Block
 from tundish.loader.run.reserve import Reserve
 from tundish.loader.run.store import bury, shared_ring, visit_graves
+from tundish.shm.budget import default_budget, parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tundish.loader.plan.options import Options
     from tundish.loader.run.parallel import AnyStage
     from tundish.loader.run.peers import Job, Peer
     from tundish.shm.encode import Encoded
@@ -206,3 +208,12 @@ class Memory:
             if self._reserve.nbytes:
                 ring.empty(slot)  # nobody has counted what they took
             ring.release(slot)
+
+
+def budget_of(options: Options, *, tuned: bool) -> int:
+    """Bytes that an iterator's slots may have; `tuned`: the number of its workers may change."""
+    asked = options.memory_budget
+    nbytes = default_budget().nbytes if asked is None else parse_bytes(asked)
+    if tuned and options.autotune.ram_budget is not None:
+        return min(nbytes, options.autotune.ram_budget)
+    return nbytes

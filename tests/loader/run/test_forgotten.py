@@ -9,6 +9,7 @@ import pytest
 from tundish import Dataset
 from tundish.loader.run.coordinator import Coordinator
 from tundish.loader.run.iterator import Iterator
+from tundish.loader.run.parallelengine import ParallelEngine
 
 
 def double(x: Any) -> Any:
@@ -45,20 +46,20 @@ STOPPED = {
 
 def coordinator_of(iterator: Iterator) -> Coordinator:
     engine = iterator._engine
-    assert isinstance(engine, Coordinator)
-    return engine
+    assert isinstance(engine, ParallelEngine)
+    return engine._coordinator
 
 
-def held(engine: Coordinator) -> dict[str, int]:
+def held(coordinator: Coordinator) -> dict[str, int]:
     """How many of each thing that a pass may leave behind."""
-    ring = engine._memory.ring
+    ring = coordinator._memory.ring
     assert ring is not None
     return {
-        "stages": len(engine.stages),
-        "repeats": len(engine._repeats),
-        "blocks": len(engine._blocks),
+        "stages": len(coordinator.stages),
+        "repeats": len(coordinator._repeats),
+        "blocks": len(coordinator._blocks),
         "slots": ring.arena.slots - ring.free,
-        "definitions": len(engine._definitions),
+        "definitions": len(coordinator._definitions),
     }
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import tundish as td
 from tundish.errors import SharedMemoryError
-from tundish.loader.run import coordinator
+from tundish.loader.run import coordinator, parallelengine
 from tundish.snapshot.catalog import Catalog
 
 # An interpreter waits 1.5 s for a writer. That is for writing: on a busy machine it takes as long to start one.
@@ -89,7 +89,7 @@ def pipeline(folder: Path, count: int = 300) -> td.Dataset:
 def test_the_next_run_waits_for_a_writer_that_lingers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coordinator, "_LEAVING_S", 0.0)
+    monkeypatch.setattr(parallelengine, "_LEAVING_S", 0.0)
     for stop in (50, 120, 300):
         with pipeline(tmp_path).iterator(workers=2) as it:
             found = [int(next(it)[0]) for _ in range(stop)]
@@ -219,7 +219,7 @@ def test_closing_goes_on_where_leaving_fails(
 
     it = pipeline(tmp_path).iterator(workers=2)
     next(it)
-    monkeypatch.setattr(coordinator.Coordinator, "_settle", broken)
+    monkeypatch.setattr(parallelengine.ParallelEngine, "_settle", broken)
     it.close()
     assert it.worker_pids() == []
 

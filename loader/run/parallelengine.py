@@ -1,0 +1,368 @@
+"""The consumer's side of workers: elements in order, each as soon as it is there."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tundish.loader.run.coordinator import Coordinator
+from tundish.loader.run.crew import crew_of
+from tundish.loader.run.critical import uninterrupted
+from tundish.loader.run.engine import Engine, refused
+from tundish.loader.run.items import Failure, NotReady
+from tundish.loader.run.lookahead import LookAhead
+from tundish.loader.run.memory import Memory, budget_of
+from tundish.loader.run.operators.flattening import FlatMapped
+from tundish.loader.run.parallel import ParallelPlanner
+from tundish.loader.run.pool import Pool
+from tundish.loader.run.reference import open_inline
+from tundish.loader.run.rows import Row, Rows
+from tundish.loader.run.stages import ParallelStage
+from tundish.loader.run.storing.lingering import linger as linger_on
+from tundish.loader.run.storing.stored import frozen, is_kept
+from tundish.loader.run.tracing import open_trace
+from tundish.loader.watch.stats import StageStats, Stats, with_begun
+from tundish.spec import copy_element
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.options import Options
+    from tundish.loader.run.block import Block
+    from tundish.loader.run.context import Context
+    from tundish.loader.run.machines import Machine
+    from tundish.loader.run.parallel import AnyStage
+    from tundish.loader.run.tracing import Trace
+    from tundish.loader.run.tuning import Tuning
+    from tundish.loader.watch.watch import Watch
+
+_LEAVING_S = 0.2
+_LOOK_EVERY_S = 0.0002
+
+
+class Span(NamedTuple):
+    """The mark behind several elements that were given at once.
+
+    Parameters
+    ----------
+    block : Block
+        Which they are rows of.
+    stop : int
+        The row behind the last one.
+    beside : object
+        What else the machine's mark was made of.
+    """
+
+    block: Block
+    stop: int
+    beside: Any
+
+
+class ParallelEngine(Engine):
+    """An engine whose elements are computed by workers.
+
+    Parameters
+    ----------
+    context, options
+        Of the iterator.
+    workers : int
+        How many; with 0 elements are computed in this process, and only a snapshot is written by another.
+    executor : {"process", "thread"}
+        What a worker is.
+    tuning : Tuning, optional
+        What decides how many, while it runs.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        options: Options,
+        workers: int,
+        executor: str,
+        tuning: Tuning | None = None,
+    ) -> None:
+        super().__init__(context, options, tuning)
+        self._executor = executor
+        self._owner = os.getpid()
+        tuned = tuning is not None
+        self._memory = Memory(budget_of(options, tuned=tuned))
+        lookahead = LookAhead(context.nodes, tuned=tuned)
+        self._coordinator = Coordinator(context, options, workers, self._memory, lookahead)
+        self._looked = 0.0
+        self._slack = bool(options.slack)
+        self._trace: Trace | None = None
+        self._pool: Pool | None = None
+        self._final: Pool | None = None
+        self._mark: Any = (None,)
+        self._before: Any = self._mark
+
+    def open(self, position: Any) -> None:
+        coordinator, recorders = self._coordinator, self._recorders
+        self._memory.open()
+        crew = crew_of(self.context, self.options, self._executor)
+        self._trace = open_trace(self.options.stats.trace, self._reporter.plan, coordinator.workers)
+        self._pool = Pool(
+            coordinator.workers,
+            self._memory.arena,
+            crew,
+            owner=coordinator,
+            writers=min(1, len(recorders)),
+            trace=self._trace,
+        )
+        coordinator.open(self._pool, self._trace)
+        if recorders:
+            seat = coordinator.seat()
+            for recorder in recorders:
+                recorder.carrier = seat
+        self._kept = is_kept(self.context.root)
+        self._network: Machine
+        if coordinator.workers:
+            planner = ParallelPlanner(coordinator)
+            self._network = planner.computed(self.context.root, self.context.iteration)
+        else:  # there is only a writer
+            for recorder in recorders:
+                recorder.wait = self._wait_for_writer
+            self._network = open_inline(self.context, self.options)
+        if position is not None:
+            self._network.load(position)
+        self._mark = self._before = self._network.mark()
+        coordinator.feed()
+
+    # -- elements ------------------------------------------------------------------------------
+
+    def next(self) -> Any:
+        if os.getpid() != self._owner:
+            raise RuntimeError(
+                f"this iterator was made in process {self._owner}; make one here ({os.getpid()})"
+            )
+        coordinator = self._coordinator
+        self._ledger.enter()
+        if self._recorders:
+            self.told()
+        if self._slack:
+            coordinator.feed()
+        self._before = self._mark
+        item = self._awaited(self._network.next)
+        element = self._deliver(item)
+        failed = isinstance(element, BaseException)
+        mark = self._network.mark()
+        self._mark, self.given = mark, -1 if failed else 1  # no call in between, and below
+        if failed:
+            self._errors += 1
+        else:
+            self._elements += 1
+        coordinator.moved = False
+        if not self._slack:
+            coordinator.feed()
+        self._look(element)
+        if failed:
+            try:
+                raise element
+            finally:
+                del item, element  # else the error and this frame would keep each other
+        return element
+
+    def several(self) -> list[Any] | None:
+        network = self._network
+        if not isinstance(network, (FlatMapped, ParallelStage)) or os.getpid() != self._owner:
+            return None
+        if self.context.probes:
+            return None
+        self._ledger.enter()
+        self._before, self._undo = self._mark, self._elements
+        got: tuple[Block | None, int, list[Any]] = self._awaited(network.rest)
+        block, stop, elements = got
+        if block is None:
+            self._ledger.leave(time.perf_counter())
+            self._undo = None
+            return None
+        self._mark, self.given = Span(block, stop, network.beside()), 1
+        self._elements += len(elements)
+        if self._kept:
+            for element in elements:
+                frozen(element)
+        self._coordinator.feed()
+        self._look(elements[0])
+        return elements
+
+    def _awaited(self, ask: Callable[[], Any]) -> Any:
+        """What a machine gives, waiting for workers as long as it is not ready."""
+        while True:
+            try:
+                return ask()
+            except NotReady:
+                pass
+            self._wait()  # not above: what interrupts it would be chained to NotReady
+
+    def _wait(self) -> None:
+        coordinator, ledger, pool = self._coordinator, self._ledger, self._pool
+        assert pool is not None
+        if coordinator.goes_on():
+            return
+        ledger.waits_now()
+        ledger.waited(pool.wait())
+        while coordinator.is_stuck:
+            ledger.waits_now()
+            ledger.waited(pool.wait())
+
+    def _deliver(self, item: Any) -> Any:
+        kind = type(item)
+        if kind is Failure:
+            return item.error
+        if kind is Rows:
+            ((block, first, stop, _),) = item.runs
+            element = block.batch(first, stop, copy=self._coordinator.runs_short(block))
+        elif kind is Row:
+            block = item.block
+            element = block.element(item.row, copy=self._coordinator.runs_short(block))
+        else:
+            element = copy_element(item.value)
+        if self.context.probes:
+            try:
+                self._seen(element)
+            except Exception as error:  # noqa: BLE001 - the element's error
+                return refused(item, error)
+        return frozen(element) if self._kept else element
+
+    def _look(self, element: Any) -> None:
+        """Take in what workers have answered; small elements need no look for each of them."""
+        now = time.perf_counter()
+        if now - self._looked > _LOOK_EVERY_S:
+            self._pool.pump(0.0)  # type: ignore[union-attr]  # open
+            self._weigh(element)
+            self._tick(now)
+            self._looked = now = time.perf_counter()
+        self._ledger.leave(now)
+        if self._trace is not None:
+            self._trace.gave(self._ledger.call_s)
+
+    # -- state ---------------------------------------------------------------------------------
+
+    def take_back(self) -> None:
+        if self.given:
+            self._mark = self._before
+            self._uncount()
+
+    def position(self, left: int = 0) -> Any:
+        mark = self._mark
+        network = self._network
+        if type(mark) is Span:
+            assert isinstance(network, (FlatMapped, ParallelStage))
+            mark = network.mark_at(mark.block, mark.stop - 1 - left, mark.beside)
+        return network.dump(mark)
+
+    # -- around --------------------------------------------------------------------------------
+
+    @property
+    def starting(self) -> int:
+        return self._pool.starting if self._pool is not None else 0
+
+    def _resize(self, workers: int) -> None:
+        if workers:
+            self._coordinator.resize(workers)
+        else:
+            self.wanted = 0  # another engine's
+
+    def _tick(self, now: float) -> None:
+        self._coordinator.tick(now)
+        super()._tick(now)
+
+    def pump(self) -> None:
+        if self._pool is not None:
+            self._pool.pump(0.0)
+            self._coordinator.feed()
+
+    def worker_pids(self) -> list[int]:
+        return self._pool.pids() if self._pool is not None else []
+
+    def stats(self, *, whole: bool = True) -> Stats:
+        pool, memory = self._pool or self._final, self._memory
+        return replace(
+            super().stats(),
+            workers=self._coordinator.workers,
+            stages=_measured(self.context.watch, self._coordinator.stages),
+            pool=pool.measured() if pool and whole else (),
+            restarts=pool.restarts if pool else 0,
+            tasks=pool.tasks if pool else 0,
+            copies=memory.copies,
+            leased=memory.leased,
+            used_bytes=memory.used_bytes,
+            budget_bytes=memory.budget,
+        )
+
+    # -- what a writer was given ---------------------------------------------------------------
+
+    def save(self) -> None:
+        super().save()
+        self._settle(None)
+
+    def _settle(self, timeout_s: float | None) -> bool:
+        """Wait until all orders have been answered; whether they have."""
+        pool, deadline = self._coordinator.pool, time.monotonic() + (timeout_s or 0.0)
+        assert pool is not None
+        while any(recorder.pending for recorder in self._recorders):
+            self._coordinator.submit()
+            if pool.cut:
+                return False
+            left = None if timeout_s is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return False
+            pool.pump(left)
+        return True
+
+    def _wait_for_writer(self) -> None:
+        pool = self._coordinator.pool
+        assert pool is not None
+        self._coordinator.submit()
+        pool.pump(None)
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        self._mark = self._network.mark()
+        self._ledger.leave(time.perf_counter())
+        self.close()
+
+    def close(self) -> None:
+        if os.getpid() != self._owner:
+            return
+        with uninterrupted():  # all of it: an interrupt before leaves it open, to be closed again
+            pool, self._pool = self._pool, None
+            if pool is not None:
+                self._final = pool
+                self._ledger.end()
+                self._reporter.end()
+                self._end(pool)
+            self.context.close_files()
+
+    def _end(self, pool: Pool) -> None:
+        linger = False
+        if self._recorders:
+            try:
+                self.leave()
+                linger = not self._settle(_LEAVING_S)
+            except Exception:  # noqa: BLE001 - a writer that cannot start, say: what is not durable is computed again
+                linger = False
+        jobs, writers = pool.jobs(), pool.writing if linger else []
+        there = pool.close(linger=linger)
+        if writers:
+            for recorder in self._recorders:
+                linger_on(recorder.target.path, recorder.target.key, writers)
+        self._coordinator.end(jobs, there, keep=bool(writers))
+
+
+def _measured(watch: Watch, stages: Iterable[AnyStage]) -> tuple[StageStats, ...]:
+    """What is known of each stage, with what is on its way."""
+    given: dict[str, tuple[int, int, int]] = {}
+    for meter in watch.meters.values():
+        meter.in_flight = meter.ready = 0
+    for stage in stages:
+        meter, blocks = stage.meter, stage.queued()
+        left = sum(1 for block in blocks if block.left)
+        meter.in_flight += left
+        meter.ready += len(blocks) - left
+        meter.window = max(stage.window, meter.window)
+        before = given.get(meter.name, (0, 0, 0))
+        given[meter.name] = tuple(map(sum, zip(before, stage.begun(), strict=True)))  # type: ignore[assignment]  # of three
+    return tuple(with_begun(stage, *given.get(stage.name, (0, 0, 0))) for stage in watch.stages())
