@@ -46,17 +46,11 @@ from tundish.loader.plan.storing import StoringMethods
 from tundish.loader.plan.taking import TakingMethods
 from tundish.loader.plan.uniqueness import UniquenessMethods
 from tundish.loader.plan.windows import WindowMethods
-from tundish.loader.run.iterator import (
-    Iterator,
-    counted,
-    draw_seed,
-    element_at,
-    found_dataset,
-    keep_all,
-    learnt_spec,
-    stored_rows,
-    version_to_save,
-)
+from tundish.loader.run.access import counted, element_at, stored_rows
+from tundish.loader.run.context import draw_seed
+from tundish.loader.run.iterator import Iterator
+from tundish.loader.run.specs import learnt_spec
+from tundish.loader.run.storing.saving import found_dataset, keep_all, version_to_save
 from tundish.spec import DatasetSpec, Nested
 
 _OF_ITERATORS = frozenset(

@@ -190,3 +190,8 @@ def first_seed() -> int:
     """A seed for operators without one: from `set_seed`, else from the system."""
     seed = global_seed()
     return secrets.randbits(62) if seed is None else derive_seed("set_seed", seed)
+
+
+def draw_seed(node: Node) -> int:
+    """What operators without a seed derive theirs from; 0 where a plan has none of them."""
+    return first_seed() if any(n.seedless for n in walk(node)) else 0

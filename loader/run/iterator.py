@@ -8,28 +8,17 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from tundish.errors import OutOfRangeError, SpecError
+from tundish.errors import OutOfRangeError
 from tundish.loader.plan.asserting import IgnoreErrors
 from tundish.loader.plan.checks import check_count, check_word
 from tundish.loader.plan.external import heed_external_state
-from tundish.loader.plan.files.node import Indexed, ReadFiles
 from tundish.loader.plan.mixing import Sample
-from tundish.loader.plan.node import (
-    AUTOTUNE,
-    check_workers,
-    global_seed,
-    walk,
-    why_unnumbered,
-)
-from tundish.loader.plan.options import Options, judged_options
-from tundish.loader.plan.order import Prefetch
-from tundish.loader.plan.static import static_spec
-from tundish.loader.plan.storing import DatasetClass, Snapshot, Stored
+from tundish.loader.plan.node import check_workers, global_seed, walk
+from tundish.loader.plan.options import judged_options
 from tundish.loader.run import probes
 from tundish.loader.run.checkpoints import (
     holds_state,
@@ -38,26 +27,20 @@ from tundish.loader.run.checkpoints import (
     write_next_state,
     write_state,
 )
-from tundish.loader.run.context import Context, first_seed
+from tundish.loader.run.context import Context, draw_seed
 from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.effective import effective
 from tundish.loader.run.engine import Engine, InlineEngine
-from tundish.loader.run.files.indexing import indexed_for_access
-from tundish.loader.run.items import End, Failure
+from tundish.loader.run.items import End
 from tundish.loader.run.operators.mixing import count_sources
 from tundish.loader.run.optional import Optional
 from tundish.loader.run.parallelengine import ParallelEngine
-from tundish.loader.run.reference import open_inline
+from tundish.loader.run.parallelism import how_many_workers, is_tuned, writes_apart
 from tundish.loader.run.serving import in_worker, overruled
+from tundish.loader.run.specs import learnt_spec
 from tundish.loader.run.state import check_state, make_state
-from tundish.loader.run.storing.saving import find, keep_all, version_to_save
 from tundish.loader.run.storing.setup import resolve
-from tundish.loader.run.storing.stored import (
-    computes_something,
-    rows_of,
-    rows_of_found,
-    snapshot_stats,
-)
+from tundish.loader.run.storing.stored import snapshot_stats
 from tundish.loader.run.tuning import Tuning
 from tundish.loader.run.viewing import view_of
 from tundish.loader.run.watched import is_watched, measured_plan
@@ -66,27 +49,11 @@ from tundish.loader.watch.stats import count_skipped
 from tundish.loader.watch.verdict import Verdict, explain
 from tundish.loader.watch.watch import Watch
 from tundish.shm.budget import usable_cores
-from tundish.spec import copy_element, spec_of
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
     from tundish.loader.run.storing.live import Setup
     from tundish.loader.watch.stats import Stats
-
-
-__all__ = [
-    "Iterator",
-    "counted",
-    "draw_seed",
-    "element_at",
-    "first_spec",
-    "found_dataset",
-    "how_many_workers",
-    "keep_all",
-    "learnt_spec",
-    "stored_rows",
-    "version_to_save",
-]
 
 
 class Iterator:
@@ -509,125 +476,6 @@ class Iterator:
         self.close()
 
 
-def writes_apart(context: Context) -> bool:
-    """Whether a snapshot is written by a process of its own though there are no workers.
-
-    `prefetch` says that something may go on beside the consumer.
-    """
-    prefetched = any(isinstance(node, Prefetch) for node in context.nodes)
-    return bool(context.recorders) and prefetched and sys.platform != "win32"
-
-
 def _close_all(engines: list[Engine]) -> None:
     for engine in engines:
         engine.close()
-
-
-def how_many_workers(root: Node, options: Options, asked: int | None) -> int:
-    """How many workers run a plan.
-
-    ``TUNDISH_WORKERS``, else what the caller asks for, else ``Options.workers``, else the largest
-    `num_parallel_calls`, else 0; AUTOTUNE is the cores this process may use, divided by the local
-    ranks of a launcher, or what `Options.autotune` and `Options.threading` say. 0 inside a worker.
-    """
-    count = _asked(root, options, asked)
-    return options.cores(usable_cores()) if count == AUTOTUNE else count
-
-
-def is_tuned(root: Node, options: Options, asked: int | None) -> bool:
-    """Whether the number of workers may change while a plan runs: it is AUTOTUNE, and nobody forbids it."""
-    return options.autotune.tunes and _asked(root, options, asked) == AUTOTUNE
-
-
-def _asked(root: Node, options: Options, asked: int | None) -> int:
-    forced = overruled()
-    if forced is not None:
-        return forced
-    count = asked if asked is not None else options.asked_workers
-    running = list(walk(root, running=True))
-    if not any(map(computes_something, running)):
-        return 0  # nothing is to be computed: what stands in files is read where it is wanted
-    if count is not None:
-        return count
-    asked_for = map(options.parallel_of, running)
-    calls = [n for n in asked_for if n is not None]
-    return AUTOTUNE if AUTOTUNE in calls else max(calls, default=0)
-
-
-def draw_seed(node: Node) -> int:
-    """What operators without a seed derive theirs from; 0 where a plan has none of them."""
-    return first_seed() if any(n.seedless for n in walk(node)) else 0
-
-
-def learnt_spec(node: Node) -> Any:
-    """The spec of a plan's elements: what the plan tells, and what first elements do."""
-    return static_spec(node, first_spec)
-
-
-def first_spec(node: Node) -> Any:
-    """The spec of a plan's first element, learnt in this process."""
-    setup = resolve(effective(node), 0, global_seed(), fresh=True, write=False)
-    context = Context(setup.root, 0, setup.seed, setup.graph_seed)
-    context.live = setup.live
-    network = open_inline(context, Options())
-    while True:
-        try:
-            item = network.next()
-        except End:
-            raise SpecError(
-                "the dataset is empty: it has no element to learn the spec from"
-            ) from None
-        if type(item) is Failure:
-            raise item.error
-        return spec_of(item.value)
-
-
-def stored_rows(node: Node) -> Callable[[int], Any] | None:
-    """Random access to a complete snapshot, or to files, without a network; None for any other plan."""
-    if not isinstance(node, (ReadFiles, Snapshot)):
-        return None
-    found = indexed_for_access(resolve(effective(node), 0, None, fresh=True, write=False).root)
-    if isinstance(found, Indexed):
-        return rows_of(found.source, found.count)
-    return rows_of_found(found.found) if isinstance(found, Stored) else None
-
-
-def counted(node: Node) -> int:
-    """How many elements a plan has, where looking at its files tells."""
-    if not any(isinstance(below, ReadFiles) for below in walk(node, running=True)):
-        return node.cardinality
-    return indexed_for_access(effective(node)).cardinality
-
-
-def found_dataset(
-    make: type[DatasetClass], path: str, *, wait: bool, reader_func: Callable[..., Any] | None
-) -> Any:
-    """What `Dataset.load` finds under a path."""
-    node = find(path, wait=wait)
-    if reader_func is None:
-        return make._of(node)  # noqa: SLF001 - ours
-    # pyarrow takes a while to load, and is needed by nobody else.
-    from tundish.loader.run.storing.dealing import in_order_of  # noqa: PLC0415 - see above
-
-    return in_order_of(reader_func, make, node)
-
-
-def element_at(node: Node, index: int) -> Any:
-    """The element at a position of a positional plan, in this process."""
-    node = indexed_for_access(resolve(effective(node), 0, None, fresh=True, write=False).root)
-    if not node.positional:
-        why = why_unnumbered(node)
-        raise TypeError(f"{node.label} has no random access{why}; iterate over the dataset")
-    at, count = check_count("index", index), node.cardinality
-    if at < 0 and count >= 0:
-        at += count
-    if at < 0 or (count >= 0 and at >= count):
-        allowed = f"from {-count} to {count - 1}" if count > 0 else "at least 0"
-        raise IndexError(f"index must be {allowed} in a dataset of {count} elements, not {index}")
-    context = Context(node, 0, first_seed(), global_seed())
-    network = open_inline(context, Options())
-    network.load(at)
-    item = network.next()
-    if type(item) is Failure:
-        raise item.error
-    return copy_element(item.value)

@@ -10,7 +10,10 @@ from tundish.errors import IncompleteSnapshotError, SnapshotError
 from tundish.loader.plan.saving import found_node
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tundish.loader.plan.saving import Load
+    from tundish.loader.plan.storing import DatasetClass
 
 _FIRST_LOOK_S, _LOOK_S = 0.01, 1.0
 
@@ -111,6 +114,18 @@ def find(path: str, *, wait: bool) -> Load:
     assert manifest is not None
     assert found is not None
     return found_node(found, manifest.content, stored_spec(found))
+
+
+def found_dataset(
+    make: type[DatasetClass], path: str, *, wait: bool, reader_func: Callable[..., Any] | None
+) -> Any:
+    """What `Dataset.load` finds under a path."""
+    node = find(path, wait=wait)
+    if reader_func is None:
+        return make._of(node)  # noqa: SLF001 - ours
+    from tundish.loader.run.storing.dealing import in_order_of  # noqa: PLC0415 - as above
+
+    return in_order_of(reader_func, make, node)
 
 
 def _nothing(path: str, catalog: Any) -> str:

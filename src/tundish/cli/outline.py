@@ -24,7 +24,7 @@ from tundish.loader.plan.storing import Cache
 from tundish.loader.run.chains import chain_base
 from tundish.loader.run.effective import effective
 from tundish.loader.run.files.indexing import foreseen
-from tundish.loader.run.iterator import how_many_workers
+from tundish.loader.run.parallelism import how_many_workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

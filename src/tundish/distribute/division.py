@@ -21,7 +21,7 @@ from tundish.loader.plan.rebuilding import other_inputs
 from tundish.loader.plan.sharing import BatchShare, Short, part_of
 from tundish.loader.plan.static import static_spec
 from tundish.loader.plan.storing import Cache
-from tundish.loader.run.iterator import counted
+from tundish.loader.run.access import counted
 from tundish.spec import ArraySpec, flatten
 
 if TYPE_CHECKING:

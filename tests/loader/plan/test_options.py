@@ -14,7 +14,7 @@ from tundish.loader.plan.contradictions import CONTRADICTIONS
 from tundish.loader.plan.groups import AutotuneOptions, ThreadingOptions
 from tundish.loader.plan.options import options_of
 from tundish.loader.plan.policies import AutoShardPolicy, AutotuneAlgorithm, ExternalStatePolicy
-from tundish.loader.run.iterator import how_many_workers
+from tundish.loader.run.parallelism import how_many_workers
 from tundish.loader.watch.aggregator import StatsAggregator
 from tundish.shm.budget import parse_bytes, usable_cores
 

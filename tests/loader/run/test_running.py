@@ -19,7 +19,8 @@ import pytest
 from tundish import Dataset, Options
 from tundish.errors import SharedMemoryError, StalledError, WorkerDiedError
 from tundish.loader.run.coordinator import Coordinator
-from tundish.loader.run.iterator import Iterator, how_many_workers
+from tundish.loader.run.iterator import Iterator
+from tundish.loader.run.parallelism import how_many_workers
 from tundish.loader.run.store import shared_ring
 from tundish.testing import digest
 

@@ -27,7 +27,8 @@ from tundish.cli.snapshot.shards import shard_of
 from tundish.cli.terminal import table
 from tundish.loader.plan.node import AUTOTUNE, global_seed, walk
 from tundish.loader.plan.options import options_of
-from tundish.loader.run.iterator import Iterator, how_many_workers
+from tundish.loader.run.iterator import Iterator
+from tundish.loader.run.parallelism import how_many_workers
 from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.lease import holder_of, lease_name
 from tundish.snapshot.parts import part_manifest

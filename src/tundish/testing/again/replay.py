@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 from tundish.loader.plan.node import global_seed
 from tundish.loader.plan.options import options_of
 from tundish.loader.run.checkpoints import newest_state, read_state
-from tundish.loader.run.context import Context
+from tundish.loader.run.context import Context, draw_seed
 from tundish.loader.run.effective import effective
 from tundish.loader.run.items import End, Failure
-from tundish.loader.run.iterator import draw_seed
 from tundish.loader.run.reference import open_inline
 from tundish.loader.run.state import check_state, make_state
 from tundish.loader.run.storing.setup import resolve

@@ -1,0 +1,62 @@
+"""Random access: an element by its position, and how many there are, in this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.plan.checks import check_count
+from tundish.loader.plan.files.node import Indexed, ReadFiles
+from tundish.loader.plan.node import global_seed, walk, why_unnumbered
+from tundish.loader.plan.options import Options
+from tundish.loader.plan.storing import Snapshot, Stored
+from tundish.loader.run.context import Context, first_seed
+from tundish.loader.run.effective import effective
+from tundish.loader.run.files.indexing import indexed_for_access
+from tundish.loader.run.items import Failure
+from tundish.loader.run.reference import open_inline
+from tundish.loader.run.storing.setup import resolve
+from tundish.loader.run.storing.stored import rows_of, rows_of_found
+from tundish.spec import copy_element
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tundish.loader.plan.node import Node
+
+
+def stored_rows(node: Node) -> Callable[[int], Any] | None:
+    """Random access to a complete snapshot, or to files, without a network; None for any other plan."""
+    if not isinstance(node, (ReadFiles, Snapshot)):
+        return None
+    found = indexed_for_access(resolve(effective(node), 0, None, fresh=True, write=False).root)
+    if isinstance(found, Indexed):
+        return rows_of(found.source, found.count)
+    return rows_of_found(found.found) if isinstance(found, Stored) else None
+
+
+def element_at(node: Node, index: int) -> Any:
+    """The element at a position of a positional plan."""
+    node = indexed_for_access(resolve(effective(node), 0, None, fresh=True, write=False).root)
+    if not node.positional:
+        why = why_unnumbered(node)
+        raise TypeError(f"{node.label} has no random access{why}; iterate over the dataset")
+    at, count = check_count("index", index), node.cardinality
+    if at < 0 and count >= 0:
+        at += count
+    if at < 0 or (count >= 0 and at >= count):
+        allowed = f"from {-count} to {count - 1}" if count > 0 else "at least 0"
+        raise IndexError(f"index must be {allowed} in a dataset of {count} elements, not {index}")
+    context = Context(node, 0, first_seed(), global_seed())
+    network = open_inline(context, Options())
+    network.load(at)
+    item = network.next()
+    if type(item) is Failure:
+        raise item.error
+    return copy_element(item.value)
+
+
+def counted(node: Node) -> int:
+    """How many elements a plan has, where looking at its files tells."""
+    if not any(isinstance(below, ReadFiles) for below in walk(node, running=True)):
+        return node.cardinality
+    return indexed_for_access(effective(node)).cardinality

@@ -1,0 +1,57 @@
+"""How many processes compute for an iterator."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from tundish.loader.plan.node import AUTOTUNE, walk
+from tundish.loader.plan.order import Prefetch
+from tundish.loader.run.serving import overruled
+from tundish.loader.run.storing.stored import computes_something
+from tundish.shm.budget import usable_cores
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.node import Node
+    from tundish.loader.plan.options import Options
+    from tundish.loader.run.context import Context
+
+
+def how_many_workers(root: Node, options: Options, asked: int | None) -> int:
+    """How many workers run a plan.
+
+    ``TUNDISH_WORKERS``, else what the caller asks for, else ``Options.workers``, else the largest
+    `num_parallel_calls`, else 0; AUTOTUNE is the cores this process may use, divided by the local
+    ranks of a launcher, or what `Options.autotune` and `Options.threading` say. 0 inside a worker.
+    """
+    count = _asked(root, options, asked)
+    return options.cores(usable_cores()) if count == AUTOTUNE else count
+
+
+def is_tuned(root: Node, options: Options, asked: int | None) -> bool:
+    """Whether the number of workers may change while a plan runs: it is AUTOTUNE, and nobody forbids it."""
+    return options.autotune.tunes and _asked(root, options, asked) == AUTOTUNE
+
+
+def _asked(root: Node, options: Options, asked: int | None) -> int:
+    forced = overruled()
+    if forced is not None:
+        return forced
+    count = asked if asked is not None else options.asked_workers
+    running = list(walk(root, running=True))
+    if not any(map(computes_something, running)):
+        return 0  # nothing is to be computed: what stands in files is read where it is wanted
+    if count is not None:
+        return count
+    asked_for = map(options.parallel_of, running)
+    calls = [n for n in asked_for if n is not None]
+    return AUTOTUNE if AUTOTUNE in calls else max(calls, default=0)
+
+
+def writes_apart(context: Context) -> bool:
+    """Whether a snapshot is written by a process of its own though there are no workers.
+
+    `prefetch` says that something may go on beside the consumer.
+    """
+    prefetched = any(isinstance(node, Prefetch) for node in context.nodes)
+    return bool(context.recorders) and prefetched and sys.platform != "win32"
