@@ -234,11 +234,12 @@ class Coordinator:
         memory = self._memory
         if memory.ring is None or block.slot is None or block.nbytes <= COPY_BELOW:
             return False
-        window = self._lookahead.window
-        # What no block has needed yet is not known, and may be nothing.
-        known = [stage for stage in self.stages if stage.block_nbytes]
-        quotas = [(window(stage, self.workers) + 1) * self._quota(stage) for stage in known]
-        return memory.runs_short(max(sum(quotas), 3 * block.nbytes), self.workers)
+        need, workers = 0, self.workers
+        for stage in self.stages:
+            if stage.block_nbytes:  # what no block has needed yet is not known, and may be nothing
+                blocks = self._lookahead.window(stage, workers) + 1
+                need += blocks * memory.quota(stage, len(self.stages))
+        return memory.runs_short(max(need, 3 * block.nbytes), workers)
 
     # -- handing out ---------------------------------------------------------------------------
 
@@ -288,7 +289,7 @@ class Coordinator:
         """Cut a block into tasks, to be handed out by the next `feed`."""
         self._blocks[block.number] = block
         stage = block.stage
-        quota = self._quota(stage)
+        quota = self._memory.quota(stage, len(self.stages))
         room = self._memory.give(block, quota)
         rows = rows_per_task(stage, block.total, self.workers)
         for first in range(0, block.total, rows):
@@ -320,10 +321,6 @@ class Coordinator:
         self._queue.append(self._tasks.order(block))
         self.moved = True
 
-    def _quota(self, stage: AnyStage) -> int:
-        """Bytes that a block may take before the coordinator is asked."""
-        return self._memory.quota(stage, len(self.stages))
-
     # -- what workers answer -------------------------------------------------------------------
 
     def done(self, job: Job, done: Done, layout: Layout | None, tail: memoryview) -> None:
@@ -352,7 +349,7 @@ class Coordinator:
         self.moved = True
         del self._blocks[block.number]
         stage = block.stage
-        self._memory.end_promise(block)
+        self._memory.reserve.give_back(block)
         if block.mixed:
             stage.ragged = True
             block.reset()
@@ -376,7 +373,7 @@ class Coordinator:
         block = job.block
         block.flying -= 1
         stage = block.stage
-        self._memory.end_promise(block)
+        self._memory.reserve.give_back(block)
         each = -(-nbytes // block.total)
         stage.pace.row_nbytes = max(stage.pace.row_nbytes, each)
         self.moved = True
@@ -407,7 +404,7 @@ class Coordinator:
         """Hand out a task again that needs a larger slot, if there is memory for it."""
         if not self._is_wanted(job):
             return True
-        if not self._memory.promise(job.block, nbytes) and not force:
+        if not self._memory.reserve.take(job.block, nbytes) and not force:
             return False
         have = self._memory.had_by(job.block)
         job.task = job.task._replace(have=have, may=max(have, nbytes))

@@ -36,6 +36,8 @@ class Memory:
     ----------
     ring : Ring or None
         The process's slots; None: everything travels over the channels.
+    reserve : Reserve
+        What is promised to blocks beyond what they have.
     copies : int
         How many elements were to be copied, since a view would have left too little.
     """
@@ -43,7 +45,7 @@ class Memory:
     def __init__(self, budget: int) -> None:
         self.budget, self.ring = budget, shared_ring(budget)
         self.copies = 0
-        self._reserve = Reserve(self.ring, budget)
+        self.reserve = Reserve(self.ring, budget)
         self._ready: WeakSet[Block] = WeakSet()
 
     @property
@@ -88,13 +90,13 @@ class Memory:
         nbytes = self.quota(stage, stages)
         if (stage.blocks + 1) * nbytes > self.budget // max(1, stages):
             return False
-        return self.budget - ring.used_bytes - self._reserve.nbytes + ring.free_bytes >= nbytes
+        return self.budget - ring.used_bytes - self.reserve.nbytes + ring.free_bytes >= nbytes
 
     def runs_short(self, need: int, workers: int) -> bool:
         """Whether too little is left, if nothing comes back, for what so many workers need to go on."""
         ring = self.ring
         assert ring is not None
-        used = ring.used_bytes + self._reserve.nbytes
+        used = ring.used_bytes + self.reserve.nbytes
         if used + need <= self.budget and ring.free > 2 * workers + 8:
             return False
         room = self.budget - used + ring.free_bytes
@@ -113,15 +115,7 @@ class Memory:
             if block.slot is None:
                 self.evict()
                 block.slot = ring.acquire()
-        return self._reserve.take(block, nbytes)
-
-    def promise(self, block: Block, nbytes: int) -> bool:
-        """Promise a block's slot so many bytes; False where there are not so many now."""
-        return self._reserve.take(block, nbytes)
-
-    def end_promise(self, block: Block) -> None:
-        """What a block has taken is counted, and it takes no more."""
-        self._reserve.give_back(block)
+        return self.reserve.take(block, nbytes)
 
     def had_by(self, block: Block) -> int:
         """Bytes that a block's slot has."""
@@ -152,7 +146,7 @@ class Memory:
                 if block.reserved:
                     self.ring.empty(block.slot)  # it may have grown, and nobody counted
                 self.ring.release(block.slot)
-            self._reserve.give_back(block)
+            self.reserve.give_back(block)
             block.slot = None
 
     def evict(self) -> None:
@@ -205,7 +199,7 @@ class Memory:
             bury(ring, there, slots, keep)
             return
         for slot in slots:
-            if self._reserve.nbytes:
+            if self.reserve.nbytes:
                 ring.empty(slot)  # nobody has counted what they took
             ring.release(slot)
 
