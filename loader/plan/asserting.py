@@ -77,7 +77,7 @@ class AssertCardinality(Unary):
 
 def said_by_node(ref: Any) -> bool:
     """Whether a ref is that of an error which no element is to blame for."""
-    return type(ref) is tuple and ref[0] == ()
+    return type(ref) is tuple and len(ref) == 2 and ref[0] == () and type(ref[1]) is int
 
 
 @dataclass(frozen=True)

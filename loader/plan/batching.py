@@ -18,6 +18,7 @@ from tundish.loader.plan.node import (
     check_workers,
 )
 from tundish.loader.plan.order import Repeat, Shard, Shuffle, Skip, Take
+from tundish.loader.plan.refs import numbered, some, within_one
 from tundish.loader.plan.sources import Slices, Tensors
 from tundish.ragged import ragged_apart
 from tundish.spec import flatten, map_leaves
@@ -37,7 +38,7 @@ class Batch(Unary):
     computing = True
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
-        return [(0, row) for row in ref[1]]
+        return [(0, row) for row in some(numbered(ref)[1])]
 
     @property
     def dynamic(self) -> bool:
@@ -76,7 +77,7 @@ class Unbatch(Unary):
     safe = False
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
-        return [(0, ref[0])]
+        return within_one(ref)
 
     @property
     def cardinality(self) -> int:

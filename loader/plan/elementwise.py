@@ -15,6 +15,7 @@ from tundish.loader.plan.checks import (
     check_word,
 )
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY, Node, Unary, check_workers
+from tundish.loader.plan.refs import numbered, within_one
 from tundish.spec import ArraySpec, DatasetSpec, flatten
 
 _POLICIES = ("raise", "skip", "retry")
@@ -101,7 +102,7 @@ class FlatMap(Unary):
         return False
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
-        return [(0, ref[0])]
+        return within_one(ref)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +114,7 @@ class Enumerate(Unary):
     flat = False
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
-        return [(0, ref[1])]
+        return [(0, numbered(ref)[1])]
 
 
 class ElementwiseMethods:

@@ -14,6 +14,7 @@ from tundish.loader.plan.checks import check_callable, check_count, check_counts
 from tundish.loader.plan.elementwise import FlatMap
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY, Node, OwnFunction, Unary
 from tundish.loader.plan.pads import check_padding
+from tundish.loader.plan.refs import not_there, numbered, some
 from tundish.loader.plan.static import static_spec
 from tundish.spec import flatten, leaf_key, normalise, unflatten
 
@@ -39,7 +40,10 @@ class Groups(Unary):
     safe = False
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
-        return [(0, held) for held in ref[-1]]
+        size = 3 if type(ref) is tuple and len(ref) == 3 else 2  # without a key: it is an error
+        if size == 3 and type(ref[1]) is not int:
+            raise ValueError("its key must be an integer")
+        return [(0, held) for held in some(numbered(ref, size)[-1])]
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,6 +256,8 @@ class BucketBatch(OwnFunction):
         return {name: value for name, value in given.items() if value is not None}
 
     def __call__(self, bucket: int, group: Any) -> Any:
+        if not 0 <= bucket < len(self.sizes):
+            raise not_there(f"bucket {bucket} of {len(self.sizes)}")
         size = self.sizes[bucket]
         if self.no_padding:
             return group.batch(size, drop_remainder=self.drop_remainder)

@@ -11,6 +11,7 @@ import numpy as np
 from tundish.loader.plan.checks import check_flag, check_items, check_optional_flag, check_seed
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node, Unary
 from tundish.loader.plan.order import Take
+from tundish.loader.plan.refs import numbered
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +26,8 @@ class Mixing(Node):
     flat = False
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
+        if numbered(ref)[0] >= len(self.inputs):
+            raise ValueError(f"it must begin with one of {len(self.inputs)} inputs")
         return [ref]
 
     @property
@@ -110,7 +113,7 @@ class Weighed(Unary):
     safe = False
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
-        return [(0, ref[1])]
+        return [(0, numbered(ref)[1])]
 
     @property
     def seedless(self) -> bool:

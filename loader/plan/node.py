@@ -143,7 +143,13 @@ class Node:
         return self.replays
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
-        """Of what an element is made: pairs of an input's number and a ref of it."""
+        """Of what an element is made: pairs of an input's number and a ref of it.
+
+        Raises
+        ------
+        ValueError
+            It is no ref of this operator's.
+        """
         return [(0, ref)]
 
     @property

@@ -11,6 +11,7 @@ import numpy as np
 
 from tundish.loader.plan.checks import LARGEST, check_count, check_flag, check_word
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY, Node, Unary
+from tundish.loader.plan.refs import sliced
 
 _METHODS = ("concat", "first_fit")
 _TOO_LONG = ("split", "truncate", "error")
@@ -42,7 +43,7 @@ class Pack(Unary):
     safe = False
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
-        return [(0, sequence) for sequence, _, _ in ref[1]]
+        return sliced(ref)
 
 
 class PackingMethods:

@@ -11,6 +11,7 @@ import numpy as np
 from tundish.loader.plan.checks import LARGEST, check_count, check_flag, check_items
 from tundish.loader.plan.node import Node, Unary
 from tundish.loader.plan.pads import Padding, check_padding
+from tundish.loader.plan.refs import numbered, some
 from tundish.loader.plan.static import array_spec, stacked, static_spec
 from tundish.ragged import Ragged, Sparse
 from tundish.spec import ArraySpec, flatten, map_leaves, paths
@@ -27,7 +28,7 @@ class Gathering(Unary):
     safe = False
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
-        return [(0, row) for row in ref[1]]
+        return [(0, row) for row in some(numbered(ref)[1])]
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ from tundish.loader.plan.checks import (
 )
 from tundish.loader.plan.elementwise import Map, check_parallel, check_policy
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY, Node, Unary, function_name
+from tundish.loader.plan.refs import sliced
 from tundish.spec import ArraySpec, is_namedtuple, map_leaves, normalise
 
 
@@ -37,7 +38,7 @@ class Rebatch(Unary):
     safe = False
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
-        return [(0, batch) for batch, _, _ in ref[1]]
+        return sliced(ref)
 
     def spec_over(self, below: Any) -> Any:
         """The spec of its batches, given that of its input's."""

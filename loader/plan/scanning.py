@@ -11,6 +11,7 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.loader.plan.checks import check_callable
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY, Node, Unary
+from tundish.loader.plan.refs import numbered
 from tundish.spec import flatten, map_leaves, normalise, spec_of
 
 
@@ -80,6 +81,11 @@ class GroupByReducer(Unary):
     cardinality = UNKNOWN_CARDINALITY
     positional = False
     safe = False
+
+    def parts(self, ref: Any) -> list[tuple[int, Any]]:
+        if numbered(ref)[1] not in (0, 1):
+            raise ValueError("it must be a number, and 0 or 1")
+        return []
 
 
 class ScanningMethods:

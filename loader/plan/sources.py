@@ -22,6 +22,7 @@ from tundish.loader.plan.checks import (
 from tundish.loader.plan.counting import check_dtype, check_fits
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Node
 from tundish.loader.plan.order import Shuffle
+from tundish.loader.plan.refs import numbered
 from tundish.spec import ArraySpec, flatten, map_leaves, normalise, spec_of, unflatten
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ class Zip(Node):
     flat = False
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
-        return list(enumerate(ref[1:]))
+        return list(enumerate(numbered(ref, 1 + len(self.ups))[1:]))
 
     @property
     def inputs(self) -> tuple[Node, ...]:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Protocol, Self
 
 from tundish.loader.plan.checks import check_count, check_flag
 from tundish.loader.plan.node import Node, Unary
+from tundish.loader.plan.refs import numbered, some
 
 
 class DatasetClass(Protocol):
@@ -51,7 +52,7 @@ class Window(Unary):
     sequential = True
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
-        return [(0, held) for held in ref[1]]
+        return [(0, held) for held in some(numbered(ref)[1])]
 
     @property
     def dynamic(self) -> bool:

@@ -16,6 +16,7 @@ from tundish.loader.run.operators.flattening import FlatMapped
 from tundish.loader.run.operators.forms import form_of_value
 from tundish.loader.run.rows import Row, Rows, Run, refs_of
 from tundish.loader.run.stages import ParallelStage
+from tundish.loader.run.stated import count, load_part
 from tundish.loader.run.storing.recorded import Recorded
 
 if TYPE_CHECKING:
@@ -147,5 +148,5 @@ class Batches:
         return {"n": mark[0], "up": self._up.dump(mark[1])}
 
     def load(self, state: Any) -> None:
-        self._count = state["n"]
-        self._up.load(state["up"])
+        self._count = count(state, "n")
+        load_part(self._up, state)

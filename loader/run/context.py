@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tundish.loader.plan.node import global_seed, walk
+from tundish.loader.plan.refs import not_there
+from tundish.loader.run.generating import Broken
 from tundish.loader.run.probes import Look, Probe, seeing
 from tundish.loader.run.rng import derive_seed
 from tundish.loader.run.shuffling import seed_pair
@@ -179,6 +181,9 @@ class Context:
                     self.captured[(*from_start, at)] = value
                 if not wanted:
                     break
+            for at in wanted:
+                problem = not_there(f"element {at} of {node.label}")
+                self.captured[(*from_start, at)] = Broken(problem)
         return self.captured[(*from_start, ref)]
 
     def let_go(self, node: Node, pass_: int, ref: Ref) -> None:

@@ -15,6 +15,7 @@ from tundish.loader.run.origins import add_origin
 from tundish.loader.run.reference import open_inline
 from tundish.loader.run.reporting import EVERY_S, Reporter
 from tundish.loader.run.sampling import Sampling
+from tundish.loader.run.stated import go_to
 from tundish.loader.run.storing.stored import frozen, is_kept
 from tundish.loader.run.tracing import open_trace
 from tundish.loader.run.tuning import EVERY_S as TUNE_EVERY_S
@@ -221,7 +222,7 @@ class InlineEngine(Engine):
         self._kept = is_kept(self.context.root)
         self._network: Machine = open_inline(self.context, self.options)
         if position is not None:
-            self._network.load(position)
+            go_to(self._network, position)
         self._trace = open_trace(self.options.stats.trace, self._reporter.plan, 0)
         self._since = self._some = 0
         self._asked = 0.0

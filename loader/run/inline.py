@@ -16,6 +16,7 @@ from tundish.loader.run.items import DROPPED, End, Failure, Made, Ref, ref_of
 from tundish.loader.run.origins import add_origin, describe_origin
 from tundish.loader.run.overtaking import load_stage
 from tundish.loader.run.positional import Positions, Taken
+from tundish.loader.run.stated import count, load_part
 from tundish.loader.run.sweeping import SweptStage
 
 if TYPE_CHECKING:
@@ -131,10 +132,7 @@ class InlineStage:
         return {"counts": counts, "up": below} if counts else below
 
     def load(self, state: Any) -> None:
-        if isinstance(state, dict) and "counts" in state:
-            self._counts.by_event = dict(state["counts"])
-            state = state["up"]
-        self._up = load_stage(self._up, state)
+        self._up = load_stage(self._up, state, self._counts)
         if self._taken is not None:
             self._taken.restart()
 
@@ -254,5 +252,5 @@ class InlineBatches:
         return {"n": mark[0], "up": self._up.dump(mark[1])}
 
     def load(self, state: Any) -> None:
-        self._count = state["n"]
-        self._up.load(state["up"])
+        self._count = count(state, "n")
+        load_part(self._up, state)

@@ -21,6 +21,8 @@ Ref = Any
 """An int, or a nested tuple of ints: where an element comes from."""
 
 _SHORT = 2  # tuples of at most so many are not worth a number
+_FAR = 2**63
+_DIGITS = 9
 
 
 class End(Exception):  # noqa: N818 - the end of a stream is no error
@@ -117,15 +119,25 @@ def _written(ref: Ref, known: dict[Ref, int]) -> Any:
 
 
 def from_json(data: Any) -> Ref:
-    """A ref, or a tuple of them, from JSON."""
+    """A ref, or a tuple of them, from JSON.
+
+    Raises
+    ------
+    ValueError
+        Something in it is neither an int of 64 bits, nor a list, nor the number of one before it.
+    """
     return _read(data, [])
 
 
 def _read(data: Any, known: list[Ref]) -> Ref:
     if isinstance(data, str):
+        if not data.isdecimal() or len(data) > _DIGITS or int(data) >= len(known):
+            raise ValueError(f"{data:.20} is not the number of a list before it")
         return known[int(data)]
-    if not isinstance(data, list):
-        return int(data)
+    if not isinstance(data, (list, tuple)):
+        if type(data) is not int or not -_FAR <= data < _FAR:
+            raise ValueError(f"{data!r:.40} is no integer of 64 bits")
+        return data
     ref = tuple([_read(x, known) for x in data])
     if len(ref) > _SHORT:
         known.append(ref)

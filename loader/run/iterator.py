@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from tundish.errors import OutOfRangeError
+from tundish.errors import CheckpointError, OutOfRangeError
 from tundish.loader.plan.asserting import IgnoreErrors
 from tundish.loader.plan.checks import check_count, check_word
 from tundish.loader.plan.external import heed_external_state
@@ -297,16 +297,17 @@ class Iterator:
         """
         heed_external_state(self._plan, "state_dict()")
         with self._lock:
-            return make_state(
-                self._root,
-                {
-                    "iteration": self._iteration,
-                    "seed": self._base_seed,
-                    "graph_seed": self._graph_seed,
-                    "ended": self._ended,
-                    "position": self._position(),
-                },
-            )
+            return make_state(self._root, self._here())
+
+    def _here(self) -> dict[str, Any]:
+        """What of a state is not the plan's."""
+        return {
+            "iteration": self._iteration,
+            "seed": self._base_seed,
+            "graph_seed": self._graph_seed,
+            "ended": self._ended,
+            "position": self._position(),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go to where a state was taken.
@@ -318,24 +319,37 @@ class Iterator:
 
         Raises
         ------
+        CheckpointError
+            Something in it is not as it was written: it was cut off, or changed. As with each of
+            these errors, the iterator stays where it is.
         IncompatibleCheckpointError
             It is of another plan; the differences are listed.
         """
         check_state(self._root, state)
         with self._lock:
-            self._engine.close()
-            self._ready, self._left, self._resume = iter(()), 0, None
-            self._earlier = None
-            if self._tuning is not None:
-                self._tuning.restart()
-            self._iteration = state["iteration"]
-            self._base_seed = state["seed"]
-            self._ended = self._closed = self._doubt = False
-            self._graph_seed = state["graph_seed"]
-            self._make_engine(state["position"])
-            self._ended = state["ended"]
-            if not self._finalizer.alive:  # it had been closed
-                self._finalizer = weakref.finalize(self, _close_all, self._box)
+            before, closed = self._here(), self._closed
+            try:
+                self._go_to(state)
+            except CheckpointError:
+                self._go_to(before)
+                if closed:
+                    self.close()
+                raise
+
+    def _go_to(self, state: dict[str, Any]) -> None:
+        self._engine.close()
+        self._ready, self._left, self._resume = iter(()), 0, None
+        self._earlier = None
+        if self._tuning is not None:
+            self._tuning.restart()
+        self._iteration = state["iteration"]
+        self._base_seed = state["seed"]
+        self._ended = self._closed = self._doubt = False
+        self._graph_seed = state["graph_seed"]
+        self._make_engine(state["position"])
+        self._ended = state["ended"]
+        if not self._finalizer.alive:  # it had been closed
+            self._finalizer = weakref.finalize(self, _close_all, self._box)
 
     def save(self, path: str | os.PathLike[str], *, keep: int | None = None) -> None:
         """Write the state to a file, which is the old one or the new one at any instant.

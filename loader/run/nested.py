@@ -17,6 +17,7 @@ from tundish.loader.plan.node import walk
 from tundish.loader.plan.order import Concatenate, Repeat, Shard, Shuffle, Skip, Take
 from tundish.loader.plan.sources import Zip
 from tundish.loader.plan.storing import Snapshot, Stored
+from tundish.loader.run.stated import MOST, check_whole, count, own, part, within
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
@@ -64,24 +65,39 @@ def expand(node: Node, at: int) -> Any:
 
 def contract(node: Node, state: Any) -> int:
     """The position that a state in either form says."""
-    if isinstance(state, int):
-        return state
+    most = MOST if node.cardinality < 0 else node.cardinality
+    if not isinstance(state, dict) or not node.inputs:
+        return check_whole(state, most=most)
+    return min(most, _nested(node, state))
+
+
+def _nested(node: Node, state: dict[str, Any]) -> int:
+    """The position that the nested form says."""
     if isinstance(node, Stored):
         return read_position(state, node.found.content)
     if isinstance(node, (Shard, Skip, Take)):
         first, step = _choice(node)
-        return int(max(0, -(-(state["seen"] - first) // step)))
+        return max(0, -(-(count(state, "seen") - first) // step))
     if isinstance(node, Repeat):
-        return int(state["pass"]) * node.up.cardinality + contract(node.up, state["up"])
+        passes = count(state, "pass")
+        return passes * node.up.cardinality + _below(node.up, state)
     if isinstance(node, Concatenate):
-        if state["part"]:
-            return node.first.cardinality + contract(node.second, state["up"])
-        return contract(node.first, state["up"])
+        if count(state, "part", most=1):
+            return node.first.cardinality + _below(node.second, state)
+        return _below(node.first, state)
     if "n" in state:
-        return int(state["n"])
+        return count(state, "n")
     # A stage's own, around the state of its input; else that of the input stands in its place.
-    own = "counts" in state or "ahead" in state
-    return contract(node.inputs[0], state["up"] if own else state)
+    if own(state, "counts") or own(state, "ahead"):
+        return _below(node.inputs[0], state)
+    return contract(node.inputs[0], state)
+
+
+def _below(node: Node, state: Any) -> int:
+    """The position of an input."""
+    below = part(state, "up")
+    with within("up"):
+        return contract(node, below)
 
 
 def stored_position(at: int, content: str | None) -> dict[str, Any]:
@@ -97,14 +113,15 @@ def read_position(state: Any, content: str | None) -> int:
     IncompatibleCheckpointError
         It was taken of other draws than those that stand here.
     """
+    at = count(state, "n")
     there = state.get("content", content)
-    if state["n"] and there != content:
+    if at and there != content:
         difference = (
             f"snapshot: random operators below it drew {content} here, {there} in the state; "
             "give them seeds"
         )
         raise IncompatibleCheckpointError((difference,))
-    return int(state["n"])
+    return at
 
 
 def _choice(node: Shard | Skip | Take) -> tuple[int, int]:

@@ -5,7 +5,18 @@ With ``deterministic=False`` they have come in part, and the state of a stage sa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tundish.loader.run.stated import (
+    check_whole,
+    counts,
+    entries,
+    items,
+    load_part,
+    own,
+    part,
+    within,
+)
 
 if TYPE_CHECKING:
     from tundish.loader.run.machines import Machine, Mark
@@ -40,8 +51,10 @@ class LeftOut:
         return with_left_out(self._up.dump(up), left)
 
     def load(self, state: Any) -> None:
-        self._ranges = tuple((a, b) for a, b in state["ahead"])
-        self._up.load(state["up"])
+        with within("ahead"):
+            pairs = [entries(pair, 2) for pair in items(state, "ahead")]
+            self._ranges = tuple((check_whole(a), check_whole(b)) for a, b in pairs)
+        load_part(self._up, state)
 
 
 def with_left_out(state: Any, ranges: list[list[int]]) -> Any:
@@ -49,9 +62,23 @@ def with_left_out(state: Any, ranges: list[list[int]]) -> Any:
     return {"ahead": ranges, "up": state} if ranges else state
 
 
-def load_stage(up: Machine, state: Any) -> Machine:
-    """Bring a stage's input to a state; what has come out of turn already is left out."""
-    if isinstance(state, dict) and "ahead" in state:
+class Counted(Protocol):
+    """What a stage counts; see `tundish.loader.run.inline.Counts`."""
+
+    by_event: dict[str, int]
+
+
+def load_stage(up: Machine, state: Any, counted: Counted) -> Machine:
+    """Bring a stage's input, and what it has counted, to a state.
+
+    What has come out of turn already is left out.
+    """
+    where: tuple[str, ...] = ()
+    if own(state, "counts"):
+        counted.by_event = counts(state)
+        state, where = part(state, "up"), ("up",)
+    if own(state, "ahead"):
         up = LeftOut(up)
-    up.load(state)
+    with within(*where):
+        up.load(state)
     return up

@@ -21,6 +21,7 @@ from tundish.loader.run.pool import Pool
 from tundish.loader.run.reference import open_inline
 from tundish.loader.run.rows import Row, Rows
 from tundish.loader.run.stages import ParallelStage
+from tundish.loader.run.stated import go_to
 from tundish.loader.run.storing.lingering import linger as linger_on
 from tundish.loader.run.storing.stored import frozen, is_kept
 from tundish.loader.run.tracing import open_trace
@@ -125,7 +126,7 @@ class ParallelEngine(Engine):
                 recorder.wait = self._wait_for_writer
             self._network = open_inline(self.context, self.options)
         if position is not None:
-            self._network.load(position)
+            go_to(self._network, position)
         self._mark = self._before = self._network.mark()
         coordinator.feed()
 

@@ -50,6 +50,10 @@ AnyStage = TypeVar("AnyStage", bound=InlineStage)
 AnyTimed = TypeVar("AnyTimed", bound=Timed)
 
 
+_AT_ONCE = 8192
+"""Elements that are left out are made so many at once: of a stream without end all would not fit."""
+
+
 class InlinePlanner(Planner):
     """Everything is computed in this process, when it is asked for."""
 
@@ -222,7 +226,7 @@ def leave_out(machine: Machine, count: int, context: Context) -> None:
     try:
         with context.watch.unwatched():
             while count > 0:
-                found = several_of(machine, count)
+                found = several_of(machine, min(count, _AT_ONCE))
                 if found is None:
                     machine.next()
                 count -= 1 if found is None else len(found)

@@ -442,9 +442,6 @@ class ParallelStage:
         return {"counts": counts, "up": below} if counts else below
 
     def load(self, state: Any) -> None:
-        if isinstance(state, dict) and "counts" in state:
-            self._counts.by_event = dict(state["counts"])
-            state = state["up"]
-        self._up = load_stage(self._up, state)
+        self._up = load_stage(self._up, state, self._counts)
         self._before = self._up.mark()
         self._last = self._up.mark()

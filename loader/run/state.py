@@ -84,6 +84,7 @@ def make_state(root: Node, body: dict[str, Any]) -> dict[str, Any]:
 
 
 _WRITTEN = ("python", "plan", "iteration", "seed", "graph_seed", "position", "ended")
+_MOST = 2**64
 
 
 def check_state(root: Node, state: Any) -> None:
@@ -102,11 +103,9 @@ def check_state(root: Node, state: Any) -> None:
         raise CheckpointError(
             f"this state has version {state['tundish']}, this library reads version {VERSION}"
         )
-    missing = [name for name in _WRITTEN if name not in state]
-    plan = state.get("plan")
-    if missing or not isinstance(plan, list) or not all(_is_described(each) for each in plan):
-        what = f"it has no {missing[0]!r}" if missing else "its 'plan' is no list of operators"
-        raise CheckpointError(f"this state is not as it was written: {what}")
+    wrong = _wrong_in(state)
+    if wrong is not None:
+        raise CheckpointError(f"this state is not as it was written: {wrong}")
     here = json.loads(json.dumps(describe_plan(root), default=str))
     there = json.loads(json.dumps(state["plan"]))
     if state["python"] != describe_interpreter():
@@ -115,7 +114,9 @@ def check_state(root: Node, state: Any) -> None:
         raise IncompatibleCheckpointError(tuple(_differences(here, there)))
     share, saved = share_of(root), state.get("process")
     if share is not None and share != saved:
-        whose = f"process {saved[1]} of {saved[0]}" if saved else "no process of several"
+        whose = (
+            f"process {saved[1]} of {saved[0]}" if saved is not None else "no process of several"
+        )
         difference = (
             f"saved by {whose}, restored by {share[1]} of {share[0]}: behind "
             "shard_by_process are operators whose position is one process's own (they hold elements, "
@@ -124,8 +125,32 @@ def check_state(root: Node, state: Any) -> None:
         raise IncompatibleCheckpointError((difference,))
 
 
+def _wrong_in(state: dict[str, Any]) -> str | None:
+    """What of a state, besides its position, is not as it was written."""
+    for name in _WRITTEN:
+        if name not in state:
+            return f"it has no {name!r}"
+    plan, share = state["plan"], state.get("process")
+    if not isinstance(plan, list) or not all(map(_is_described, plan)):
+        return "its 'plan' is no list of operators"
+    for name in ("iteration", "seed", "graph_seed"):
+        value = state[name]
+        right = type(value) is int and abs(value) < _MOST and (name != "iteration" or value >= 0)
+        if not right and not (name == "graph_seed" and value is None):
+            return f"its {name!r} is {value!r:.60}, not an integer"
+    if type(state["ended"]) is not bool:
+        return f"its 'ended' is {state['ended']!r:.60}, not true or false"
+    if share is not None and not (
+        isinstance(share, (list, tuple)) and len(share) == 2 and all(type(n) is int for n in share)
+    ):
+        return f"its 'process' is {share!r:.60}, not how many there were and which"
+    return None
+
+
 def _is_described(node: Any) -> bool:
-    return isinstance(node, (list, tuple)) and len(node) == 2 and isinstance(node[1], dict)
+    if not isinstance(node, (list, tuple)) or len(node) != 2:
+        return False
+    return isinstance(node[0], str) and isinstance(node[1], dict)
 
 
 def _without_code(plan: Any) -> Any:

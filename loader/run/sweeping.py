@@ -24,6 +24,7 @@ from tundish.loader.run.items import End, Failure, Made
 from tundish.loader.run.origins import add_origin, describe_origin
 from tundish.loader.run.positional import Taken
 from tundish.loader.run.results import checked, truth
+from tundish.loader.run.stated import own
 from tundish.loader.watch.watch import MOST
 
 if TYPE_CHECKING:
@@ -288,7 +289,7 @@ class SweptStage:
         return (self._other or self._up).dump(mark)
 
     def load(self, state: Any) -> None:
-        if isinstance(state, dict) and "ahead" in state:
+        if own(state, "ahead"):
             self._other = self._closures()
             self._other.load(state)
             return

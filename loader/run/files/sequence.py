@@ -20,10 +20,10 @@ from tundish.loader.run.items import Failure, Made, Ref, ref_of
 from tundish.loader.run.operators.inners import (
     NOT_OPENED,
     left_out,
-    opened,
     with_opened,
 )
 from tundish.loader.run.origins import add_origin, describe_origin
+from tundish.loader.run.stated import count, counted_in, load_part
 
 if TYPE_CHECKING:
     from tundish.formats.format import Run
@@ -240,6 +240,6 @@ class FileSequence:
         return with_opened({"inner": at, "up": self._up.dump(up)}, counts)
 
     def load(self, state: Any) -> None:
-        self._counts.by_event = opened(state)
-        self._up.load(state["up"])
-        self._begin(state["inner"])
+        self._counts.by_event = counted_in(state, "opened")
+        load_part(self._up, state)
+        self._begin(count(state, "inner"))

@@ -10,6 +10,7 @@ from tundish.loader.plan.asserting import AssertCardinality, IgnoreErrors, said_
 from tundish.loader.run.blame import raise_from
 from tundish.loader.run.inline import Counts
 from tundish.loader.run.items import End, Failure
+from tundish.loader.run.stated import count, counted_in, flag, load_part
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
@@ -45,8 +46,8 @@ class Ignoring:
         return {**below, "ignored": {"counts": counts}} if counts else below
 
     def load(self, state: Any) -> None:
-        self._counts.by_event = dict(state.get("ignored", {}).get("counts", {}))
-        self._up.load(state["up"])
+        self._counts.by_event = counted_in(state, "ignored")
+        load_part(self._up, state)
 
 
 class Asserted:
@@ -85,8 +86,8 @@ class Asserted:
         return {"n": mark[0], "ended": mark[1], "up": self._up.dump(mark[2])}
 
     def load(self, state: Any) -> None:
-        self._count, self._ended = state["n"], state["ended"]
-        self._up.load(state["up"])
+        self._count, self._ended = count(state, "n"), flag(state, "ended")
+        load_part(self._up, state)
 
 
 def _ignoring(builder: Builder, node: IgnoreErrors, pass_: int) -> Machine:

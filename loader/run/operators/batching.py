@@ -13,9 +13,11 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.loader.plan.batching import Batch, Unbatch
+from tundish.loader.plan.refs import not_there
 from tundish.loader.run.blame import raise_from
 from tundish.loader.run.collate import collate
 from tundish.loader.run.items import Failure, Made
+from tundish.loader.run.stated import count, load_part
 from tundish.ragged import RaggedRows, ragged_apart
 from tundish.spec import flatten, normalise, paths, spec_of, unflatten
 
@@ -90,8 +92,8 @@ class Unbatched:
         return {"row": mark[0], "up": self._up.dump(mark[1])}
 
     def load(self, state: Any) -> None:
-        self._skip = state["row"]
-        self._up.load(state["up"])
+        self._skip = count(state, "row")
+        load_part(self._up, state)
         self._before = self._reached = self._up.mark()
 
 
@@ -116,7 +118,10 @@ def row_of(maker: Maker, node: Unary) -> Value:
 
     def value(item: Any, pass_: int) -> Any:
         try:
-            return _rows_of(up(item[0], pass_))[1](item[1])
+            rows, take = _rows_of(up(item[0], pass_))
+            if not 0 <= item[1] < rows:
+                raise not_there(f"row {item[1]} of a batch of {rows}")
+            return take(item[1])
         except SpecError as error:
             raise_from(error, label)
 

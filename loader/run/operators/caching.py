@@ -12,6 +12,7 @@ import numpy as np
 
 from tundish.loader.plan.storing import Cache
 from tundish.loader.run.items import End, Failure, Made
+from tundish.loader.run.stated import count
 from tundish.spec import flatten, map_leaves
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Cached:
         return {"n": mark}
 
     def load(self, state: Any) -> None:
-        self._count = state["n"]
+        self._count = count(state, "n")
 
 
 class CacheStore:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.loader.plan.elementwise import FlatMap
 from tundish.loader.plan.interleaving import Interleave
+from tundish.loader.plan.refs import not_there
 from tundish.loader.run.blame import raise_from
 from tundish.loader.run.items import End, Failure, ref_of
-from tundish.loader.run.operators.inners import opened, with_opened
+from tundish.loader.run.operators.inners import with_opened
+from tundish.loader.run.stated import count, counted_in, part, within
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
@@ -104,9 +106,11 @@ class FlatMapped:
         return with_opened(body, counts)
 
     def load(self, state: Any) -> None:
-        self._inners.counts.by_event = opened(state)
-        self._skip = state["inner"]
-        self._inners.load(state["up"], self._skip)
+        self._inners.counts.by_event = counted_in(state, "opened")
+        self._skip = count(state, "inner")
+        below = part(state, "up")
+        with within("up"):
+            self._inners.load(below, self._skip)
 
 
 def inside(maker: Maker, node: FlatMap) -> Value:
@@ -120,7 +124,10 @@ def inside(maker: Maker, node: FlatMap) -> Value:
         network = maker.open_inner(
             dataset(outer, pass_), identity(ref_of(outer), pass_), max(at, 0)
         )
-        found = network.next()
+        try:
+            found = network.next()
+        except End:
+            raise not_there(f"element {at} within an element of {node.label}") from None
         if type(found) is Failure:
             raise found.error
         return found.value

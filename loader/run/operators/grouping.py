@@ -8,10 +8,19 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.loader.plan.grouping import BucketBySequenceLength, GroupByWindow, Groups
-from tundish.loader.run.items import End, Failure, Ref, from_json, ref_of, to_json
+from tundish.loader.run.items import End, Failure, Ref, ref_of, to_json
 from tundish.loader.run.operators.flattening import inside
 from tundish.loader.run.operators.windows import dataset_of, parts_of
 from tundish.loader.run.origins import note_wanted
+from tundish.loader.run.stated import (
+    check_whole,
+    count,
+    entries,
+    items,
+    load_part,
+    read_refs,
+    within,
+)
 from tundish.spec import normalise
 
 if TYPE_CHECKING:
@@ -95,13 +104,21 @@ class Grouped:
         held = [[key, to_json(tuple(groups[key]))] for key in sorted(groups)]
         return {"n": count, "groups": held, "up": self._up.dump(up)}
 
+    def _group(self, at: int, group: Any) -> tuple[int, list[Any]]:
+        with within(at):
+            key, held = entries(group, 2)
+            return check_whole(key, least=-(2**63), most=2**63 - 1), read_refs(held, self._node.up)
+
     def load(self, state: Any) -> None:
-        self._count = state["n"]
-        self._groups = {key: list(from_json(refs)) for key, refs in state["groups"]}
+        self._count = count(state, "n")
+        with within("groups"):
+            self._groups = dict(
+                self._group(at, each) for at, each in enumerate(items(state, "groups"))
+            )
         self._size = sum(map(len, self._groups.values()))
         for refs in self._groups.values():
             note_wanted(self._node.up, refs, self._pass, self._context)
-        self._up.load(state["up"])
+        load_part(self._up, state)
         self._reached = self._up.mark()
         self._take_snapshot()
 

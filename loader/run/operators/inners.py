@@ -233,8 +233,3 @@ def with_opened(state: dict[str, Any], counts: dict[str, int]) -> dict[str, Any]
     Not at the top: a stage above tells its own counts from a state without any there.
     """
     return {**state, "opened": {"counts": counts}} if counts else state
-
-
-def opened(state: dict[str, Any]) -> dict[str, int]:
-    """What was counted while inner datasets were opened."""
-    return dict(state.get("opened", {}).get("counts", {}))

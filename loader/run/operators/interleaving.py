@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.items import End, Failure, Ref, from_json, to_json
-from tundish.loader.run.operators.inners import left_out, opened, with_opened
+from tundish.loader.run.items import End, Failure, Ref, to_json
+from tundish.loader.run.operators.inners import left_out, with_opened
 from tundish.loader.run.origins import note_wanted
+from tundish.loader.run.stated import (
+    Unfit,
+    check_named,
+    check_whole,
+    count,
+    counted_in,
+    entries,
+    flag,
+    items,
+    load_part,
+    read_ref,
+    within,
+)
 
 if TYPE_CHECKING:
     from tundish.loader.plan.interleaving import Interleave
@@ -131,11 +144,27 @@ class Interleaved:
         }
         return with_opened(body, counts)
 
+    def _slot(self, at: int, slot: Any) -> tuple[Ref, int]:
+        with within("slots", at):
+            outer, taken = entries(slot, 2)
+            ref = read_ref(outer)
+            check_named(ref, self._node.up, 0)
+            return ref, check_whole(taken, 1)
+
     def load(self, state: Any) -> None:
-        self._inners.counts.by_event = opened(state)
-        self._inners.load(state["up"])
-        self._cursor, self._count, self._ended = state["cursor"], state["block"], state["ended"]
-        named = [None if x is None else (from_json(x[0]), x[1]) for x in state["slots"]]
+        self._inners.counts.by_event = counted_in(state, "opened")
+        load_part(self._inners, state)
+        self._cursor = count(state, "cursor", most=self._node.cycle - 1)
+        self._count = count(state, "block", most=self._node.block - 1)
+        self._ended = flag(state, "ended")
+        named = [
+            None if slot is None else self._slot(at, slot)
+            for at, slot in enumerate(items(state, "slots", most=self._node.cycle))
+        ]
+        if self._cursor > len(named) or (
+            self._ended and self._cursor and self._cursor == len(named)
+        ):
+            raise Unfit(f"is {self._cursor}; there are {len(named)} slots", "cursor")
         outer = [slot[0] for slot in named if slot is not None]
         note_wanted(self._node.up, outer, self._pass, self._context)
         self._slots, self._filled = [None] * len(named), len(outer)

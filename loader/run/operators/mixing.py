@@ -10,11 +10,22 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.loader.plan.mixing import Choose, Mixing, Sample, Weighed
+from tundish.loader.plan.refs import not_there
 from tundish.loader.run.blame import raise_from
 from tundish.loader.run.items import End, Failure, Made, Ref
 from tundish.loader.run.machines import rewrap
 from tundish.loader.run.operators.zipping import Enumerated
 from tundish.loader.run.shuffling import pair_of_pass, philox32, philox_block
+from tundish.loader.run.stated import (
+    check_whole,
+    count,
+    flag,
+    items,
+    load_part,
+    load_parts,
+    part,
+    within,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,7 +120,7 @@ class WeightedDraws:
         return mark
 
     def load(self, state: Any) -> None:
-        self._drawn, self._left = state, []
+        self._drawn, self._left = check_whole(state), []
 
 
 class Choices:
@@ -251,12 +262,16 @@ class Mixed:
         return state
 
     def load(self, state: Any) -> None:
-        self._chooser.load(state["choice"])
-        for up, below in zip(self._ups, state["ups"], strict=True):
-            up.load(below)
-        self._over, self._ended = state["over"], frozenset(state["ended"])
+        load_part(self._chooser, state, "choice")
+        load_parts(self._ups, state)
+        self._over = flag(state, "over")
+        ended = items(state, "ended", most=len(self._ups))
+        with within("ended"):
+            self._ended = frozenset(check_whole(at, most=len(self._ups) - 1) for at in ended)
         if self._names is not None:
-            self._given = tuple(state["sources"][name] for name in self._names)
+            sources = part(state, "sources")
+            with within("sources"):
+                self._given = tuple(count(sources, name) for name in self._names)
         self._below = tuple(up.mark() for up in self._ups)
         self._at, self._chosen = self._chooser.mark(), None
         self._keep()
@@ -310,7 +325,7 @@ def _mixed(maker: Maker, node: Mixing) -> Value:
                 check_choice(choice(item, pass_), count)
             except (SpecError, IndexError) as error:
                 raise_from(error, label)
-            raise AssertionError(f"choice {item} was refused before")
+            raise not_there("a choice that was refused")
 
         parts.append(refused)
 

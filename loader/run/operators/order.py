@@ -9,6 +9,7 @@ from tundish.loader.plan.order import Concatenate, Repeat, Shard, Skip, Take
 from tundish.loader.run.items import End, Made, Ref
 from tundish.loader.run.machines import rewrap, several_of
 from tundish.loader.run.positions import concat_base, pass_base, radix
+from tundish.loader.run.stated import count, flag, load_part
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
@@ -77,9 +78,10 @@ class Repeated:
         return {"pass": p, "some": some, "up": up.dump(below)}
 
     def load(self, state: Any) -> None:
-        self._p, self._some = state["pass"], state["some"]
+        self._p = count(state, "pass", most=self._radix - 1)
+        self._some = flag(state, "some")
         self._open()
-        self._up.load(state["up"])
+        load_part(self._up, state)
 
 
 class Chosen:
@@ -127,8 +129,8 @@ class Chosen:
         return {"seen": mark[0], "up": self._up.dump(mark[1])}
 
     def load(self, state: Any) -> None:
-        self._seen = state["seen"]
-        self._up.load(state["up"])
+        self._seen = count(state, "seen")
+        load_part(self._up, state)
 
 
 class Concatenated:
@@ -164,10 +166,10 @@ class Concatenated:
         return {"part": which, "up": up.dump(below)}
 
     def load(self, state: Any) -> None:
-        if state["part"]:
+        if count(state, "part", most=1):
             self._which = 1
             self._up = self._build(self._parts[1], self._pass)
-        self._up.load(state["up"])
+        load_part(self._up, state)
 
 
 def _concatenated(builder: Builder, node: Concatenate, pass_: int) -> Machine:

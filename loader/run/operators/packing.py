@@ -10,10 +10,23 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.loader.plan.packing import Pack
+from tundish.loader.plan.refs import not_there
 from tundish.loader.run.blame import raise_from
-from tundish.loader.run.items import End, Failure, Made, Ref, from_json, ref_of, to_json
+from tundish.loader.run.items import End, Failure, Made, Ref, ref_of, to_json
 from tundish.loader.run.operators.forms import Form, form_of, form_of_value
 from tundish.loader.run.origins import note_wanted
+from tundish.loader.run.stated import (
+    Unfit,
+    check_named,
+    check_whole,
+    count,
+    entries,
+    items,
+    load_part,
+    part,
+    read_ref,
+    within,
+)
 from tundish.spec import map_leaves, show_key, show_tree
 
 if TYPE_CHECKING:
@@ -192,18 +205,52 @@ class Packed:
         }
 
     def load(self, state: Any) -> None:
-        self._count, self._skip, self._kinds = state["n"], state["at"], state["kinds"]
-        self._first = None if state["first"] is None else from_json(state["first"])
-        self._rows = []
-        for slices in state["rows"]:
-            row = OpenRow()
-            for ref, first, stop in from_json(slices):
-                row.add(ref, first, stop)
-            self._rows.append(row)
+        self._count, self._skip = count(state, "n"), count(state, "at")
+        self._kinds = _read_kinds(state)
+        first = part(state, "first")
+        self._first = None if first is None else self._ref(first, "first")
+        rows = items(state, "rows", most=1 if self._cuts else self._node.open_rows)
+        self._rows = [self._open_row(at, row) for at, row in enumerate(rows)]
         refs = [ref for row in self._rows for ref, _, _ in row.slices]
         note_wanted(self._node.up, refs, self._pass, self._context)
-        self._up.load(state["up"])
+        load_part(self._up, state)
         self._before = self._reached = self._up.mark()
+
+    def _ref(self, data: Any, *where: str | int) -> Ref:
+        with within(*where):
+            ref = read_ref(data)
+            check_named(ref, self._node.up)
+            return ref
+
+    def _open_row(self, at: int, data: Any) -> OpenRow:
+        """A row that is being filled, from a state."""
+        row = OpenRow()
+        with within("rows", at):
+            for k, piece in enumerate(entries(read_ref(data))):
+                with within(k):
+                    ref, first, stop = entries(piece, 3)
+                    check_named(ref, self._node.up, 0)
+                    row.add(ref, check_whole(first, 1), check_whole(stop, 2, least=first + 1))
+            if not 0 < row.used < self._node.length:
+                raise Unfit(
+                    f"has {row.used} tokens; an open row has from 1 to {self._node.length - 1}"
+                )
+        return row
+
+
+def _read_kinds(state: Any) -> Kinds | None:
+    """The dtypes of the first sequence, from a state; None where there was none yet."""
+    kinds = part(state, "kinds")
+    if kinds is None:
+        return None
+    for kind in kinds.values() if isinstance(kinds, dict) else [kinds]:
+        try:
+            right = np.dtype(kind).str == kind
+        except (TypeError, ValueError):
+            right = False
+        if not right:
+            raise Unfit(f"has {kind!r:.60}, which is no dtype", "kinds")
+    return kinds  # type: ignore[no-any-return]  # looked at just now
 
 
 def _slices(link: Any) -> Iterator[tuple[Ref, int, int]]:
@@ -314,8 +361,12 @@ def packed(node: Pack, parts: list[tuple[Any, int, int, int]]) -> dict[str, np.n
         check_kinds(own, kinds)
         if stop - first > node.length:
             check_length(node, total + base)
+        if stop > total + base:
+            raise not_there(f"token {stop - 1} of a sequence of {total + base}")
     assert kinds is not None
     by_name = {node.tokens: kinds} if isinstance(kinds, str) else kinds
+    if sum(stop - first for _, _, first, stop in parts) > node.length:
+        raise not_there(f"a row of more than {node.length} tokens")
     row = {name: _column(node, name, np.dtype(kind), parts) for name, kind in by_name.items()}
     segments, positions = np.zeros(node.length, np.int32), np.zeros(node.length, np.int32)
     at = 0

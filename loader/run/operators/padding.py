@@ -13,6 +13,7 @@ from tundish.loader.run.inline import give_up
 from tundish.loader.run.items import End, Failure, Ref
 from tundish.loader.run.operators.forms import form_of, form_of_value
 from tundish.loader.run.operators.rules import Padded, Raggedly, Rule, Sparsely, Stacking
+from tundish.loader.run.stated import count, load_part
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
@@ -103,8 +104,8 @@ class GatheredBySize(Gathered):
         return {"n": mark[0], "up": self._up.dump(mark[1])}
 
     def load(self, state: Any) -> None:
-        self._count = state["n"]
-        self._up.load(state["up"])
+        self._count = count(state, "n")
+        load_part(self._up, state)
 
 
 class GatheredByCost(Gathered):
@@ -173,8 +174,8 @@ class GatheredByCost(Gathered):
         return {"n": mark[0], "up": self._up.dump(mark[1])}
 
     def load(self, state: Any) -> None:
-        self._count = state["n"]
-        self._up.load(state["up"])
+        self._count = count(state, "n")
+        load_part(self._up, state)
         self._before = self._reached = self._up.mark()
 
 

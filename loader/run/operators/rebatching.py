@@ -9,12 +9,14 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.loader.plan.rebatching import BatchRows, Rebatch
+from tundish.loader.plan.refs import not_there
 from tundish.loader.run.blame import NODE_MARK, raise_from
 from tundish.loader.run.collate import Key, misfit
 from tundish.loader.run.items import End, Failure, Made, Ref, ref_of
 from tundish.loader.run.operators.batching import Unbatched, row_of
 from tundish.loader.run.operators.forms import Form, form_of, form_of_value
 from tundish.loader.run.rows import Row, Rows
+from tundish.loader.run.stated import count, load_part
 from tundish.ragged import Ragged, Sparse
 from tundish.spec import Tree, flatten, paths, show_key, unflatten
 
@@ -123,8 +125,8 @@ class Rebatched:
         return {"n": mark[0], "row": mark[1], "up": self._up.dump(mark[2])}
 
     def load(self, state: Any) -> None:
-        self._count, self._skip = state["n"], state["row"]
-        self._up.load(state["up"])
+        self._count, self._skip = count(state, "n"), count(state, "row")
+        load_part(self._up, state)
         self._before = self._reached = self._up.mark()
 
 
@@ -199,7 +201,9 @@ def joined(parts: list[Slice]) -> Any:
     columns: list[list[Any]] = []
     for value, begin, stop in parts:
         rows, form = rows_in(form_of_value(value))
-        if not rows:
+        if stop > rows:
+            raise not_there(f"row {stop - 1} of a batch of {rows}")
+        if begin == stop:
             continue
         leaves, here = flatten(value)
         if first is None:
@@ -211,7 +215,8 @@ def joined(parts: list[Slice]) -> Any:
         for column, leaf in zip(columns, leaves, strict=True):
             column.append(leaf[begin:stop])
         have += stop - begin
-    assert first is not None
+    if first is None:
+        raise not_there("a batch of no rows")
     if len(columns[0]) == 1:
         return unflatten(tree, [column[0] for column in columns])
     keys: tuple[Key, ...] = first[1]

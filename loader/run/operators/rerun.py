@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tundish.loader.run.stated import count
+
 if TYPE_CHECKING:
     from tundish.loader.run.machines import Mark
 
@@ -37,4 +39,4 @@ class Rerun:
         return {"n": mark}
 
     def load(self, state: Any) -> None:
-        self._given = state["n"]
+        self._given = count(state, "n")

@@ -10,6 +10,7 @@ from numpy.random import Generator, Philox
 from tundish.errors import SpecError
 from tundish.loader.plan.resampling import RejectionResample
 from tundish.loader.run.items import Failure
+from tundish.loader.run.stated import check_whole, count, items, load_part, within
 from tundish.spec import normalise
 
 if TYPE_CHECKING:
@@ -102,11 +103,13 @@ class Resampled:
         return {**state, "classes": [count - _START for count in counts]}
 
     def load(self, state: Any) -> None:
-        self._taken = state["n"]
+        self._taken = count(state, "n")
         if self._estimates:
-            self._counts = [count + _START for count in state["classes"]]
+            classes = items(state, "classes", exactly=len(self._counts))
+            with within("classes"):
+                self._counts = [check_whole(times) + _START for times in classes]
             self._snapshot()
-        self._up.load(state["up"])
+        load_part(self._up, state)
 
 
 def acceptance(target: tuple[float, ...], initial: tuple[float, ...]) -> list[float]:

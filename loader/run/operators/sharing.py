@@ -10,6 +10,7 @@ from tundish.loader.plan.order import ShardByProcess
 from tundish.loader.plan.sharing import BatchShare, NoRows
 from tundish.loader.run.items import End, Failure, ref_of
 from tundish.loader.run.positional import Positions
+from tundish.loader.run.stated import load_part, own
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
@@ -51,7 +52,10 @@ class ProcessShare:
         return {"share": below} if counted else below
 
     def load(self, state: Any) -> None:
-        self._up.load(state["share"] if isinstance(state, dict) and "share" in state else state)
+        if own(state, "share"):
+            load_part(self._up, state, "share")
+        else:
+            self._up.load(state)
 
 
 class PartsOfBatches:
@@ -115,7 +119,10 @@ class PartsOfBatches:
         return {"share": below} if counted else below
 
     def load(self, state: Any) -> None:
-        self._up.load(state["share"] if isinstance(state, dict) and "share" in state else state)
+        if own(state, "share"):
+            load_part(self._up, state, "share")
+        else:
+            self._up.load(state)
         self._reached = self._up.mark()
 
 

@@ -12,6 +12,7 @@ from tundish.loader.plan.sources import Files, FromSource, Generator, Range, Sli
 from tundish.loader.run.blame import raise_from
 from tundish.loader.run.generating import generated
 from tundish.loader.run.items import End, Failure, Made
+from tundish.loader.run.stated import count, flag
 from tundish.loader.run.values import Maker
 from tundish.loader.run.watched import meter_of
 from tundish.spec import flatten, normalise, unflatten
@@ -74,7 +75,7 @@ class Generated:
         return {"n": mark[0], "ended": mark[1]}
 
     def load(self, state: Any) -> None:
-        self._count, self._ended = state["n"], state["ended"]
+        self._count, self._ended = count(state, "n"), flag(state, "ended")
 
 
 def _generated(builder: Builder, node: Generator, pass_: int) -> Machine:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.loader.plan.taking import TakeWhile
 from tundish.loader.run.items import End, Failure
+from tundish.loader.run.stated import flag, load_part
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
@@ -36,8 +37,8 @@ class TakenWhile:
         return {"ended": mark[0], "up": self._up.dump(mark[1])}
 
     def load(self, state: Any) -> None:
-        self._ended = state["ended"]
-        self._up.load(state["up"])
+        self._ended = flag(state, "ended")
+        load_part(self._up, state)
 
 
 def _taken_while(builder: Builder, node: TakeWhile, pass_: int) -> Machine:

@@ -11,6 +11,7 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.loader.plan.uniqueness import KINDS, Unique
 from tundish.loader.run.items import Failure
+from tundish.loader.run.stated import count
 from tundish.spec import flatten, spec_of
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class First:
         return {"n": mark}
 
     def load(self, state: Any) -> None:
-        self._taken = self._again = state["n"]
+        self._taken = self._again = count(state, "n")
 
 
 def key_of(element: Any) -> Hashable:

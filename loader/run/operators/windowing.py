@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.loader.plan.order import Shuffle
-from tundish.loader.run.items import End, Ref, from_json, ref_of, to_json
+from tundish.loader.run.items import End, Ref, ref_of, to_json
 from tundish.loader.run.origins import note_wanted
 from tundish.loader.run.positional import Positions, listed
 from tundish.loader.run.shuffling import Draws
+from tundish.loader.run.stated import count, load_part, refs
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
@@ -155,12 +156,12 @@ class WindowShuffle:
         return {"draws": drawn, "window": to_json(tuple(buffer[head:])), "up": self._up.dump(up)}
 
     def load(self, state: Any) -> None:
-        self._drawn = state["draws"]
+        self._drawn = count(state, "draws")
         self._chunk = iter(())
-        self._window = list(from_json(state["window"]))
+        self._window = refs(state, "window", self._node.up, most=self._size)
         self._head = 0
         note_wanted(self._node.up, self._window, self._pass, self._context)
-        self._up.load(state["up"])
+        load_part(self._up, state)
         self._snapshot()
 
 

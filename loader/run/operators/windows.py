@@ -9,8 +9,9 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.loader.plan.windows import Elements, Window
 from tundish.loader.run.generating import Broken
-from tundish.loader.run.items import End, Ref, from_json, ref_of, to_json
+from tundish.loader.run.items import End, Ref, ref_of, to_json
 from tundish.loader.run.origins import add_origin, describe_origin, note_wanted
+from tundish.loader.run.stated import count, load_part, refs
 from tundish.spec import flatten, map_leaves, paths, same_structure, show_tree, unflatten
 
 if TYPE_CHECKING:
@@ -91,11 +92,11 @@ class Windowed:
         }
 
     def load(self, state: Any) -> None:
-        self._count, self._pulled = state["n"], state["pulled"]
-        self._held = list(from_json(state["held"]))
+        self._count, self._pulled = count(state, "n"), count(state, "pulled")
+        self._held = refs(state, "held", self._node.up, most=self._pulled)
         self._refs = list(self._held)
         note_wanted(self._node.up, self._held, self._pass, self._context)
-        self._up.load(state["up"])
+        load_part(self._up, state)
         self._reached = self._up.mark()
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from tundish.loader.plan.elementwise import Enumerate
 from tundish.loader.plan.sources import Zip
 from tundish.loader.run.items import End, Failure, ref_of
+from tundish.loader.run.stated import count, load_part, load_parts
 from tundish.spec import unflatten
 
 if TYPE_CHECKING:
@@ -57,10 +58,9 @@ class Zipped:
         return {"n": mark[0], "ups": [u.dump(m) for u, m in zip(self._ups, mark[1], strict=True)]}
 
     def load(self, state: Any) -> None:
-        self._count = state["n"]
+        self._count = count(state, "n")
         self._reached = None
-        for up, below in zip(self._ups, state["ups"], strict=True):
-            up.load(below)
+        load_parts(self._ups, state)
 
 
 class Enumerated:
@@ -85,8 +85,8 @@ class Enumerated:
         return {"n": mark[0], "up": self._up.dump(mark[1])}
 
     def load(self, state: Any) -> None:
-        self._count = state["n"]
-        self._up.load(state["up"])
+        self._count = count(state, "n")
+        load_part(self._up, state)
 
 
 def _zipped(builder: Builder, node: Zip, pass_: int) -> Machine:

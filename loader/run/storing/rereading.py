@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.loader.run.blame import raise_from
 from tundish.loader.run.items import End, Failure, Made
+from tundish.loader.run.stated import count, load_part
 from tundish.loader.run.storing.opening import reader_of
 
 if TYPE_CHECKING:
@@ -68,10 +69,10 @@ class Rereading:
         return {"n": given, "up": self._up.dump(below)}
 
     def load(self, state: Any) -> None:
-        self._given = state["n"]
+        self._given = count(state, "n")
         if "up" in state:
             self._up = self._build()
-            self._up.load(state["up"])
+            load_part(self._up, state)
         elif self._given:
             self._written = True
 

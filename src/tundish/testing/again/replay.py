@@ -15,6 +15,7 @@ from tundish.loader.run.effective import effective
 from tundish.loader.run.items import End, Failure
 from tundish.loader.run.reference import open_inline
 from tundish.loader.run.state import check_state, make_state
+from tundish.loader.run.stated import go_to
 from tundish.loader.run.storing.setup import resolve
 from tundish.testing.again.watcher import Watcher, watched
 
@@ -91,7 +92,7 @@ class Replay:
             options.worker_init()
         self._network = open_inline(context, options)
         if given["position"] is not None:
-            self._network.load(given["position"])
+            go_to(self._network, given["position"])
         self.mark: Any = self.here()
         """Where the element that `next` has given, or raised, begins."""
 
