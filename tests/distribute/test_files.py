@@ -262,6 +262,50 @@ def test_the_share_of_a_padded_batch(files: Make) -> None:
     assert [len(part) for process in found for step in process for part in step] == [2] * 4
 
 
+def grown(text: bytes) -> np.ndarray:
+    return np.full(int(text) % 5 + 1, int(text))
+
+
+@pytest.mark.parametrize("policy", ["file", "off"])
+def test_padded_batches_that_are_repeated(files: Make, policy: str) -> None:
+    """Each pass ends with a short one, and the next begins with one of its own width."""
+    ds = files([5, 4]).flat_map(td.TFRecordDataset).map(grown).padded_batch(4).repeat(2)
+    found = run(with_policy(ds, policy), 2, uneven="ignore")
+
+    share = [[2, 2, 1] * 2, [2, 2] * 2] if policy == "file" else [[2, 2, 2, 2, 1] * 2] * 2
+    assert [[len(part) for step in process for part in step] for process in found] == share
+    assert {len({len(row) for row in part}) for process in found for (part,) in process} == {1}
+
+
+OPEN: dict[str, Callable[[td.Dataset], td.Dataset]] = {
+    "shuffle": lambda ds: ds.map(grown).padded_batch(4).shuffle(9, seed=1),
+    "repeat": lambda ds: ds.map(grown).padded_batch(5).repeat(2),
+    "a map between": lambda ds: ds.map(grown).padded_batch(4).map(abs).shuffle(9, seed=1),
+}
+SETTLED: dict[str, Callable[[td.Dataset], td.Dataset]] = {
+    "dropped": lambda ds: ds.map(grown).padded_batch(4, drop_remainder=True).shuffle(9, seed=1),
+    "one width": lambda ds: ds.map(grown).padded_batch(4, padded_shapes=[5]).shuffle(9, seed=1),
+    "before": lambda ds: ds.map(grown).shuffle(9, seed=1).padded_batch(4),
+    "stacked": lambda ds: ds.batch(4).shuffle(9, seed=1),
+}
+
+
+@pytest.mark.parametrize("what", OPEN)
+def test_padded_batches_behind_a_short_one_are_refused(files: Make, what: str) -> None:
+    ds = OPEN[what](files([5, 5]).flat_map(td.TFRecordDataset))
+    with pytest.raises(ValueError, match=r"drop_remainder=True, give padded_shapes"):
+        run(with_policy(ds, "file"), 2, uneven="ignore")
+
+
+@pytest.mark.parametrize("what", SETTLED)
+def test_what_they_are_told_to_do_instead(files: Make, what: str) -> None:
+    ds = SETTLED[what](files([6, 6]).flat_map(td.TFRecordDataset))
+    found = run(with_policy(ds, "file"), 2, uneven="ignore")
+
+    rows = sum(len(part) for process in found for step in process for part in step)
+    assert rows == (8 if what == "dropped" else 12)
+
+
 def test_a_state_belongs_to_its_process(files: Make) -> None:
     ds = with_policy(files([4, 4, 4]).flat_map(td.TFRecordDataset).map(number).batch(6), "file")
     pair = each(ds, 2, uneven="ignore")

@@ -10,10 +10,10 @@ from tundish.loader.plan.batching import Batch
 from tundish.loader.plan.checks import check_word
 from tundish.loader.plan.elementwise import Map
 from tundish.loader.plan.files.node import ReadFiles
-from tundish.loader.plan.node import INFINITE_CARDINALITY, Passing, walk
+from tundish.loader.plan.node import INFINITE_CARDINALITY, Passing, Unary, walk
 from tundish.loader.plan.options import options_of
 from tundish.loader.plan.order import Repeat, Shard, ShardByProcess, ShardHint, Shuffle, Skip, Take
-from tundish.loader.plan.padding import SizedGathering
+from tundish.loader.plan.padding import PaddedBatch, SizedGathering
 from tundish.loader.plan.policies import AutoShardPolicy
 from tundish.loader.plan.ranges import over
 from tundish.loader.plan.rebatching import Rebatch
@@ -249,12 +249,54 @@ def _own(root: Node, context: InputContext) -> Division:
     if count == 1:
         return Division("own", root, root, context, made.size, (made.size,))
     size, rest = divmod(made.size, count)
-    if isinstance(base, Batch) and not rest and not made.size % replicas:
+    if isinstance(base, (Batch, SizedGathering)) and not rest and not made.size % replicas:
         node = over(root, base, replace(base, size=size))
         return Division("own", node, node, context, made.size, (size,))
+    _check_widths(root, made)
     sizes = _sizes(made.size, replicas, count, index)
     node = Rebatch(root, sizes, made.drop_remainder)
     return Division("own", node, node, context, made.size, sizes)
+
+
+def _check_widths(root: Node, made: Batch | SizedGathering) -> None:
+    """Refuse padded batches of which a short one may come before others.
+
+    Steps are slices of them, side by side. Behind a short one a step begins in one batch and ends in
+    the next, which is of another width.
+    """
+    known = made.up.cardinality
+    whole = known == INFINITE_CARDINALITY or (known >= 0 and not known % made.size)
+    if not isinstance(made, PaddedBatch) or made.drop_remainder or whole or not _may_differ(made):
+        return
+    node = root
+    while node is not made:
+        assert isinstance(node, Unary)  # `_batch_of` went this way
+        if isinstance(node, Shuffle) or (isinstance(node, Repeat) and node.count != 1):
+            raise ValueError(
+                f"padded_batch({made.size}) gives batches of different widths, and behind {node.label} a short "
+                "one may come before others: a step of this process would be put together of both. Say "
+                f"drop_remainder=True, give padded_shapes without None, put {node.label} before "
+                "padded_batch, or shard by DATA"
+            )
+        node = node.up
+
+
+def _may_differ(made: PaddedBatch) -> bool:
+    """Whether padded batches may be of different widths."""
+    told = static_spec(made)
+    if told is None:
+        return _open(made.padding.shapes)
+    return any(
+        not isinstance(leaf, ArraySpec) or leaf.shape is None or None in leaf.shape[1:]
+        for leaf in flatten(told)[0]
+    )
+
+
+def _open(shapes: Any) -> bool:
+    """Whether padded shapes leave a size to the elements."""
+    if isinstance(shapes, dict):
+        return any(map(_open, shapes.values()))
+    return any(map(_open, shapes)) if isinstance(shapes, (list, tuple)) else shapes in (None, -1)
 
 
 def _sizes(size: int, replicas: int, count: int, index: int) -> tuple[int, ...]:
