@@ -14,7 +14,7 @@ import cloudpickle
 
 from tundish.errors import TransformError, WorkerTraceback
 
-__all__ = ["dumps_exception", "loads_exception"]
+__all__ = ["dumps_exception", "loads_exception", "without_frames"]
 
 _LONGEST = 4096  # characters of a repr that stands for an exception
 _ENGINE = str(Path(__file__).parent) + os.sep  # whose frames tell a user nothing
@@ -53,6 +53,26 @@ def loads_exception(data: bytes | memoryview) -> BaseException:
             error.add_note(note)
     error.__cause__ = WorkerTraceback(frames)
     return error
+
+
+def without_frames(error: BaseException) -> BaseException:
+    """An exception like another, which has not been raised: what it has passed is text, in its cause.
+
+    An exception that was raised leads to the frames it has passed, the caller's among them, and to
+    all that they hold; one that is kept is to be a copy, and so is what is raised of it. One that
+    cannot be copied by way of a pickle is given back itself.
+    """
+    body = _body(error)
+    if body is None:
+        return error
+    copy: BaseException = pickle.loads(body)
+    cause = error.__cause__
+    copy.__cause__ = (
+        cause
+        if type(cause) is WorkerTraceback and cause.__traceback__ is None
+        else WorkerTraceback(_frames(error))
+    )
+    return copy
 
 
 def _body(error: BaseException) -> bytes | None:

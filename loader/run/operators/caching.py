@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.loader.plan.storing import Cache
+from tundish.loader.run.failure import without_frames
 from tundish.loader.run.items import End, Failure, Made
 from tundish.loader.run.stated import count
 from tundish.spec import flatten, map_leaves
@@ -132,7 +133,7 @@ class CacheStore:
     def again(item: Any) -> Failure | Made:
         """An item of its own for another pass: refs are rewritten on the way up."""
         if type(item) is Failure:
-            return Failure(item.ref, item.error)
+            return Failure(item.ref, without_frames(item.error))
         return Made(item.ref, item.value) if type(item) is Made else item.again()
 
 
