@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from tundish.loader.dataloader.recipe import Recipe
     from tundish.loader.run.messages import Done
     from tundish.loader.run.starting.launcher import Exit
+    from tundish.loader.watch.stats import Stats
+    from tundish.loader.watch.watch import StageMeter
     from tundish.shm.layout import Layout
 
 _MOST_DEATHS = 3
@@ -83,6 +85,8 @@ class LoaderCrew:
         self._nbytes = 0
         self._batch_s = 1.0
         self.copies = 0
+        self.meter: StageMeter | None = None
+        """Where batches are counted as they are made."""
         with uninterrupted():
             launcher(1)  # it starts, if it has not, while the dataset is packed
             payload = _pack(recipe)
@@ -222,6 +226,9 @@ class LoaderCrew:
         self._let_go(job)
         self._reserve.give_back(wanted)
         self._batch_s = 0.8 * self._batch_s + 0.2e-6 * done.micros
+        if self.meter is not None and job.task.stage == self._stage:
+            self.meter.did(1, done.micros * 1e-6, done.busy * 1e-6)
+            self.meter.nbytes += done.nbytes + len(tail)
         if self._ring is not None and wanted.slot is not None:
             self._ring.grew(wanted.slot, done.nbytes)
         if self._asked.pop(job.task.block, None) is None:
@@ -354,6 +361,20 @@ class LoaderCrew:
         )
 
     # -- around --------------------------------------------------------------------------------
+
+    def standing(self, stats: Stats) -> Stats:
+        """What was measured, with how workers and memory stand."""
+        pool, ring = self._pool, self._ring
+        return replace(
+            stats,
+            pool=() if pool is None else pool.measured(),
+            restarts=0 if pool is None else pool.restarts,
+            tasks=0 if pool is None else pool.tasks,
+            copies=self.copies,
+            leased=0 if ring is None else ring.leased,
+            used_bytes=0 if ring is None else ring.used_bytes,
+            budget_bytes=self.budget,
+        )
 
     def worker_pids(self) -> list[int]:
         """The processes that are known to run."""

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tundish.loader.dataloader.iterator import Settings
     from tundish.loader.dataloader.progress import Progress
     from tundish.loader.plan.dataset import Dataset
+    from tundish.loader.watch.stats import Stats
 
 __all__ = ["Elements"]
 
@@ -79,6 +80,11 @@ class Elements:
         if not elements or self._drop_last:
             raise StopIteration
         return self._collate(elements)
+
+    @property
+    def stats(self) -> Stats:
+        """What happened in this epoch so far; its elements are the dataset's."""
+        return self._source.stats
 
     @property
     def copies(self) -> int:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+import weakref
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from tundish.errors import IncompatibleCheckpointError
+from tundish.loader.dataloader.account import Account
 from tundish.loader.dataloader.epoch import Epoch
 from tundish.loader.dataloader.fetching import BatchTask, Exhausted, fetcher_of
 from tundish.loader.dataloader.generators import as_generator
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from tundish.loader.dataloader.epoch import Keys
     from tundish.loader.dataloader.flavour import Finish, Flavour
     from tundish.loader.dataloader.progress import Progress
+    from tundish.loader.watch.stats import Stats
 
 __all__ = ["InProcess", "LoaderIterator", "Settings", "recipe_of"]
 
@@ -104,6 +107,9 @@ class LoaderIterator:
         self._generator = loader.generator
         self._recipe = recipe_of(loader, workers)
         self._length: int | None = None
+        self._accounts: list[Account] = []
+        weakref.finalize(self, _end_all, self._accounts).atexit = False
+        self._account = self._new_account()
         self._given = 0
         self._progress, self._doubt = progress, False
         self._open(progress)
@@ -140,7 +146,17 @@ class LoaderIterator:
         return self
 
     def __next__(self) -> Any:
-        batch = self._next()
+        account = self._account
+        account.enter()
+        try:
+            batch = self._next()
+        except StopIteration:
+            account.end()
+            raise
+        except Exception:
+            self._answered(failed=True)
+            raise
+        self._answered()
         self._given += 1
         if self._length is not None and self._given > self._length:
             self._warn_of_length()
@@ -196,6 +212,24 @@ class LoaderIterator:
             batch = (batch, self._flavour.to_samples(valid))
         return batch if self._finish is None else self._finish(batch)
 
+    # -- what is told ----------------------------------------------------------------------------
+
+    def _new_account(self) -> Account:
+        """The account of an epoch; told of no more when it is over, or nobody has this any more."""
+        recipe = self._recipe
+        account = Account(f"{type(recipe.dataset).__name__} -> DataLoader", recipe.workers)
+        self._accounts[:] = [account]
+        return account
+
+    def _answered(self, *, failed: bool = False) -> None:
+        if self._account.leave(failed=failed):
+            self._account.tell(lambda: self.stats)
+
+    @property
+    def stats(self) -> Stats:
+        """What happened in this epoch so far; its elements are batches."""
+        return self._account.stats()
+
     @property
     def copies(self) -> int:
         """Batches that were delivered as private copies, for want of room to lease them."""
@@ -207,6 +241,11 @@ class LoaderIterator:
 
     def close(self) -> None:
         """End what makes batches; those you hold stay yours."""
+
+
+def _end_all(accounts: list[Account]) -> None:
+    for account in accounts:
+        account.end()
 
 
 class InProcess(LoaderIterator):

@@ -16,6 +16,7 @@ from tundish.loader.dataloader.wanted import Outcome, Wanted
 
 if TYPE_CHECKING:
     from tundish.loader.dataloader.progress import Progress
+    from tundish.loader.watch.stats import Stats
 
 __all__ = ["LoaderTimeoutError", "Parallel"]
 
@@ -86,6 +87,7 @@ class Parallel(LoaderIterator):
         if self._crew is None or self._crew.closed:
             self._crew = LoaderCrew(self._recipe, progress.base_seed, self._finish)
             self._box[:] = [self._crew]
+        self._crew.meter = self._account.stage
         self._crew.begin(
             {
                 "base_seed": progress.base_seed,
@@ -103,6 +105,8 @@ class Parallel(LoaderIterator):
         if self._doubt and self._crew is not None:
             self._crew.close()
         self._doubt = False
+        self._account.end()
+        self._account = self._new_account()
         self._open(progress)
 
     # -- asking ----------------------------------------------------------------------------------
@@ -226,7 +230,11 @@ class Parallel(LoaderIterator):
                 left = until - time.monotonic()
                 if left <= 0:
                     raise LoaderTimeoutError(self._waits_for(), self._timeout)
+            ledger = self._account.ledger
+            ledger.waits_now()
+            began = time.perf_counter()
             crew.wait(left)
+            ledger.waited(time.perf_counter() - began)
 
     def _ready(self) -> Wanted | None:
         """A batch that may be delivered now."""
@@ -299,6 +307,15 @@ class Parallel(LoaderIterator):
     # -- around ----------------------------------------------------------------------------------
 
     @property
+    def stats(self) -> Stats:
+        """What happened in this epoch so far; its elements are batches."""
+        crew, meter = self._crew, self._account.stage
+        meter.in_flight = sum(wanted.outcome is None for wanted in list(self._pending))
+        meter.ready, meter.window = len(self._pending) - meter.in_flight, self._limit
+        stats = self._account.stats()
+        return stats if crew is None else crew.standing(stats)
+
+    @property
     def copies(self) -> int:
         return 0 if self._crew is None else self._crew.copies
 
@@ -308,6 +325,7 @@ class Parallel(LoaderIterator):
     def close(self) -> None:
         if self._crew is not None:
             self._crew.close()
+        self._account.end()
 
 
 def _close_all(crews: list[LoaderCrew]) -> None:

@@ -82,6 +82,7 @@ class LoaderWorker(Serving):
         self._fetcher: Fetcher | None = None
         self._epoch: dict[str, Any] = {}
         self._made = 0
+        self._cpu_s = 0.0  # of this process, as the task at hand began
         self._kept: dict[int, Packed] = {}
 
     def _open_stage(self, number: int, flag: int, what: dict[str, Any]) -> None:
@@ -92,7 +93,7 @@ class LoaderWorker(Serving):
     # -- tasks ---------------------------------------------------------------------------------
 
     def _task(self, task: Task, tail: bytes | memoryview) -> None:
-        began = time.perf_counter()
+        began, self._cpu_s = time.perf_counter(), time.process_time()
         arena = self._arena if task.slot != NO_SLOT else None
         memory = SlotMemory(arena, task.slot, task.have, task.may)
         try:
@@ -200,7 +201,8 @@ class LoaderWorker(Serving):
     ) -> None:
         micros = min(int((time.perf_counter() - began) * 1e6), 2**32 - 1)
         fields = (kind, flags, task.stage, task.block, task.first, task.rows, NO_LAYOUT, micros)
-        self._outbox.say(DONE.pack(*fields, 0, len(tail), nbytes, 0), tail)
+        busy = min(int((time.process_time() - self._cpu_s) * 1e6), 2**32 - 1)
+        self._outbox.say(DONE.pack(*fields, busy, len(tail), nbytes, 0), tail)
 
 
 def main(fds: list[int], config: bytes) -> int:
