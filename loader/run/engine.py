@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import cached_property
 from operator import length_hint
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any
@@ -70,8 +71,12 @@ class Engine:
         self._reporter = Reporter(context, options, self.stats)
         self._tell_at = self._ledger.began + (EVERY_S if context.watch.enabled else math.inf)
         self._tune_at = math.inf if tuning is None else self._ledger.began + TUNE_EVERY_S
-        self._cores = usable_cores()  # it reads files: not at every look
         self._sampled = (0, 0)  # how many delivered elements were weighed, and their bytes
+
+    @cached_property
+    def _cores(self) -> int:
+        # It reads files, which takes as long as all else of making a small iterator.
+        return usable_cores()
 
     def open(self, position: Any) -> None:
         """Make the network and go to a position (None: the start)."""

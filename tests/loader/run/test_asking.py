@@ -171,6 +171,23 @@ def test_another_thread_than_that_which_made_it_is_timed_too() -> None:
     assert any(node.time.count for stage in stats.stages for node in stage.nodes)
 
 
+def test_cores_are_looked_up_once_and_if_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def seven() -> int:
+        asked.append("cores")
+        return 7
+
+    monkeypatch.setattr("tundish.loader.run.engine.usable_cores", seven)
+    with Dataset.range(20).map(pure).iterator(workers=0) as iterator:
+        for _ in range(10):
+            next(iterator)
+        assert not asked
+        assert [iterator.stats.cores, iterator.stats.cores] == [7, 7]
+
+    assert len(asked) == 1
+
+
 def test_an_engine_that_could_not_be_opened_is_closed_quietly(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
