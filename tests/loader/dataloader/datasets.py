@@ -211,16 +211,16 @@ class InterruptedStream(Stream):
             yield value
 
 
-class Slow(Numbers):
-    """Sleeps at one index."""
+class Held(Numbers):
+    """Waits at one index until there is a file."""
 
-    def __init__(self, count: int, at: int, seconds: float) -> None:
+    def __init__(self, count: int, at: int, until: Path) -> None:
         super().__init__(count)
-        self.at, self.seconds = at, seconds
+        self.at, self.until = at, until
 
     def __getitem__(self, index: int) -> int:
-        if index == self.at:
-            time.sleep(self.seconds)
+        while index == self.at and not self.until.exists():
+            time.sleep(0.001)
         return index
 
 
