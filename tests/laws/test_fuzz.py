@@ -9,6 +9,7 @@ import pytest
 from tundish import Dataset
 from tundish.testing import drawing, fuzz
 from tundish.testing.expressions import Pipeline, Step
+from tundish.testing.laws import assert_workers_do_not_show
 from tundish.testing.model import Model
 from tundish.testing.registry import REGISTRY
 
@@ -91,6 +92,13 @@ def test_what_is_shorter_is_a_part_of_it() -> None:
         "D.zip(D.range(9), D.range(3).skip(1)).flat_map(Within(D, 1, 'X.map(Tag(1))'))" in shorter
     )
     assert not any(text.startswith("X") for text in shorter)
+
+
+def test_files_that_a_function_names_are_the_same_in_a_worker() -> None:
+    inner = Pipeline("X", (Step(".flat_map(Reading(D, 'csv', 7, True))"),))
+    made = Pipeline("D.range(6)", (Step(".flat_map(Within(D, 1, <0!r>))", (inner,)),))
+
+    assert_workers_do_not_show(made.build, (0, 1))
 
 
 def test_a_wrong_operator_is_found_and_shortened(monkeypatch: pytest.MonkeyPatch) -> None:

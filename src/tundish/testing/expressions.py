@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import numpy as np
 from tundish.loader.plan.dataset import Dataset
 from tundish.loader.plan.inputs import InputContext
 from tundish.testing import functions
-from tundish.testing.files import Reading, files, read
+from tundish.testing.files import Reading, at_home, files, home, read
 from tundish.testing.folders import folder, saved
 from tundish.testing.functions import Inner
 
@@ -48,8 +48,11 @@ class Within:
     dataset: Any
     k: int
     text: str
+    home: str = field(default_factory=home, repr=False, compare=False)
+    """Where the files are that the expression reads, whichever process evaluates it."""
 
     def __call__(self, *element: Any) -> Any:
+        at_home(self.home)
         given = element[-1]
         inner = given if hasattr(given, "take_while") else Inner(self.dataset, self.k)(*element)
         return evaluate(self.text, self.dataset, X=inner)

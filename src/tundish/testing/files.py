@@ -1,7 +1,8 @@
 """Small files of every kind that a reader takes, for pipelines that are checked.
 
-They are made once in a process, in a folder that goes with it. Some stand for what happens to files: one
-is missing, one is cut off, one has a byte that is not what it was.
+They are made once, in a folder that goes with the process that wanted them first; its workers find them
+there. Some stand for what happens to files: one is missing, one is cut off, one has a byte that is not what it
+was.
 """
 
 from __future__ import annotations
@@ -10,22 +11,23 @@ import functools
 import gzip
 import io
 import json
+import os
 import sqlite3
 import struct
 import tarfile
 import zlib
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tundish.testing.folders import Folder, folder
+from tundish.testing.folders import folder
 from tundish.testing.functions import Key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-__all__ = ["KINDS", "Kind", "Reading", "files", "framed", "masked", "read"]
+__all__ = ["KINDS", "Kind", "Reading", "at_home", "files", "framed", "home", "masked", "read"]
 
 COUNTS = (3, 0, 5, 1, 4)
 """How many records the files of a kind have."""
@@ -124,16 +126,25 @@ def files(kind: str, *, damaged: bool = False) -> tuple[str, ...]:
     tuple of str
         Of five files, the second of which is empty; of one database.
     """
-    home, first, paths = Path(_home()), 0, []
-    for number, count in enumerate((9,) if kind == "sql" else COUNTS):
-        path = home / f"{kind}{'-damaged' if damaged else ''}-{number}"
+    there = Path(home(), f"{kind}{'-damaged' if damaged else ''}")
+    counts = (9,) if kind == "sql" else COUNTS
+    if not there.exists():
+        new = there.with_name(f"{there.name}.{os.getpid()}")
+        _write(KINDS[kind], new, counts, damaged=damaged)
+        with suppress(OSError):  # another process was first
+            new.rename(there)
+    return tuple(str(there / str(number)) for number in range(len(counts)))
+
+
+def _write(kind: Kind, folder: Path, counts: Sequence[int], *, damaged: bool) -> None:
+    folder.mkdir()
+    first = 0
+    for number, count in enumerate(counts):
         if not (damaged and number == 1):
-            KINDS[kind].write(path, range(first, first + count))
+            kind.write(folder / str(number), range(first, first + count))
         first += count
-        paths.append(str(path))
     if damaged:
-        _damage(KINDS[kind], Path(paths[2]), Path(paths[-1]))
-    return tuple(paths)
+        _damage(kind, folder / "2", folder / str(len(counts) - 1))
 
 
 def _damage(kind: Kind, cut: Path, changed: Path) -> None:
@@ -144,9 +155,20 @@ def _damage(kind: Kind, cut: Path, changed: Path) -> None:
         changed.write_bytes(content)
 
 
-@functools.cache
-def _home() -> Folder:
-    return folder()
+_HOMES: list[str] = []
+
+
+def home() -> str:
+    """The folder of this process's files."""
+    if not _HOMES:
+        _HOMES.append(folder())
+    return _HOMES[0]
+
+
+def at_home(path: str) -> None:
+    """Have this process use another's files, unless it has some: an error names the path."""
+    if not _HOMES:
+        _HOMES.append(path)
 
 
 # -- one record after another
