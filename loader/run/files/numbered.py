@@ -29,11 +29,19 @@ _CHOOSING = (Prefetch, Repeat, Shard, Shuffle, Skip, Take, WithOptions)
 def files_below(node: Node) -> Indexed | None:
     """The files of which a node chooses records; None for anything else.
 
-    Its refs are their numbers, in pass p of a `repeat` p times as many as there are more.
+    Its refs are their numbers, in pass p of a `repeat` p times as many as there are more; where a
+    `repeat` cannot count so, (pass, ref).
     """
     while isinstance(node, _CHOOSING):
         node = node.up
     return node if isinstance(node, Indexed) else None
+
+
+def innermost(ref: Ref) -> int:
+    """The number in a ref."""
+    while type(ref) is tuple:
+        ref = ref[-1]
+    return int(ref)
 
 
 class FileStage(InlineStage):
@@ -79,7 +87,11 @@ class FileStage(InlineStage):
     def _scattered(self, up: Positions, refs: list[Ref]) -> Several:
         """Records that lie here and there, up to the first that cannot be read."""
         count = len(self.source)
-        values = self.source.get([ref % count for ref in refs])
+        if type(refs[0]) is tuple:  # of a repeat of what has no end, say
+            numbers: list[int] = [innermost(ref) % count for ref in refs]
+        else:
+            numbers = [ref % count for ref in refs]
+        values = self.source.get(numbers)
         good = next((k for k, x in enumerate(values) if isinstance(x, Exception)), len(refs))
         up.back(len(refs) - max(good, 1))
         if not good:

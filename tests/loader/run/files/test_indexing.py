@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tundish as td
@@ -90,6 +91,22 @@ def test_operators_that_do_not(name: str, paths: list[str]) -> None:
 )
 def test_arguments_that_decide(given: Any, number: bool, paths: list[str]) -> None:
     assert by_number(td.TextLineDataset(paths, **given)) is number
+
+
+AGAIN: dict[str, Any] = {
+    "shuffle": lambda ds: ds.repeat().take(9).repeat(2).shuffle(None, seed=1),
+    "shard": lambda ds: ds.repeat().take(9).repeat().take(12).shard(2, 1),
+    "batch": lambda ds: ds.repeat().take(9).repeat(2).shuffle(None, seed=1).batch(4),
+}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("name", AGAIN)
+def test_repeats_of_what_has_no_end(name: str, workers: int, paths: list[str]) -> None:
+    expected = AGAIN[name](td.Dataset.from_list(LINES))
+
+    with AGAIN[name](td.TextLineDataset(paths)).iterator(workers=workers) as found:
+        assert [np.array(x).tolist() for x in found] == [np.array(x).tolist() for x in expected]
 
 
 def test_index_false_reads_on(paths: list[str]) -> None:
