@@ -22,6 +22,7 @@ __all__ = [
     "Nested",
     "Tree",
     "copy_element",
+    "dtype_of",
     "flatten",
     "is_namedtuple",
     "leaf_key",
@@ -359,10 +360,24 @@ def leaf_key(leaf: Any) -> tuple[Any, tuple[int, ...]] | type:
         For arrays and numpy scalars the dtype and shape; ``str``, ``bytes`` or ``object`` for
         what is kept as a Python value.
     """
-    dtype = getattr(leaf, "dtype", None)
-    if type(dtype) is not np.dtype and not isinstance(dtype, np.dtype):
-        return type(leaf) if type(leaf) in (str, bytes) else object
-    return (dtype, leaf.shape)
+    if type(leaf) in (str, bytes):
+        return type(leaf)
+    dtype = dtype_of(leaf)
+    return object if dtype is None else (dtype, leaf.shape)
+
+
+def dtype_of(leaf: Any) -> np.dtype | None:
+    """The numpy dtype of an array, a number, or what passes for one (jax's arrays); None for any other object.
+
+    An object's attributes are its own affair: one that is a dict by another name may raise KeyError.
+    """
+    if isinstance(leaf, (np.ndarray, np.generic)):
+        return leaf.dtype
+    try:
+        found = leaf.dtype, leaf.shape
+    except Exception:  # noqa: BLE001 - see above
+        return None
+    return found[0] if isinstance(found[0], np.dtype) and type(found[1]) is tuple else None
 
 
 def show_key(key: tuple[Any, tuple[int, ...]] | type) -> str:
@@ -395,13 +410,13 @@ def _kept(dtype: np.dtype) -> Any:
 def nbytes_of(element: Any) -> int:
     """About how many bytes an element takes: of its arrays, numbers and texts."""
     leaves, _ = flatten(element)
-    return sum(_leaf_nbytes(leaf) for leaf in leaves)
+    return sum(map(_leaf_nbytes, leaves))
 
 
 def _leaf_nbytes(leaf: Any) -> int:
     if isinstance(leaf, (str, bytes)):
         return len(leaf)
-    return int(getattr(leaf, "nbytes", 0))
+    return leaf.nbytes if isinstance(leaf, (np.ndarray, np.generic)) else 0
 
 
 def copy_element(value: Any) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.laws import functions
 
 import tundish as td
 from tundish.debugging.checking import NumericsProbe
@@ -222,3 +223,8 @@ def test_names_of_functions() -> None:
     assert named(Called()).startswith("Called (")
     assert shortened("/a/b.py", None) == "/a/b.py"
     assert shortened("/a/b.py", 2) == "..."
+
+
+@pytest.mark.usefixtures("on")
+def test_objects_that_refuse_are_no_numbers() -> None:
+    assert len(list(td.Dataset.range(4).map(functions.strange))) == 4

@@ -17,6 +17,29 @@ import numpy as np
 DEATHS = ("SIGKILL", "SIGSEGV", "os._exit(0)", "os._exit(3)", "sys.exit(0)")
 
 
+class Record(dict[str, Any]):
+    """A dict whose keys are attributes, too, as many a project has one: no attribute is missing politely."""
+
+    __getattr__ = dict.__getitem__
+
+
+class Sized:
+    """Something whose attributes are not what they are called."""
+
+    dtype = np.dtype("f4")
+    nbytes = None
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Sized
+
+    __hash__ = None  # type: ignore[assignment]  # it is not asked for one
+
+
+def strange(x: Any) -> Any:
+    """An object whose attributes raise, or are none."""
+    return Record(a=int(x)) if x % 2 else Sized()
+
+
 @dataclass(frozen=True)
 class Die:
     """Pass an element on; but at element `at` end the process, the first `times` times."""

@@ -56,6 +56,14 @@ def test_a_second_iteration_differs_but_not_by_workers() -> None:
     assert runs[0] != runs[2]
 
 
+@pytest.mark.parametrize("batched", [False, True])
+def test_objects_whose_attributes_are_their_own_affair(batched: bool) -> None:
+    ds = Dataset.range(6).map(functions.strange).bytes_produced_stats("a")
+    assert_workers_do_not_show(ds.batch(2) if batched else ds, (0, 2))
+    with ds.iterator(workers=0) as iterator:
+        assert not any(outcome.error for outcome in collect(iterator))
+
+
 @pytest.mark.parametrize(
     "impure", [functions.counted, functions.shows_its_process], ids=lambda f: f.__name__
 )

@@ -10,6 +10,7 @@ import numpy as np
 
 from tundish.debugging.entries import first_of, is_inexact
 from tundish.debugging.finite import all_finite
+from tundish.spec import dtype_of
 
 __all__ = ["Health", "first_bad", "health_of", "is_finite", "is_floating"]
 
@@ -48,8 +49,8 @@ def is_floating(leaf: Any) -> bool:
     >>> is_floating(np.float32(1)), is_floating(np.arange(3)), is_floating("nan")
     (True, False, False)
     """
-    dtype = getattr(leaf, "dtype", None)
-    return isinstance(dtype, np.dtype) and is_inexact(dtype)
+    dtype = dtype_of(leaf)
+    return dtype is not None and is_inexact(dtype)
 
 
 def is_finite(leaf: Any) -> bool:

@@ -18,7 +18,7 @@ from tundish.debugging.health import health_of, is_finite, is_floating
 from tundish.debugging.info import DebugInfo, dtype_name
 from tundish.debugging.ring import Ring
 from tundish.loader.run.serving import in_worker
-from tundish.spec import flatten, leaf_key, paths
+from tundish.spec import dtype_of, flatten, leaf_key, paths
 
 if TYPE_CHECKING:
     from tundish.loader.run.context import Context
@@ -134,8 +134,8 @@ def _told(path: str, leaf: Any, key: Any, mode: str) -> dict[str, Any]:
 
 def _range(leaf: Any) -> list[Any] | None:
     """Least, largest and mean of the finite values of a real leaf; None where there is none."""
-    dtype = getattr(leaf, "dtype", None)
-    if not isinstance(dtype, np.dtype) or dtype.kind not in "biuf":
+    dtype = dtype_of(leaf)
+    if dtype is None or dtype.kind not in "biuf":
         if not is_floating(leaf) or (dtype is not None and dtype.kind == "c"):
             return None
         leaf = np.asarray(leaf).astype(np.float32)  # bfloat16 and its kin

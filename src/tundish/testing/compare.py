@@ -237,8 +237,11 @@ def _given(value: Any) -> list[Outcome] | None:
     if isinstance(value, Nested):
         with value.iterator(workers=0) as iterator:  # type: ignore[attr-defined]  # a Dataset
             return collect(iterator, limit=NESTED, exact=False)
-    outcomes = getattr(value, "outcomes", None)  # the reference's
-    found: list[Outcome] | None = outcomes(limit=NESTED) if callable(outcomes) else None
+    if not callable(
+        getattr(type(value), "outcomes", None)
+    ):  # of its class: an object may be anything
+        return None
+    found: list[Outcome] = value.outcomes(limit=NESTED)  # the reference's
     return found
 
 
