@@ -207,6 +207,10 @@ class Iterator:
                     engine.finish()
                     raise StopIteration from None
         except Exception:
+            # What is raised behind an element that counts as delivered is not its error: it comes again.
+            if engine is not None and engine.given > 0:
+                self._ready = ()
+                self._doubt = True
             raise
         except BaseException:
             # An interrupt may have hit between two steps of a machine, or while the lock was given

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
+from tundish.loader.run.notice import notice
 from tundish.loader.run.publishing import EVERY_S, publish, withdraw
 from tundish.loader.watch.aggregator import aggregators_of
 
@@ -42,8 +43,7 @@ class Reporter:
         stats = self._stats()
         publish(self, self.plan, lambda: stats)
         self._told = True
-        for aggregator in self._aggregators:
-            aggregator.take(self._name, stats, *self._prefixes)
+        self._tell_aggregators(stats, end=False)
 
     def end(self) -> None:
         """Tell for the last time: nothing will be asked for any more."""
@@ -52,12 +52,20 @@ class Reporter:
         self._done = True
         if self._told:
             withdraw(self)
-        if not self._aggregators:
-            return
-        stats = self._stats()
+        if self._aggregators:
+            self._tell_aggregators(self._stats(), end=True)
+
+    def _tell_aggregators(self, stats: Stats, *, end: bool) -> None:
         for aggregator in self._aggregators:
-            aggregator.take(self._name, stats, *self._prefixes)
-            aggregator.done(self._name)
+            try:
+                aggregator.take(self._name, stats, *self._prefixes)
+                if end:
+                    aggregator.done(self._name)
+            except Exception as error:  # noqa: BLE001 - a class of the user's: its errors are not the pipeline's
+                self._aggregators = tuple(a for a in self._aggregators if a is not aggregator)
+                said = f"{type(error).__name__}: {error}"
+                what = f"a {type(aggregator).__name__}"
+                notice(f"{what} is told no more of the iterator {self._name}: it raised {said}")
 
 
 __all__ = ["EVERY_S", "Reporter"]

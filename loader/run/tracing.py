@@ -24,9 +24,10 @@ import itertools
 import json
 import os
 import time
-import warnings
 from pathlib import Path
 from typing import Any
+
+from tundish.loader.run.notice import notice
 
 __all__ = ["Trace", "open_trace"]
 
@@ -141,5 +142,4 @@ class Trace:
             self._file.write(line.encode())
         except OSError as error:  # a full disk: the pipeline goes on
             self._file.close()
-            message = f"the trace {self._file.name} ends here: {error.strerror or error}"
-            warnings.warn(message, RuntimeWarning, stacklevel=2)
+            notice(f"the trace {self._file.name} ends here: {error.strerror or error}")

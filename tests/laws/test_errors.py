@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from tests.laws import functions
 
 from tundish import Dataset
 from tundish.errors import SpecError, TransformError, WorkerTraceback
+from tundish.loader.run.coordinator import Coordinator
+from tundish.testing import collect
 
 WORKERS = pytest.mark.parametrize("workers", [0, 2])
 
@@ -141,3 +144,29 @@ def test_errors_pass_every_operator_that_chooses_and_orders(workers: int, size: 
     assert [int(x[0]) for x in found if not isinstance(x, type)] == [
         i for i, x in enumerate(expected) if x is not LookupError
     ]
+
+
+@pytest.mark.parametrize("size", [1, 5])
+def test_an_error_behind_an_element_loses_nothing(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No worker can be started any more, say: what was about to be given comes again."""
+    dataset = Dataset.range(40).map(abs)
+    dataset = dataset.batch(size) if size > 1 else dataset
+    with dataset.iterator(workers=0) as iterator:
+        expected = collect(iterator)
+    look, turns = Coordinator._look, iter(range(1000))
+
+    def broken(self: Coordinator, element: Any) -> None:
+        look(self, element)
+        if next(turns) in (0, 3):
+            raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(Coordinator, "_look", broken)
+    with dataset.iterator(workers=2) as iterator:
+        found = collect(iterator)
+        counted = iterator.stats.elements
+
+    assert [outcome for outcome in found if not outcome.error] == expected
+    assert counted == len(expected)
+    assert len(found) == len(expected) + 2

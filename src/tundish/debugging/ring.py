@@ -15,10 +15,11 @@ import socket
 import sys
 import threading
 import time
-import warnings
 import zlib
 from pathlib import Path
 from typing import Any
+
+from tundish.loader.run.notice import notice
 
 __all__ = ["MOST_BYTES", "SUFFIX", "VERSION", "Ring", "checked_line", "parse_line"]
 
@@ -99,8 +100,7 @@ class Ring:
                     self._write(line)
             except OSError as problem:
                 self._end()
-                told = f"no more is dumped by process {self.pid} into {self._folder}: {problem}"
-                warnings.warn(told, RuntimeWarning, stacklevel=2)
+                notice(f"no more is dumped by process {self.pid} into {self._folder}: {problem}")
                 return
             self._number += 1
             self._lines += 1

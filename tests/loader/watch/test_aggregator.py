@@ -5,15 +5,18 @@ from __future__ import annotations
 import copy
 import pickle
 import threading
+import warnings
 from dataclasses import replace
 
 import pytest
 
 from tundish import Dataset, Options, StatsAggregator, StatsOptions
+from tundish.loader.run import engine
 from tundish.loader.watch.adding import added, ended
 from tundish.loader.watch.aggregator import aggregators_of, take_no_more, take_of_all
 from tundish.loader.watch.histogram import Durations, Histogram
 from tundish.loader.watch.stats import NodeStats, SnapshotStats, StageStats, Stats, WorkerStats
+from tundish.testing.surroundings import Resources
 
 
 def histogram(*seconds: float) -> Histogram:
@@ -315,3 +318,49 @@ def test_one_may_take_of_every_iterator() -> None:
     assert own.summary().elements == 4
     assert everything.summary().elements == 12
     assert aggregators_of(None) == ()
+
+
+class Broken(StatsAggregator):
+    """Somebody's own, with a mistake in it."""
+
+    def take(self, *_: object) -> None:
+        raise ValueError("no such table")
+
+
+def watched_by(aggregator: StatsAggregator, workers: int) -> Dataset:
+    options = Options(workers=workers)
+    options.stats.aggregator = aggregator
+    return Dataset.range(60).map(abs).with_options(options)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_one_that_raises_is_told_no_more(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "EVERY_S", 0.0)
+    dataset = watched_by(Broken(), workers)
+    with pytest.warns(
+        RuntimeWarning, match="a Broken is told no more .* ValueError: no such table"
+    ) as told:
+        assert list(dataset) == list(range(60))
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_where_warnings_are_errors_nothing_is_lost(
+    workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "EVERY_S", 0.0)
+    before = Resources()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("error")
+
+        assert list(watched_by(Broken(), workers)) == list(range(60))
+
+    assert ["a Broken is told no more" in str(each.message) for each in told] == [True]
+    before.assert_back()
+
+
+def test_it_may_be_asked_by_whoever_interrupts_it() -> None:
+    """A signal's handler runs in the thread that is telling."""
+    aggregator = StatsAggregator()
+    with aggregator._lock:
+        assert aggregator.summary().elements == 0
