@@ -14,19 +14,24 @@ __all__ = ["Poller", "describe_exit", "open_sentinel"]
 
 # select.poll and select.epoll agree on these numbers and on all methods but the unit of time.
 _READ, _WRITE = 0x1, 0x4
+_LOOK_MS = 200.0
 
 
 class Poller:
     """Waits until one of many descriptors is ready; epoll where there is one, else poll.
 
-    In a forked child nothing can be changed: the child would change what its parent waits for.
+    In a forked child nothing can be changed: the child would change what its parent waits for. It may
+    be closed while it waits, by another thread or a signal's handler: the wait is over then.
     """
 
     def __init__(self) -> None:
         self._owner = os.getpid()
+        self._waiting = self._closed = False
+        self._alarm: list[int] = []  # something to read, for one who waits while it is closed
         self._tokens: dict[int, Any] = {}
         self._poll: Any
-        if hasattr(select, "epoll") and not portable():
+        self._wakes = hasattr(select, "epoll") and not portable()  # when a descriptor is added
+        if self._wakes:
             self._poll, self._unit = select.epoll(), 1.0
         else:
             self._poll, self._unit = select.poll(), 1000.0
@@ -66,20 +71,54 @@ class Poller:
         list of (token, bool, bool)
             What can be read (an end or an error is read, too) and written; empty when the time
             is over.
+
+        Raises
+        ------
+        ValueError
+            It is closed.
         """
         timeout = None if timeout_s is None else timeout_s * self._unit
         tokens = self._tokens
+        self._waiting = True
+        try:
+            if self._closed:
+                raise ValueError("nothing is waited for any more: it is closed")
+            found = self._poll.poll(timeout) if self._wakes else self._polled(timeout)
+        finally:
+            self._waiting = False
+            if self._closed:
+                self._let_go()
         return [
             (tokens[fd], bool(events & ~_WRITE), bool(events & _WRITE))
-            for fd, events in self._poll.poll(timeout)
+            for fd, events in found
             if fd in tokens
         ]
 
     def close(self) -> None:
         """Let go of the kernel's object. Safe to call twice, and in a forked child."""
         self._tokens.clear()
-        if hasattr(self._poll, "close"):
+        first, self._closed = not self._closed, True
+        if not self._waiting or os.getpid() != self._owner:
+            self._let_go()
+        elif first and self._wakes:
+            # The kernel keeps it open for who waits in it, who would wait for ever: he lets go of it.
+            reading, writing = os.pipe()
+            self._alarm.append(reading)
+            os.close(writing)
+            self._poll.register(reading, _READ)
+
+    def _polled(self, timeout: float | None) -> list[tuple[int, int]]:
+        """As `poll` of the system; for ever means until it is closed, which it does not notice by itself."""
+        found: list[tuple[int, int]] = self._poll.poll(_LOOK_MS if timeout is None else timeout)
+        while timeout is None and not found and not self._closed:
+            found = self._poll.poll(_LOOK_MS)
+        return found
+
+    def _let_go(self) -> None:
+        if self._wakes:
             self._poll.close()
+        while self._alarm:
+            os.close(self._alarm.pop())
 
 
 def open_sentinel(pid: int) -> int | None:

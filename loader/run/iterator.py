@@ -207,10 +207,18 @@ class Iterator:
                     engine.finish()
                     raise StopIteration from None
         except Exception:
-            # What is raised behind an element that counts as delivered is not its error: it comes again.
-            if engine is not None and engine.given > 0:
+            if engine is None or engine.given < 0:  # an element's own
+                raise
+            if (
+                engine.given
+            ):  # what is raised behind an element that counts as delivered: it comes again
                 self._ready = ()
                 self._doubt = True
+                engine.take_back()
+            if (
+                self._closed
+            ):  # by another thread, or by what was called: what it met then is nobody's error
+                raise StopIteration from None
             raise
         except BaseException:
             # An interrupt may have hit between two steps of a machine, or while the lock was given

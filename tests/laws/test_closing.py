@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from tests.laws.functions import pure, sleep_for_ever
 
 from tundish import Dataset
 from tundish import Iterator as Elements
+from tundish.loader.run.pool import Pool
 
 BOUND_S = 2.0
 
@@ -97,6 +99,26 @@ def test_after_closing_next_says_so() -> None:
 
     with pytest.raises((StopIteration, ValueError, RuntimeError)):
         next(it)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_closing_from_another_thread_ends_what_waits(
+    workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    iterator = Dataset.range(9).map(sleep_for_ever).iterator(workers=workers)
+    closing = threading.Thread(target=iterator.close)
+    wait = Pool.wait
+
+    def waited(pool: Pool) -> float:
+        if not closing.ident:
+            closing.start()
+        return wait(pool)
+
+    monkeypatch.setattr(Pool, "wait", waited)
+
+    assert list(iterator) == []
+    closing.join()
+    assert iterator.stats.elements == 0
 
 
 # What is interrupted may be a function of a library between opening a file and its ``with``.

@@ -7,9 +7,11 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
 from tundish.shm.channel import Channel
@@ -206,6 +208,43 @@ def test_the_timeout_is_in_seconds(poller: Poller, ends: tuple[Channel, Channel]
     start = time.monotonic()
     assert poller.poll(0.03) == []
     assert 0.025 < time.monotonic() - start < DEADLINE_S
+
+
+def test_closing_ends_a_wait_in_another_thread(
+    poller: Poller, ends: tuple[Channel, Channel]
+) -> None:
+    poller.register(ends[0].fileno(), "never")
+    held = psutil.Process().num_fds()
+    begun = threading.Event()
+    found: list[Any] = []
+
+    def wait() -> None:
+        begun.set()
+        try:
+            found.append(poller.poll())
+        except ValueError as error:  # closed before it waited
+            found.append(str(error))
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    begun.wait()
+    poller.unregister(ends[0].fileno())
+    poller.close()
+    waiting.join(5)
+
+    assert found in ([[]], ["nothing is waited for any more: it is closed"])
+    with pytest.raises(ValueError, match="it is closed"):
+        poller.poll(0.0)
+    assert psutil.Process().num_fds() <= held
+
+
+def test_closing_ends_a_wait_that_a_signal_interrupted(poller: Poller) -> None:
+    before = signal.signal(signal.SIGALRM, lambda *_: poller.close())
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        assert poller.poll() == []
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_closing_twice_is_allowed(poller: Poller) -> None:
