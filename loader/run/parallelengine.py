@@ -260,10 +260,14 @@ class ParallelEngine(Engine):
         return self._pool.starting if self._pool is not None else 0
 
     def _resize(self, workers: int) -> None:
-        if workers:
-            self._coordinator.resize(workers)
-        else:
+        if not workers:
             self.wanted = 0  # another engine's
+            return
+        self._coordinator.resize(workers)
+        if (
+            self.tuning is not None
+        ):  # fewer, where the system has no more: nor has what takes this one's place
+            self.tuning.workers = self._coordinator.workers
 
     def _tick(self, now: float) -> None:
         self._coordinator.tick(now)

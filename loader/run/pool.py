@@ -103,24 +103,29 @@ class Pool:
     def resize(self, size: int) -> None:
         """Have another number of workers: new ones start, or the least loaded go, at once or when they are done.
 
-        Where the system has no more processes or descriptors, it stays at those that there are.
+        Where the system has no more processes or descriptors, it stays below those that there are.
         """
         self.size = size
         with uninterrupted():
-            for peer in sorted(self._of(writes=False), key=_load)[: max(0, self._here - size)]:
-                peer.leaving = True
-                if not peer.jobs:
-                    self._let_go(peer)
+            self._part()
             self._to_start.clear()
             try:
                 self._fill()
             except (OSError, RuntimeError):  # RuntimeError: no more threads
                 if not self._here:
                     raise
-                self.size = self._here
+                self.size = max(1, 3 * self._here // 4)  # the last descriptors are the consumer's
+                self._part()
         orphans, self._orphans = self._orphans, []
         if orphans:
             self.submit(orphans)
+
+    def _part(self) -> None:
+        """Part from workers that are too many."""
+        for peer in sorted(self._of(writes=False), key=_load)[: max(0, self._here - self.size)]:
+            peer.leaving = True
+            if not peer.jobs:
+                self._let_go(peer)
 
     @property
     def _here(self) -> int:

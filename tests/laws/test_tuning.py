@@ -167,3 +167,26 @@ def test_it_goes_on_with_those_there_are_where_no_more_can_be_started(
 
     assert len(started) > 1
     assert found == expected
+
+
+def test_an_engine_in_the_place_of_one_that_could_not_grow_is_no_larger(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Iterator(pipeline()._node, workers=0, base_seed=7) as iterator:
+        expected = collect(iterator)
+    start = pool.Pool._start
+
+    def refuse(self: pool.Pool, *, writes: bool) -> None:
+        if len(self._peers) >= 2:
+            raise OSError(24, "Too many open files")
+        start(self, writes=writes)
+
+    monkeypatch.setattr(pool.Pool, "_start", refuse)
+    monkeypatch.setattr("tundish.loader.run.iterator.usable_cores", lambda: 2)
+    with tuned(pipeline()) as iterator:
+        engine: Any = iterator._engine
+        engine._resize(3)
+
+        assert engine.workers == engine._pool.size == 1
+        iterator._doubt = True  # as an interrupt leaves it
+        assert collect(iterator) == expected
