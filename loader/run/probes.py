@@ -43,10 +43,18 @@ class Probe(Protocol):
 _ACTIVE: list[Probe] = []
 
 
-def activate(probe: Probe) -> None:
-    """Have iterators that are made from now on use a probe; one that is active is not added again."""
+def activate(probe: Probe, *, first: bool = False) -> None:
+    """Have iterators that are made from now on use a probe; one that is active is not added again.
+
+    Parameters
+    ----------
+    probe : Probe
+        Looks at elements.
+    first : bool
+        It looks before those that are active: it sees what they refuse, too.
+    """
     if probe not in _ACTIVE:
-        _ACTIVE.append(probe)
+        _ACTIVE.insert(0 if first else len(_ACTIVE), probe)
 
 
 def deactivate(probe: Probe) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +189,29 @@ def test_the_newest_are_kept(tmp_path: Path) -> None:
         [".1", ".dump"],
     ]
     assert len(list((tmp_path / "all").iterdir())) == 1
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("dumps_first", [False, True])
+def test_what_a_check_refuses_is_noted(workers: int, dumps_first: bool, tmp_path: Path) -> None:
+    switches: list[Callable[[], object]] = [
+        td.debugging.enable_check_numerics,
+        lambda: enable(tmp_path, "FULL_HEALTH"),
+    ]
+    for switch in reversed(switches) if dumps_first else switches:
+        switch()
+    try:
+        with td.Dataset.range(4).map(element).iterator(workers=workers) as it:
+            assert [next(it)["n"] for _ in range(2)] == [0, 1]
+            with pytest.raises(td.errors.NumericsError):
+                next(it)
+            assert next(it)["n"] == 3
+    finally:
+        td.debugging.disable_check_numerics()
+        disable()
+
+    (bad,) = (each for each in read_dump(tmp_path).records if not each.finite)
+    assert (bad.node, bad.origin) == ("map#1", "element 2")
 
 
 def test_several_iterators_at_once(tmp_path: Path) -> None:
@@ -387,12 +410,12 @@ def test_of_two_threads_that_enable_one_wins(
         enable(tmp_path / "b", "SHAPE")
         td.debugging.enable_check_numerics(30, 20)
 
-    def meanwhile(probe: Any) -> None:
+    def meanwhile(probe: Any, **how: Any) -> None:
         if not others:
             others.append(threading.Thread(target=other))
             others[0].start()
             others[0].join(0.1)  # it has to wait
-        activate(probe)
+        activate(probe, **how)
 
     for switch in (lambda: enable(tmp_path / "a", "SHAPE"), td.debugging.enable_check_numerics):
         others.clear()

@@ -201,6 +201,28 @@ def test_a_state_of_a_file_and_of_a_folder(tmp_path: Path) -> None:
         next_failure(td.Dataset.range(41).map(bad), tmp_path / "one.json")
 
 
+def test_what_a_check_of_the_whole_pipeline_refuses(tmp_path: Path) -> None:
+    ds = td.Dataset.range(6).map(reciprocal).batch(2)
+    td.debugging.enable_check_numerics()
+    td.debugging.enable_dump_debug_info(tmp_path)
+    try:
+        failed = next_failure(ds)
+        first = next_failure(td.Dataset.from_tensors(np.array([1, np.nan], np.float32)))
+    finally:
+        td.debugging.disable_check_numerics()
+        td.debugging.disable_dump_debug_info()
+
+    assert failed is not None
+    assert isinstance(failed.error, td.errors.NumericsError)
+    assert (failed.index, failed.node, failed.origin) == (1, "map#1", "element 3")
+    assert failed.call is not None
+    assert failed.call.element == 3
+    assert first is not None
+    assert (first.node, first.call) == ("from_tensors#0", None)
+    assert not list(tmp_path.glob("*.dump"))
+    assert next_failure(ds) is None
+
+
 def test_nothing_is_written(tmp_path: Path) -> None:
     """A snapshot that is half written is read, and stays as it is."""
     folder = tmp_path / "snapshot"
@@ -346,6 +368,11 @@ class Secret:
         raise ValueError("nor this")
 
 
+def reciprocal(n: Any) -> Any:
+    with np.errstate(divide="ignore"):
+        return np.float32(1) / np.float32(n - 3)
+
+
 def test_what_cannot_be_copied_or_shown() -> None:
     ds = td.Dataset.from_list([1]).map(lambda x: (Secret(), x)).map(lambda s, x: 1 // int(x - 1))
 
@@ -360,6 +387,9 @@ def test_what_cannot_be_copied_or_shown() -> None:
 def test_values_in_a_line() -> None:
     assert shown(np.int64(3)) == "np.int64(3)"
     assert shown({"x": np.zeros((9, 9), "f4")}) == "{'x': ArraySpec(shape=(9, 9), dtype=float32)}"
+    pair = {"label": np.int64(7), "image": np.zeros((9, 9), "f4")}
+    assert shown(pair) == "{'label': np.int64(7), 'image': ArraySpec(shape=(9, 9), dtype=float32)}"
+    assert shown((pair, 1)) == f"({shown(pair)}, 1)"
     assert shown(np.random.Generator(np.random.PCG64(1))).startswith("PCG64 (state ")
     assert Call("map#1", bad, (1, 2)).element == (1, 2)
     assert Call("map#1", bad, (1,)).rng is None

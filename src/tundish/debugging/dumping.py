@@ -122,7 +122,7 @@ def enable_dump_debug_info(
                     return probe.info
                 _check_same(probe.info, info)
         disable_dump_debug_info()
-        probes.activate(DumpProbe(info))
+        probes.activate(DumpProbe(info), first=True)  # what a check refuses is noted, too
     return info
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tundish.cli.terminal import bold, dim, say, table
+from tundish.errors import NumericsError
 from tundish.testing.again.stepping import frames_of
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ def traceback_of(failed: FailedElement) -> str:
     """The error as Python prints it, from the user's function on."""
     told = traceback.TracebackException.from_exception(failed.error)
     walked = list(traceback.walk_tb(failed.error.__traceback__))
-    kept = len(frames_of(walked, failed.call))
+    refused = isinstance(failed.error, NumericsError)  # the function had returned
+    kept = 0 if refused else len(frames_of(walked, failed.call))
     told.stack[:] = told.stack[len(told.stack) - kept :]
     return "".join(told.format()).rstrip()
 

@@ -84,7 +84,7 @@ def copied(value: Any) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A value in one line: as it is where that is short, else its spec."""
+    """A value in one line: as it is where that is short, else its spec; in a dict or a tuple each by itself."""
     state = getattr(getattr(value, "bit_generator", None), "state", None)
     if isinstance(state, dict) and isinstance(state.get("state"), dict):
         inner = {key: _words(found) for key, found in state["state"].items()}
@@ -93,6 +93,10 @@ def shown(value: Any) -> str:
     text = _repr(value)
     if len(text) <= _LONGEST and "\n" not in text:
         return text
+    if type(value) is dict and value:
+        return f"{{{', '.join(f'{_repr(key)}: {shown(part)}' for key, part in value.items())}}}"
+    if type(value) is tuple and len(value) > 1:
+        return f"({', '.join(map(shown, value))})"
     try:
         return str(spec_of(value))
     except SpecError:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tundish.errors import NumericsError
 from tundish.loader.run.blame import NODE_MARK
 from tundish.loader.run.items import End
 from tundish.testing.again.replay import Replay, State, state_of
@@ -227,6 +228,8 @@ def _failed(ds: Dataset, replay: Replay, index: int, error: BaseException) -> Fa
         failed = watcher.failed
         if second is not None and failed is not None and _raised_by(failed[2], second):
             node, error, call = failed[0], second, watcher.call_of(failed[1])
+        elif isinstance(second, NumericsError):  # of what the last call has given
+            error, call = second, watcher.kept[-1] if watcher.kept else None
     return FailedElement(index, error, node, origin_of(error), call, state)
 
 

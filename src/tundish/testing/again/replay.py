@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from tundish.debugging.checking import NumericsProbe
 from tundish.loader.plan.node import global_seed
 from tundish.loader.plan.options import options_of
+from tundish.loader.run import probes
 from tundish.loader.run.checkpoints import newest_state, read_state
 from tundish.loader.run.context import Context, draw_seed
 from tundish.loader.run.effective import effective
@@ -38,6 +40,10 @@ def state_of(state: State) -> dict[str, Any] | None:
     if state is None or isinstance(state, Mapping):
         return None if state is None else dict(state)
     path = Path(state)
+    if not path.exists():
+        raise FileNotFoundError(
+            f"there is no state {path}: name a file that Iterator.save wrote, or the folder of a series"
+        )
     found: dict[str, Any] = newest_state(path) if path.is_dir() else read_state(path)
     return found
 
@@ -85,9 +91,12 @@ class Replay:
             for each in Context(setup.root, 0, 0).nodes
             if id(each) in setup.live
         }
+        # Checks are made as in the training; dumps are not, since nothing is written.
+        checks = [each for each in probes.active() if isinstance(each, NumericsProbe)]
+        context.probes = tuple(each.bound(context) for each in checks)
         self._seeds = {"seed": setup.seed, "graph_seed": setup.graph_seed}
         self._root, self._context, self._ended = root, context, given["ended"]
-        self._iteration = given["iteration"]
+        self._iteration, self._label = given["iteration"], context.label(run)
         if options.worker_init is not None:
             options.worker_init()
         self._network = open_inline(context, options)
@@ -122,6 +131,8 @@ class Replay:
                 raise item.error
             finally:
                 del item  # else the error and this frame would keep each other
+        for probe in self._context.probes:
+            probe.see(self._label, item.value, None)
         return item.value
 
     def here(self) -> Any:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import tundish
 from tundish.debugging.functions import code_of
+from tundish.errors import NumericsError
 from tundish.testing.again.finding import LIMIT, FailedElement, next_failure
 
 if TYPE_CHECKING:
@@ -70,8 +71,11 @@ def debug(ds: Dataset, state: State = None, limit: int | None = LIMIT) -> Failed
 
 
 def post_mortem(failed: FailedElement) -> None:
-    """Debug an element where its error was raised."""
+    """Debug an element where its error was raised; what a check has refused, from its function's start."""
     call = failed.call
+    if call is not None and isinstance(failed.error, NumericsError):
+        step(call)  # which had returned: what is left of it is not on the stack
+        return
     debugger = _Debugger(call)
     names = {"node": failed.node, "error": failed.error, **_names_of(call)}
     with _at_hand(names):
