@@ -97,7 +97,7 @@ def _more_workers(costs: Costs, spread: float) -> Iterator[Prediction]:
     if then > WORTH * one:
         stops = costs.stops(many + 1)
         more_give = (
-            "each one more gives little" if stops == "workers" else "more of them give nothing"
+            "each one more gives little" if stops == "workers" else "more workers give nothing"
         )
         basis = f"then {_WHAT_STOPS[stops]}, and {more_give}{assumed}"
         yield Prediction(f"{many} workers", now, then, basis, math.hypot(spread, 0.1))
@@ -105,7 +105,7 @@ def _more_workers(costs: Costs, spread: float) -> Iterator[Prediction]:
 
 _WHAT_STOPS = {
     "consumer": "the consumer is the limit",
-    "workers": "the workers are the limit still",
+    "workers": "the workers are still the limit",
     "cores": "the cores are the limit",
 }
 

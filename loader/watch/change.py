@@ -25,6 +25,7 @@ def between(earlier: Stats, later: Stats) -> Stats:
     >>> between(Stats(elements=100, wall_s=2.0), Stats(elements=350, wall_s=3.0)).elements
     250
     """
+    waited_s, own_s, outside_s = _spent(earlier, later)
     stages = {stage.name: stage for stage in earlier.stages}
     pool = {worker.name: worker for worker in earlier.pool}
     return replace(
@@ -36,10 +37,10 @@ def between(earlier: Stats, later: Stats) -> Stats:
         copies=later.copies - earlier.copies,
         nbytes=later.nbytes - earlier.nbytes,
         wall_s=later.wall_s - earlier.wall_s,
-        waited_s=later.waited_s - earlier.waited_s,
+        waited_s=waited_s,
         cpu_s=later.cpu_s - earlier.cpu_s,
-        own_s=later.own_s - earlier.own_s,
-        outside_s=later.outside_s - earlier.outside_s,
+        own_s=own_s,
+        outside_s=outside_s,
         waits=later.waits.since(earlier.waits),
         stages=tuple(
             _stage(stages[stage.name], stage) if stage.name in stages else stage
@@ -50,6 +51,22 @@ def between(earlier: Stats, later: Stats) -> Stats:
             for worker in later.pool
         ),
     )
+
+
+def _spent(earlier: Stats, later: Stats) -> list[float]:
+    """The consumer's time: waited, own, outside.
+
+    Without workers it is put together of a sample, and what was thought of the earlier time may
+    be more than what is thought of all of it.
+    """
+    spent = [
+        later.waited_s - earlier.waited_s,
+        later.own_s - earlier.own_s,
+        later.outside_s - earlier.outside_s,
+    ]
+    above = [max(0.0, seconds) for seconds in spent]
+    whole = sum(above)
+    return [seconds * max(0.0, sum(spent)) / whole if whole else 0.0 for seconds in above]
 
 
 def _stage(earlier: StageStats, later: StageStats) -> StageStats:

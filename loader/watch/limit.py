@@ -114,7 +114,7 @@ def _in_process(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
     if generator is not None and (node is None or node.name == generator.name):
         return _generator(plan, costs)
     if costs.own_s > costs.waited_s or node is None:
-        return _own(costs, "in this process")
+        return _own(costs)
     share = costs.waited_s / wall_s
     why = (
         f"The limit: this process, which runs the functions itself {share_text(share)} of the time. "
@@ -130,7 +130,7 @@ def _beside_workers(plan: PlanView, costs: Costs) -> Limit:
     if own > max(_LONG_OWN_S, costs.outside_s) and _source(plan, "generator") is not None:
         return _generator(plan, costs)
     if own > costs.outside_s:
-        return _own(costs, "with workers")
+        return _own(costs)
     return _consumer(costs)
 
 
@@ -148,11 +148,11 @@ def _consumer(costs: Costs) -> Limit:
     return Limit("consumer", "", why)
 
 
-def _own(costs: Costs, where: str) -> Limit:
+def _own(costs: Costs) -> Limit:
     share = costs.own_s * costs.rate
     why = (
-        f"The limit: this process's own work for each element {where}, {share_text(share)} of the time, "
-        f"{seconds_text(costs.own_s)} each: elements are small; larger batches"
+        f"The limit: the library's own work in the consumer's process, {share_text(share)} of the time, "
+        f"{seconds_text(costs.own_s)} an element: elements are small; larger batches"
         f"{', or fewer workers,' if costs.workers else ''} cost it less"
     )
     return Limit("coordinator", "", why)
@@ -186,7 +186,7 @@ def _busy_workers(stats: Stats, plan: PlanView, costs: Costs, busy: float) -> Li
 def _cores(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
     node = _heaviest(costs, plan)
     who = f"{count_text(costs.workers, 'worker')} and this process"
-    used = f"{number_text(costs.cores_used)} of {costs.cores} are in use by {who}"
+    used = f"{number_text(round(costs.cores_used, 1))} of {costs.cores} are in use by {who}"
     if costs.queueing >= QUEUE and costs.cores_used < _MOSTLY * costs.cores:
         used += "; other programs use them, too"
     if costs.queueing >= QUEUE:

@@ -8,6 +8,7 @@ from tundish.loader.watch.limit import QUEUE
 from tundish.loader.watch.picture import Bar, Group
 from tundish.loader.watch.view import PlanNode, PlanView
 from tundish.loader.watch.wording import (
+    a_text,
     bytes_text,
     count_text,
     number_text,
@@ -60,7 +61,9 @@ def _operators(plan: PlanView, costs: Costs, limit: Limit) -> Group:
         parts = (("work", share),) if spent else ()
         bars.append(Bar(node.called, text, parts, limit=is_limit))
     return Group(
-        f"where the time {who} goes, and seconds for what `next` gives", tuple(bars), rail=True
+        f"where the time {who} goes: the share, and how long for {a_text(plan.unit[0])}",
+        tuple(bars),
+        rail=True,
     )
 
 
@@ -75,7 +78,7 @@ def _busy(stats: Stats, costs: Costs, limit: Limit) -> Iterator[Bar]:
         hot = limit.kind == "workers"
         yield Bar(count_text(costs.workers, "worker"), text, (("work", share),), limit=hot)
     used = costs.cores_used / costs.cores
-    text = f"about {number_text(costs.cores_used)} in use"
+    text = f"about {number_text(round(costs.cores_used, 1))} in use"
     parts: tuple[tuple[str, float], ...] = (("work", used),)
     if costs.queueing >= QUEUE and used < _MOSTLY:
         text += ", the others by other programs"

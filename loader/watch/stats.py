@@ -207,9 +207,9 @@ class Stats:
     pool : tuple of WorkerStats
         The workers.
     edges : mapping of str to Histogram
-        What `experimental.latency_stats` has measured, by tag; each element of each edge.
+        What `Dataset.latency_stats` has measured, by tag; each element of each edge.
     counters : mapping of str to int
-        What `experimental.bytes_produced_stats` and the like have counted, by tag.
+        What `Dataset.bytes_produced_stats` has counted, by tag.
     tuned : tuple of (float, int)
         When AUTOTUNE changed the number of workers (in `wall_s`), and to what.
     """

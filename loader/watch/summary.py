@@ -32,7 +32,7 @@ class Summary:
         What was added up, by `StatsOptions.prefix`: iterators of one dataset and of datasets with
         the same prefix are one entry; "" is that of those without.
     counters : mapping of str to int
-        What `experimental.bytes_produced_stats` has counted, as ``prefix::tag``.
+        What `Dataset.bytes_produced_stats` has counted, as ``prefix::tag``.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class Summary:
 
     @property
     def edges(self) -> dict[str, Histogram]:
-        """What `experimental.latency_stats` has measured, as ``prefix::tag``."""
+        """What `Dataset.latency_stats` has measured, as ``prefix::tag``."""
         return {
             named(prefix, tag): histogram
             for prefix, stats in self.datasets.items()

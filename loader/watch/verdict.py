@@ -20,6 +20,7 @@ from tundish.loader.watch.picture import draw
 from tundish.loader.watch.stats import Stats
 from tundish.loader.watch.view import PlanView
 from tundish.loader.watch.wording import (
+    a_text,
     bytes_text,
     count_text,
     lines_of,
@@ -38,7 +39,6 @@ __all__ = ["Verdict", "explain"]
 _FEW = 8  # elements
 _FEW_ROWS = 64  # of which these are made
 _SHORT_S = 0.1
-_BATCHES = {"batch", "padded_batch", "ragged_batch", "sparse_batch", "rebatch", "batch_by_cost"}
 
 _WHAT: dict[Kind, str] = {
     "workers": "the workers",
@@ -48,8 +48,8 @@ _WHAT: dict[Kind, str] = {
     "process": "this process, which computes",
     "generator": "a generator in this process",
     "reader": "one file, read by one worker",
-    "order": "order: workers wait for a slow element",
-    "window": "the window: too few elements are on the way",
+    "order": "the order (workers wait for a slow element)",
+    "window": "the window (too few elements are on the way)",
     "memory": "shared memory",
     "unknown": "",
 }
@@ -117,7 +117,7 @@ class Verdict:
     @property
     def headline(self) -> str:
         """The verdict in a few words."""
-        several = _unit(self.plan)[1]
+        several = self.plan.unit[1]
         if self.limit == "unknown":
             return "too little is known"
         return f"{rate_text(self.costs.rate).replace('/s', f' {several}/s')}. The limit: {_WHAT[self.limit]}"
@@ -144,28 +144,37 @@ def explain(stats: Stats, plan: PlanView | None = None, since: Stats | None = No
     -------
     Verdict
         `lines` and `predictions` are for people, `limit` and the numbers for programs.
+
+    Raises
+    ------
+    TypeError
+        `since` is something else.
     """
     plan = plan or PlanView()
     if since is not None:
+        if not isinstance(since, Stats):
+            raise TypeError(
+                f"since must be an earlier `stats` of the iterator, not {type(since).__name__} ({since!r:.60})"
+            )
         stats = between(since, stats)
     costs = costs_of(stats, plan)
     few = _too_few(stats, plan)
     if few:
         return Verdict("unknown", "", (few, *_notes(stats)), (), costs, stats, plan)
     limit = find_limit(stats, plan, costs)
-    one, several = _unit(plan)
-    why = limit.why.replace(" an element", f" {_a(one)}")  # what `next` gives, and no row of it
+    one, several = plan.unit
+    why = limit.why.replace(" an element", f" {a_text(one)}")  # what `next` gives, and no row of it
     lines = (_throughput(stats, plan, costs), _consumer(costs, plan), why, *_notes(stats))
     found = predict(stats, plan, costs, limit.kind, several)
     found = tuple(
-        replace(each, basis=each.basis.replace(" an element", f" {_a(one)}")) for each in found
+        replace(each, basis=each.basis.replace(" an element", f" {a_text(one)}")) for each in found
     )
     return Verdict(limit.kind, limit.name, lines, found, costs, stats, plan)
 
 
 def _too_few(stats: Stats, plan: PlanView) -> str:
     """Why nothing can be said yet; "" where something can."""
-    one, several = _unit(plan)
+    one, several = plan.unit
     seen = (
         f"{count_text(stats.elements + stats.errors, one, several)} in {seconds_text(stats.wall_s)}"
     )
@@ -187,7 +196,7 @@ def _too_few(stats: Stats, plan: PlanView) -> str:
 
 
 def _throughput(stats: Stats, plan: PlanView, costs: Costs) -> str:
-    one, several = _unit(plan)
+    one, several = plan.unit
     rows = plan.last.rows if plan.nodes else 1
     each = f", {rate_text(costs.rate * rows)} of {rows} rows each" if rows > 1 else ""
     seen = count_text(stats.elements + stats.errors, one, several)
@@ -196,11 +205,11 @@ def _throughput(stats: Stats, plan: PlanView, costs: Costs) -> str:
 
 def _consumer(costs: Costs, plan: PlanView) -> str:
     whole = max(costs.waited_s + costs.own_s + costs.outside_s, 1e-12)
-    one = _unit(plan)[0]
+    one = plan.unit[0]
     verb = "waits for workers" if costs.workers else "computes"
     return (
         f"`next` {verb} {share_text(costs.waited_s / whole)} of the time ({seconds_text(costs.waited_s)} "
-        f"for {_a(one)}); {share_text(costs.own_s / whole)} is the library's own work, "
+        f"for {a_text(one)}); {share_text(costs.own_s / whole)} is the library's own work, "
         f"{share_text(costs.outside_s / whole)} what the consumer does in between"
     )
 
@@ -222,14 +231,3 @@ def _notes(stats: Stats) -> Iterator[str]:
             f"{count_text(stats.copies, 'batch', 'batches')} had to be copied, since batches that are kept take up "
             f"the memory budget ({bytes_text(stats.budget_bytes)})"
         )
-
-
-def _unit(plan: PlanView) -> tuple[str, str]:
-    """What an element is called, and several."""
-    if plan.nodes and plan.last.op in _BATCHES:
-        return "batch", "batches"
-    return "element", "elements"
-
-
-def _a(word: str) -> str:
-    return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"

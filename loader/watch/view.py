@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PlanNode", "PlanView"]
 
+_BATCHES = {"batch", "padded_batch", "ragged_batch", "sparse_batch", "rebatch", "batch_by_cost"}
+
 
 @dataclass(frozen=True)
 class PlanNode:
@@ -93,6 +95,13 @@ class PlanView:
         while len(node.inputs) == 1 and node.rows == 1 and not node.function:
             node = self[node.inputs[0]]
         return node
+
+    @property
+    def unit(self) -> tuple[str, str]:
+        """What an element is called, and several."""
+        if self.nodes and self.last.op in _BATCHES:
+            return "batch", "batches"
+        return "element", "elements"
 
     def chain(self) -> tuple[PlanNode, ...]:
         """The operators from the last one that joins inputs, or the source, to the end."""

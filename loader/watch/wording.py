@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 from textwrap import wrap
 
-__all__ = ["bytes_text", "count_text", "lines_of", "rate_text", "seconds_text", "share_text"]
+__all__ = [
+    "a_text",
+    "bytes_text",
+    "count_text",
+    "lines_of",
+    "number_text",
+    "rate_text",
+    "seconds_text",
+    "share_text",
+]
 
 _TOGETHER = re.compile(
     r"(?<=\d) (?=(?:%|[mµn]?s|min|h|[kMGT]?B)\b|%)|(?<=<) "
@@ -59,6 +68,11 @@ def share_text(value: float) -> str:
 def count_text(count: int, one: str, several: str = "") -> str:
     """So many of something: ``1 worker``, ``2 workers``."""
     return f"{count:,} {one if count == 1 else several or one + 's'}"
+
+
+def a_text(word: str) -> str:
+    """One of something: ``an element``, ``a batch``."""
+    return f"{'an' if word[0] in 'aeiou' else 'a'} {word}"
 
 
 def lines_of(text: str, width: int, first: str = "", rest: str = "") -> list[str]:

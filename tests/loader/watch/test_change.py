@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from tests.loader.watch.situations import node, stage, stats, times
 
 from tundish.loader.watch.change import between
@@ -45,3 +46,13 @@ def test_a_stage_that_is_new_is_all_new() -> None:
     late = stats(stage(node("map#1", 0.5, 40)), workers=2, elements=40, waited_s=7.0, own_s=2.0)
 
     assert between(Stats(), late).stages == late.stages
+
+
+def test_no_time_is_below_zero_though_a_sample_said_more_before() -> None:
+    early = replace(Stats(), wall_s=1.0, waited_s=0.1, own_s=0.6, outside_s=0.3)
+    late = replace(Stats(), wall_s=3.0, waited_s=0.5, own_s=2.4, outside_s=0.1)
+    both = between(early, late)
+
+    assert both.outside_s == 0
+    assert both.waited_s + both.own_s == pytest.approx(both.wall_s)
+    assert both.own_s == pytest.approx(4.5 * both.waited_s)

@@ -117,7 +117,7 @@ def test_tiny_elements_are_limited_by_the_coordinator() -> None:
     verdict = explain(measured, ds)
 
     assert verdict.limit == "coordinator"
-    assert "8 µs each: elements are small; larger batches, or fewer workers" in text(verdict)
+    assert "8 µs an element: elements are small; larger batches, or fewer workers" in text(verdict)
 
 
 def test_a_stage_in_this_process_is_the_limit_without_workers() -> None:
@@ -265,6 +265,15 @@ def test_what_happened_since_an_earlier_look() -> None:
 
     assert verdict.costs.rate == pytest.approx(100, rel=0.01)
     assert "1,000 batches in 10 s" in text(verdict)
+
+
+def test_an_earlier_look_is_stats() -> None:
+    measured = stats(loading(0.02, 100), workers=2, elements=100, waited_s=10.0, own_s=0.1)
+    seconds: Any = 3
+    with pytest.raises(
+        TypeError, match="since must be an earlier `stats` of the iterator, not int"
+    ):
+        explain(measured, LOADING, seconds)
 
 
 def test_what_is_ready_and_waits_counts_as_made() -> None:
