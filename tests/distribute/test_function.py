@@ -58,6 +58,8 @@ def test_every_replica_may_have_a_pipeline_of_its_own() -> None:
         state = iterator.state_dict()
         rest = steps(iterator)
         assert len(iterator.stats) == 2
+        assert [each.limit for each in iterator.explain()] == ["unknown", "unknown"]
+        assert [each.stats.elements for each in iterator.explain(iterator.stats)] == [0, 0]
     assert first == [[[2, 6], [3, 7]]]
     assert rest == [[[10, 14], [11, 15]], [[18], [19]]]
     with iter(ds) as iterator:

@@ -181,7 +181,7 @@ def _by_rows(root: Node, context: InputContext, uneven: Uneven | None) -> Divisi
     if size is not None and size < context.num_replicas_in_sync:
         raise ValueError(
             f"a global batch of {size} cannot be divided over {context.num_replicas_in_sync} replicas: "
-            "some would have no row of any"
+            "each needs a row; make larger batches"
         )
     base = root
     while isinstance(base, _ABOVE_BATCHES):
@@ -364,7 +364,7 @@ def _hinted(root: Node, count: int, index: int) -> Node:
     if not any(isinstance(node, ShardHint) for node in walk(root)):
         raise ValueError(
             "the policy HINT divides where the plan says shard(SHARD_HINT, SHARD_HINT), and it says so "
-            "nowhere"
+            "nowhere: say it where elements are to be divided (td.experimental.SHARD_HINT), or use another policy"
         )
     done: dict[int, Node] = {}
 

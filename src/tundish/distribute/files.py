@@ -82,7 +82,7 @@ def by_files(root: Node, count: int, index: int) -> Node:
         if not node.inputs:
             raise NoFilesError(
                 f"{node.label} is no list of files that a reader is given: begin with list_files, or "
-                "with a dataset of files"
+                "with a dataset of files, or use the policy DATA"
             )
         if not isinstance(node, _EACH_ELEMENT_ONCE):
             raise NoFilesError(

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tundish.distribute.state import Kind
     from tundish.loader.run.iterator import Iterator
     from tundish.loader.watch.stats import Stats
+    from tundish.loader.watch.verdict import Verdict
 
 __all__ = ["DistributedIterator", "Ending"]
 
@@ -299,6 +300,20 @@ class DistributedIterator:
     def stats(self) -> Stats | tuple[Stats, ...]:
         """What happened so far in this process's pipeline; with PER_REPLICA in each of them."""
         found = tuple(each.stats for each in self._iterators)
+        return found[0] if len(found) == 1 else found
+
+    def explain(
+        self, since: Stats | tuple[Stats, ...] | None = None
+    ) -> Verdict | tuple[Verdict, ...]:
+        """What this process's pipeline is waiting for; with PER_REPLICA each of them.
+
+        Parameters
+        ----------
+        since : Stats, optional
+            Earlier `stats`, as `Iterator.explain` takes them.
+        """
+        looks = since if isinstance(since, tuple) else (since,) * len(self._iterators)
+        found = tuple(each.explain(look) for each, look in zip(self._iterators, looks, strict=True))
         return found[0] if len(found) == 1 else found
 
     def close(self) -> None:
