@@ -220,8 +220,8 @@ def read_board(pid: int) -> bytes:
         )
     raise FileNotFoundError(
         errno.ENOENT,
-        f"process {pid} has no tundish pipeline that tells of itself: none was iterated for half a "
-        "second yet, or it is not told (StatsOptions.enabled=False, TUNDISH_WATCH=0)",
+        f"process {pid} shows no tundish pipeline: none has been iterated for half a second yet, or they "
+        "are not to be shown (StatsOptions.enabled=False, TUNDISH_WATCH=0)",
     )
 
 

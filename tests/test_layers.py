@@ -29,6 +29,7 @@ FACES = {
     "nests",
     "preemption",
     "prefetching",
+    "__main__",
 }
 BASE = {"errors", "ragged", "spec", "source"}
 MAY_IMPORT = {

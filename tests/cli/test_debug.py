@@ -223,15 +223,15 @@ def test_slow_asks_first(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["none.json", "{}:data"], "No such file or directory: 'none.json'"),
+        (["none.json", "{}:data"], "there is no state none.json: name a file"),
         (["job_to_debug.py", "{}:data"], "job_to_debug.py is no iterator state"),
         (["fine.json", "{}:data"], "operators here: range -> map -> batch"),
         (["fine.json", "{}:nothing"], "no attribute 'nothing'"),
         (["fine.json", "{}:load"], "missing 2 required positional arguments"),
         (["fine.json", "no_such_module:data"], "No module named 'no_such_module'"),
         (["fine.json", "data"], "name a dataset as MODULE:NAME"),
-        (["fine.json"], "takes STATE and MODULE:NAME, or --dump DIR"),
-        ([], "takes STATE and MODULE:NAME, or --dump DIR"),
+        (["fine.json"], "takes STATE and MODULE:NAME (- for STATE"),
+        ([], "takes STATE and MODULE:NAME (- for STATE"),
         (["--dump", "none"], "there is no such folder"),
         (["--dump", "."], "no dump is in this folder"),
     ],
@@ -314,7 +314,7 @@ def test_an_interrupt_tells_where_it_was(file: Path, tmp_path: Path) -> None:
     """Ctrl-C reaches the command and the process that it has started, as from a terminal."""
     hung = tmp_path / "hung"
     process = subprocess.Popen(
-        [sys.executable, "-m", "tundish.cli", "debug", "-", f"{file}:hanging"],
+        [sys.executable, "-m", "tundish", "debug", "-", f"{file}:hanging"],
         stdout=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
         env={**os.environ, "HUNG": str(hung)},
@@ -343,7 +343,7 @@ def test_at_a_terminal(file: Path) -> None:
     """Nothing is asked for: pdb begins by itself, and its answers come."""
     mine, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "tundish.cli", "debug", "-", f"{file}:data"],
+        [sys.executable, "-m", "tundish", "debug", "-", f"{file}:data"],
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

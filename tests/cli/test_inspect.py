@@ -72,6 +72,16 @@ def test_what_is_no_dataset(file: Path, name: str, capsys: pytest.CaptureFixture
     assert str(file) in capsys.readouterr().out
 
 
+def test_a_dataset_that_is_divided_already(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with file.open("a") as text:
+        text.write(
+            "\nimport tundish\ndivided = tundish.distribute.distribute_dataset(holder.inner.batch(2))\n"
+        )
+
+    assert main(["inspect", f"{file}:divided"]) == 2
+    assert "DistributedDataset: name the one that it divides" in capsys.readouterr().out
+
+
 def test_what_is_computed_in_one_go_is_one_stage() -> None:
     ds = td.Dataset.range(9).map(abs).shuffle(None).batch(3).map(np.sum, num_parallel_calls=2)
     step = outline(ds).last

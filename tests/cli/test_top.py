@@ -308,13 +308,20 @@ def test_without_a_pid_those_that_tell_are_listed(
     ("pid", "reason"),
     [
         (4194305, "there is no process 4194305"),
-        (os.getpid(), "has no tundish pipeline"),
+        (os.getpid(), "shows no tundish pipeline"),
         (0, "0 is no pid"),
     ],
 )
 def test_nothing_to_see(pid: int, reason: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", str(pid)]) == 2
     assert reason in capsys.readouterr().out
+
+
+def test_what_is_no_pid(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["top", "train.py"])
+
+    assert "the number of a process, not 'train.py'" in capsys.readouterr().err
 
 
 # -- in a terminal --------------------------------------------------------------------------------
@@ -331,7 +338,7 @@ class Terminal:
         self._decode = codecs.getincrementaldecoder("utf-8")().decode
         self.text = ""
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tundish.cli", "top", *map(str, words)],
+            [sys.executable, "-m", "tundish", "top", *map(str, words)],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,

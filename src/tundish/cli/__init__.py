@@ -88,6 +88,13 @@ def _index(text: str) -> int:
     return int(text)
 
 
+def _pid(text: str) -> int:
+    """The number of a process."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"the number of a process, not {text!r}")
+    return int(text)
+
+
 def parser() -> argparse.ArgumentParser:
     """What can be asked for."""
     top = argparse.ArgumentParser(
@@ -121,8 +128,8 @@ def parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         dest="seconds",
         type=_seconds,
-        help="run it for so long, and say what it waits for; with --svg, draw that. What it does "
-        "besides giving elements (a snapshot that is written) is done",
+        help="run it for so long, and say what it waits for; with --svg, draw that. It is run in "
+        "earnest: a snapshot in it is written",
     )
 
     trace = command("trace", "What happened in a run, from the file that TUNDISH_TRACE named")
@@ -137,14 +144,16 @@ def parser() -> argparse.ArgumentParser:
         help="write what ui.perfetto.dev opens instead: OUT.json, or OUT.json.gz",
     )
 
-    watch = command("top", "The pipelines of a running process, live")
+    watch = command("top", "Show the pipelines of a running process, live")
     watch.add_argument(
-        "pid", nargs="?", type=int, metavar="PID", help="without one: which processes there are"
+        "pid", nargs="?", type=_pid, metavar="PID", help="without one: which processes there are"
     )
-    watch.add_argument("--once", action="store_true", help="print one frame")
+    watch.add_argument("--once", action="store_true", help="print one frame; without it, q leaves")
     watch.add_argument("--json", dest="as_json", action="store_true", help="print it as JSON")
 
-    debug = command("debug", "The failing or slow element of a saved state again, under pdb")
+    debug = command(
+        "debug", "Run the failing or slow element behind a saved state again, under pdb"
+    )
     debug.add_argument(
         "state",
         nargs="?",
@@ -164,12 +173,12 @@ def parser() -> argparse.ArgumentParser:
         help="look at this element behind the state: 0 is the next",
     )
     debug.add_argument(
-        "--slow", action="store_true", help="tell which elements take longest, and why"
+        "--slow", action="store_true", help="tell which elements take longest, and in what"
     )
     debug.add_argument(
         "--pdb",
         action=argparse.BooleanOptionalAction,
-        help="debug it; without either, where this is a terminal",
+        help="whether to begin pdb; without either, at a terminal",
     )
     debug.add_argument(
         "--isolate",
@@ -177,7 +186,9 @@ def parser() -> argparse.ArgumentParser:
         default=True,
         help="look for it in a process of its own first, which an element may kill",
     )
-    debug.add_argument("--dump", metavar="DIR", help="show what enable_dump_debug_info has noted")
+    debug.add_argument(
+        "--dump", metavar="FOLDER", help="show what enable_dump_debug_info has noted"
+    )
     debug.add_argument(
         "--node",
         metavar="NODE",

@@ -112,7 +112,9 @@ def find(target: str) -> Dataset:
     if callable(found) and not isinstance(found, Dataset):
         found = found()
     if not isinstance(found, Dataset):
-        raise TypeError(f"this is no Dataset but of type {type(found).__qualname__}")
+        kind = type(found).__qualname__
+        hint = ": name the one that it divides" if kind == "DistributedDataset" else ""
+        raise TypeError(f"this is no Dataset but of type {kind}{hint}")
     return found
 
 

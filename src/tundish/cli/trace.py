@@ -68,7 +68,7 @@ def run(
             return show_converted(perfetto, for_perfetto(Path(file), Path(perfetto)))
         events = read(Path(file))
     except (OSError, ValueError) as error:
-        say(warn(f"{file}: {error}"))
+        say(warn(f"{file}: {getattr(error, 'strerror', None) or error}"))
         return 2
     if worker is not None:
         events = [event for event in events if event["worker"] == worker]
@@ -146,7 +146,9 @@ def read(path: Path) -> list[Event]:
         except (ValueError, TypeError, KeyError) as error:
             if number == len(lines):
                 break
-            raise ValueError(f"line {number} is no message of a trace") from error
+            raise ValueError(
+                f"line {number} is no message of a trace: name a file that TUNDISH_TRACE has named"
+            ) from error
         events.append(event)
     return events
 

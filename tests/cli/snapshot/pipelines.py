@@ -171,7 +171,7 @@ def write(file: Path, name: str, *words: str, path: str = "kept", workers: int =
 
 def command(*words: str) -> list[str]:
     """The command line as a process of its own."""
-    return [sys.executable, "-m", "tundish.cli", "snapshot", *words]
+    return [sys.executable, "-m", "tundish", "snapshot", *words]
 
 
 def start(folder: Path, *words: str, **environ: str) -> subprocess.Popen[str]:

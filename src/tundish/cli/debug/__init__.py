@@ -81,7 +81,11 @@ def run(
     if dump is not None:
         return show_dump(dump, node)
     if state is None or target is None:
-        say(warn("tundish debug takes STATE and MODULE:NAME, or --dump DIR"))
+        say(
+            warn(
+                "tundish debug takes STATE and MODULE:NAME (- for STATE begins at the start), or --dump FOLDER"
+            )
+        )
         return USAGE
     asked = sys.stdin.isatty() if pdb is None else pdb
     given = None if state == "-" else state

@@ -24,5 +24,5 @@ def command(*words: str) -> str:
         same = on_path is not None and Path(on_path).resolve() == program.resolve()
         start = ["tundish"] if same else [str(program.resolve())]
     else:
-        start = [sys.executable, "-m", "tundish.cli"]
+        start = [sys.executable, "-m", "tundish"]
     return f"cd {shlex.quote(str(Path.cwd()))} && {shlex.join([*start, *words])}"

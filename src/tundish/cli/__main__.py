@@ -1,5 +1,0 @@
-"""``python -m tundish.cli``: the command line where the script is not on the path."""
-
-from tundish.cli import main
-
-raise SystemExit(main())
