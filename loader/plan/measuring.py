@@ -52,10 +52,10 @@ class StatsOptions(Settings):
         Stands before every name in the aggregator: ``prefix::name``. It keeps apart datasets that
         report to one aggregator, such as those for training and for validation.
     counter_prefix : str, optional
-        The same of counters (`experimental.bytes_produced_stats`), in the place of `prefix`.
+        The same of counters (`Dataset.bytes_produced_stats`), in the place of `prefix`.
     latency_all_edges : bool, optional
-        True: as if ``experimental.latency_stats("record_latency_<name>")`` stood behind every
-        operator, of which `name` is the name: ``record_latency_map#2``. Default: False.
+        True: as if ``latency_stats("record_latency_<name>")`` stood behind every operator, of which
+        `name` is the name: ``record_latency_map#2``. Default: False.
     trace : path, optional
         Write a line to this file for whatever happens to a task; ``tundish trace`` reads it.
 
