@@ -69,7 +69,7 @@ class Account:
 
     def stats(self) -> Stats:
         """What happened so far."""
-        waited_s, own_s, outside_s = self.ledger.so_far()
+        waited_s, own_s, outside_s, wall_s = self.ledger.so_far()
         if not self._workers:  # what is made here, is not waited for elsewhere
             waited_s, own_s = waited_s + own_s, 0.0
         return Stats(
@@ -77,7 +77,7 @@ class Account:
             elements=self._elements,
             errors=self._errors,
             nbytes=self.stage.nbytes,
-            wall_s=self.ledger.wall_s,
+            wall_s=wall_s,
             waited_s=waited_s,
             own_s=own_s,
             outside_s=outside_s,

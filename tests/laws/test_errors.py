@@ -11,7 +11,7 @@ from tests.laws import functions
 
 from tundish import Dataset
 from tundish.errors import SpecError, TransformError, WorkerTraceback
-from tundish.loader.run.coordinator import Coordinator
+from tundish.loader.run.parallelengine import ParallelEngine
 from tundish.testing import collect
 
 WORKERS = pytest.mark.parametrize("workers", [0, 2])
@@ -155,14 +155,14 @@ def test_an_error_behind_an_element_loses_nothing(
     dataset = dataset.batch(size) if size > 1 else dataset
     with dataset.iterator(workers=0) as iterator:
         expected = collect(iterator)
-    look, turns = Coordinator._look, iter(range(1000))
+    look, turns = ParallelEngine._look, iter(range(1000))
 
-    def broken(self: Coordinator, element: Any) -> None:
+    def broken(self: ParallelEngine, element: Any) -> None:
         look(self, element)
         if next(turns) in (0, 3):
             raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(Coordinator, "_look", broken)
+    monkeypatch.setattr(ParallelEngine, "_look", broken)
     with dataset.iterator(workers=2) as iterator:
         found = collect(iterator)
         counted = iterator.stats.elements
