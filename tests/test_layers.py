@@ -41,7 +41,7 @@ MAY_IMPORT = {
     "loader.watch": BASE,
     "loader.plan": BASE | {"formats", "snapshot", "loader.watch"},
     "loader.run": BASE | {"shm", "formats", "snapshot", "loader.plan", "loader.watch"},
-    "loader.dataloader": BASE | {"shm", "loader.plan", "loader.run"},
+    "loader.dataloader": BASE | {"shm", "loader.plan", "loader.run", "loader.watch"},
 }
 # A `Dataset` makes iterators, and is asked what only running it tells: the one place where a plan
 # meets its execution.
