@@ -53,6 +53,8 @@ class Engine:
         How many workers the iterator is to go on with, in another engine.
     past : bool
         Whether what it has done is counted with the iterator's earlier engines.
+    reporter : Reporter
+        Who is told; that of the iterator's earlier engine, where it goes on from one.
     """
 
     begun = past = False
@@ -68,7 +70,7 @@ class Engine:
         """What of `several` was not asked for yet."""
         self._ledger = Ledger()
         self._root_label = context.label(context.root)
-        self._reporter = Reporter(context, options, self.stats)
+        self.reporter = Reporter(context, options, self.stats)
         self._tell_at = self._ledger.began + (EVERY_S if context.watch.enabled else math.inf)
         self._tune_at = math.inf if tuning is None else self._ledger.began + TUNE_EVERY_S
         self._sampled = (0, 0)  # how many delivered elements were weighed, and their bytes
@@ -173,7 +175,7 @@ class Engine:
         """Tell who wants to know how things stand, and tune, if it is time."""
         if now >= self._tell_at:
             self.context.watch.settle()  # whoever is told, if anybody: what was noted is not to pile up
-            self._reporter.tell()
+            self.reporter.tell()
             self._tell_at = perf_counter() + EVERY_S  # from then: nobody may tell more often
         if now >= self._tune_at:
             self._tune_at = now + TUNE_EVERY_S
@@ -228,7 +230,7 @@ class InlineEngine(Engine):
         self._network: Machine = open_inline(self.context, self.options)
         if position is not None:
             go_to(self._network, position)
-        self._trace = open_trace(self.options.stats.trace, self._reporter.plan, 0)
+        self._trace = open_trace(self.options.stats.trace, self.reporter.plan, 0)
         self._since = self._some = 0
         self._asked = 0.0
         self._cpu_s = self._cpu_entered = 0.0  # of a core, within calls that were measured
@@ -383,7 +385,7 @@ class InlineEngine(Engine):
         if self._trace is not None:
             self._trace.close()
         self._ledger.end()
-        self._reporter.end()
+        self.reporter.end()
         self.context.watch.end()
 
     def close(self) -> None:

@@ -52,6 +52,7 @@ from tundish.shm.budget import usable_cores
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
+    from tundish.loader.run.reporting import Reporter
     from tundish.loader.run.storing.live import Setup
     from tundish.loader.watch.stats import Stats
 
@@ -110,6 +111,7 @@ class Iterator:
         self._resume: tuple[Any] | None = None
         self._tuning: Tuning | None = None
         self._earlier: Stats | None = None  # of engines that are no more
+        self._reporter: Reporter | None = None
         self._owner = os.getpid()
         # Elements taken from the engine at once: an iterator of a list tells what is left of it.
         self._ready: Any = iter(())
@@ -169,6 +171,10 @@ class Iterator:
         else:
             engine = ParallelEngine(context, self._options, workers, self._executor, self._tuning)
         self._box[:] = [engine]
+        if self._reporter is not None:
+            engine.reporter = self._reporter
+            engine.reporter.follow(engine.stats, self._earlier)
+        self._reporter = engine.reporter
         with uninterrupted() if processes else contextlib.nullcontext():
             engine.open(position)
 
@@ -258,6 +264,7 @@ class Iterator:
             self._resume = (self._position(),)
             self._ready = iter(())
         before = self._engine
+        before.reporter.goes_on()
         before.close()
         if not before.past:
             stats = before.stats()
@@ -351,7 +358,7 @@ class Iterator:
     def _go_to(self, state: dict[str, Any]) -> None:
         self._engine.close()
         self._ready, self._left, self._resume = iter(()), 0, None
-        self._earlier = None
+        self._earlier = self._reporter = None
         if self._tuning is not None:
             self._tuning.restart()
         self._iteration = state["iteration"]

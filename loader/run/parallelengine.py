@@ -102,7 +102,7 @@ class ParallelEngine(Engine):
         coordinator, recorders = self._coordinator, self._recorders
         self._memory.open()
         crew = crew_of(self.context, self.options, self._executor)
-        self._trace = open_trace(self.options.stats.trace, self._reporter.plan, coordinator.workers)
+        self._trace = open_trace(self.options.stats.trace, self.reporter.plan, coordinator.workers)
         self._pool = Pool(
             coordinator.workers,
             self._memory.arena,
@@ -337,7 +337,7 @@ class ParallelEngine(Engine):
             if pool is not None:
                 self._final = pool
                 self._ledger.end()
-                self._reporter.end()
+                self.reporter.end()
                 self._end(pool)
             self.context.close_files()
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tundish.loader.run.notice import notice
 from tundish.loader.run.publishing import EVERY_S, publish, withdraw
+from tundish.loader.watch.adding import continued
 from tundish.loader.watch.aggregator import aggregators_of
 
 if TYPE_CHECKING:
@@ -36,7 +37,16 @@ class Reporter:
         self._aggregators = aggregators_of(options.stats.aggregator)
         self._prefixes = (options.stats.prefix or "", options.stats.counter_prefix or "")
         self._name = f"{next(_names)}: {self.plan}"
-        self._told = self._done = False
+        self._told = self._done = self._goes_on = False
+
+    def goes_on(self) -> None:
+        """The engine is about to be closed, and another one goes on: it is still the same iterator."""
+        self._goes_on = True
+
+    def follow(self, stats: Callable[[], Stats], earlier: Stats | None) -> None:
+        """Tell of another engine of the same iterator, behind what it did before."""
+        self._stats = stats if earlier is None else lambda: continued(earlier, stats())
+        self._done = self._goes_on = False
 
     def tell(self) -> None:
         """Tell; called every half second while elements are asked for."""
@@ -47,7 +57,7 @@ class Reporter:
 
     def end(self) -> None:
         """Tell for the last time: nothing will be asked for any more."""
-        if self._done:
+        if self._done or self._goes_on:
             return
         self._done = True
         if self._told:

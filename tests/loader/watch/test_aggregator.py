@@ -248,6 +248,26 @@ def test_an_empty_summary_is_a_line() -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
+def test_an_iterator_that_goes_on_in_another_engine_is_one(workers: int) -> None:
+    aggregator = StatsAggregator()
+    options = Options()
+    options.stats.aggregator = aggregator
+    ds = Dataset.range(9).map(abs).batch(2).with_options(options)
+    with ds.iterator(workers=workers) as iterator:
+        next(iterator)
+        iterator._engine.begun = iterator._engine.given = False
+        iterator._doubt = True  # as after an interrupt, and as AUTOTUNE does it
+        next(iterator)
+        iterator._engine.reporter.tell()
+        told = aggregator.summary()
+        rest = len(list(iterator))
+    summary = aggregator.summary()
+
+    assert (told.iterators, told.open, told.elements, rest) == (1, 1, 2, 3)
+    assert (summary.iterators, summary.open, summary.elements) == (1, 0, 5)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
 def test_iterators_tell_when_they_end_and_when_they_are_closed(workers: int) -> None:
     aggregator = StatsAggregator()
     options = Options(stats=StatsOptions(aggregator=aggregator, prefix="train"))
