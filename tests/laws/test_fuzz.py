@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import random
 
 import pytest
@@ -15,6 +16,7 @@ from tundish.testing.registry import REGISTRY
 
 
 def fuzzed(*arguments: str) -> tuple[int, list[str]]:
+    faulthandler.cancel_dump_traceback_later()  # the limit of one test; each case has its own
     lines: list[str] = []
     return fuzz.main(arguments, lines.append), lines
 

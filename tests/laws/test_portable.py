@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import subprocess
 import sys
@@ -27,6 +28,7 @@ FILES = {
 @pytest.mark.skipif("TUNDISH_PORTABLE" in os.environ, reason="it is what runs")
 @pytest.mark.parametrize("file", FILES)
 def test_the_laws_hold(file: str) -> None:
+    faulthandler.cancel_dump_traceback_later()  # the limit of one test; each in there has its own
     root = Path(__file__).parents[2]
     done = subprocess.run(
         [
