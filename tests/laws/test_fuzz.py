@@ -96,6 +96,24 @@ def test_what_is_shorter_is_a_part_of_it() -> None:
     assert not any(text.startswith("X") for text in shorter)
 
 
+def test_measuring_does_not_show() -> None:
+    assert fuzzed("--seed", "20", "--cases", "12", "--workers", "0", "--measured") == (
+        0,
+        ["12 passed, 0 failed"],
+    )
+
+
+def test_measuring_that_shows_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that measures, and leaves out an element."""
+    skip = Dataset.skip
+    monkeypatch.setattr(Dataset, "latency_stats", lambda self, tag: skip(self, 1))
+    status, lines = fuzzed("--seed", "20", "--cases", "4", "--workers", "0", "--measured")
+
+    assert status == 1
+    assert "latency_stats" in lines[0]
+    assert "--measured" in lines[0]
+
+
 def test_files_that_a_function_names_are_the_same_in_a_worker() -> None:
     inner = Pipeline("X", (Step(".flat_map(Reading(D, 'csv', 7, True))"),))
     made = Pipeline("D.range(6)", (Step(".flat_map(Within(D, 1, <0!r>))", (inner,)),))

@@ -29,12 +29,15 @@ from tundish.testing.laws import (
     assert_survives_kills,
     assert_workers_do_not_show,
 )
+from tundish.testing.measured import check_measured
 from tundish.testing.model import Model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tundish.loader.plan.dataset import Dataset
+
+    Check = Callable[[Pipeline, random.Random, Sequence[int]], None]
 
 __all__ = ["Pipeline", "check", "main", "pipeline"]
 
@@ -122,11 +125,11 @@ def _patience(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _problem(made: Pipeline, seed: str, workers: Sequence[int]) -> str | None:
+def _problem(made: Pipeline, seed: str, workers: Sequence[int], test: Check) -> str | None:
     """What is wrong with a pipeline, or None."""
     try:
         with _patience(PATIENCE):
-            check(made, random.Random(seed), workers)  # noqa: S311 - a test's choices
+            test(made, random.Random(seed), workers)  # noqa: S311 - a test's choices
     except AssertionError as problem:
         return str(problem)
     except _TooLong:
@@ -136,7 +139,9 @@ def _problem(made: Pipeline, seed: str, workers: Sequence[int]) -> str | None:
     return None
 
 
-def _shortened(made: Pipeline, seed: str, workers: Sequence[int], end: float) -> Pipeline:
+def _shortened(
+    made: Pipeline, seed: str, workers: Sequence[int], test: Check, end: float
+) -> Pipeline:
     """The same pipeline with as few steps as still fail, as far as there is time."""
     for shorter in made.shorter():
         if time.monotonic() > end:
@@ -145,8 +150,8 @@ def _shortened(made: Pipeline, seed: str, workers: Sequence[int], end: float) ->
             shorter.build()
         except Exception:  # noqa: BLE001, S112 - no pipeline any more
             continue
-        if _problem(shorter, seed, workers):
-            return _shortened(shorter, seed, workers, end)
+        if _problem(shorter, seed, workers, test):
+            return _shortened(shorter, seed, workers, test, end)
     return made
 
 
@@ -172,10 +177,12 @@ def main(arguments: Sequence[str] | None = None, write: Callable[[str], Any] = p
     parser.add_argument("--minutes", type=float, help="stop after so long")
     parser.add_argument("--only", type=int, metavar="CASE", help="run this case alone")
     parser.add_argument("--workers", default="1,2,3,5", help="numbers to choose from")
+    parser.add_argument("--measured", action="store_true", help="does measuring show?")
     parser.add_argument("--verbose", action="store_true", help="print each case before it runs")
     given = parser.parse_args(arguments)
     workers = [int(count) for count in given.workers.split(",")]
     end = time.monotonic() + 60 * given.minutes if given.minutes else float("inf")
+    test = check_measured if given.measured else check
     passed = failed = 0
     for number in range(given.cases) if given.only is None else [given.only]:
         if time.monotonic() > end:
@@ -184,14 +191,15 @@ def main(arguments: Sequence[str] | None = None, write: Callable[[str], Any] = p
         made = pipeline(random.Random(seed))  # noqa: S311 - a test's choices
         if given.verbose:
             write(f"case {number}: {made}")
-        problem = _problem(made, seed, workers)
+        problem = _problem(made, seed, workers, test)
         passed, failed = passed + (problem is None), failed + (problem is not None)
         if problem:
-            small = _shortened(made, seed, workers, time.monotonic() + 3 * PATIENCE)
+            small = _shortened(made, seed, workers, test, time.monotonic() + 3 * PATIENCE)
             write(
                 f"case {number} FAILED: {problem}\n  {made}\n"
-                f"shortened to\n  {small}\n  {_problem(small, seed, workers)}\n"
+                f"shortened to\n  {small}\n  {_problem(small, seed, workers, test)}\n"
                 f"again: python -m tundish.testing.fuzz --seed {given.seed} --only {number}"
+                f"{' --measured' * given.measured}"
             )
     write(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
