@@ -47,9 +47,22 @@ def open_trace(path: str | None, plan: str, workers: int) -> Trace | None:
         Its operators, in words.
     workers : int
         How many it has.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written.
     """
-    path = os.environ.get("TUNDISH_TRACE") or path
-    return Trace(path, plan=plan, workers=workers) if path else None
+    forced = os.environ.get("TUNDISH_TRACE")
+    path = forced or path
+    if not path:
+        return None
+    try:
+        return Trace(path, plan=plan, workers=workers)
+    except OSError as error:
+        asked = "TUNDISH_TRACE" if forced else "StatsOptions.trace"
+        why = f"{error.strerror or error}; the trace that {asked} asks for cannot be written"
+        raise type(error)(error.errno, why, path) from None
 
 
 class Trace:

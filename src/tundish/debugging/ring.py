@@ -135,7 +135,7 @@ class Ring:
     def _write(self, line: bytes) -> None:
         done = os.write(self._file, line)
         if done != len(line):  # no space is left for the rest: the line is left out by who reads
-            raise OSError(f"only {done} of {len(line)} bytes of a line were written")
+            raise OSError(f"no space is left: {done} of {len(line)} bytes of a line were written")
         self._bytes += done
 
     def _end(self) -> None:

@@ -102,6 +102,20 @@ def test_the_environment_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [path.name for path in tmp_path.iterdir()] == ["env"]
 
 
+def test_one_that_cannot_be_opened_says_who_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "none" / "trace")
+    monkeypatch.delenv("TUNDISH_TRACE", raising=False)
+    with pytest.raises(FileNotFoundError, match="the trace that StatsOptions") as told:
+        open_trace(path, "range", 0)
+    monkeypatch.setenv("TUNDISH_TRACE", path)
+    with pytest.raises(FileNotFoundError, match="the trace that TUNDISH_TRACE asks for"):
+        open_trace(None, "range", 0)
+
+    assert told.value.filename == path
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="it needs /dev/full")
 def test_a_full_disk_ends_the_trace_and_nothing_else() -> None:
     with pytest.warns(RuntimeWarning, match="the trace /dev/full ends here: No space left"):
