@@ -25,7 +25,7 @@ _ORDERS = "tundish.loader.run.storing.orders"  # with pyarrow, which takes a whi
 _DATASET = "tundish.loader.plan.dataset"  # which imports us
 
 
-def crew_of(context: Context, options: Options, executor: str) -> Crew:
+def crew_of(context: Context, options: Options, executor: str, *, clocked: bool = True) -> Crew:
     """What computes for an iterator.
 
     Parameters
@@ -34,9 +34,11 @@ def crew_of(context: Context, options: Options, executor: str) -> Crew:
         Of the iterator.
     executor : {"process", "thread"}
         What a worker is.
+    clocked : bool
+        Whether anybody wants to know how long cores were busy.
     """
     if executor == "thread":
-        return Crew(thread=_ThreadMain(context, options))
+        return Crew(thread=_ThreadMain(context, options, clocked=clocked))
     threads = options.intra_op_threads
     launcher(threads)  # it imports while the plan is packed
     payload = _pack(context, options)
@@ -45,6 +47,7 @@ def crew_of(context: Context, options: Options, executor: str) -> Crew:
         config={
             "context": (context.iteration, context.base_seed, context.graph_seed),
             "watched": context.watch.enabled,
+            "clocked": clocked,
         },
         payload=payload,
         threads=threads,
@@ -65,8 +68,8 @@ def _ours(context: Context, payload: Payload) -> list[str]:
 class _ThreadMain:
     """What a thread runs that is a worker."""
 
-    def __init__(self, context: Context, options: Options) -> None:
-        self._context, self._options = context, options
+    def __init__(self, context: Context, options: Options, *, clocked: bool) -> None:
+        self._context, self._options, self._clocked = context, options, clocked
 
     def __call__(self, channel: Channel, arena: Arena | None) -> None:
         IN_WORKER.yes = True
@@ -83,7 +86,8 @@ class _ThreadMain:
         context = Context(own.root, own.iteration, own.base_seed, own.graph_seed)
         context.where = f"in thread {threading.current_thread().name}"
         context.probes, context.watch = own.probes, Watch(enabled=own.watch.enabled)
-        Worker(channel, arena, context, self._options, forks=False).run()
+        options, clocked = self._options, self._clocked
+        Worker(channel, arena, context, options, forks=False, clocked=clocked).run()
 
 
 def _pack(context: Context, options: Options) -> Payload:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tundish.loader.run.tracing import Trace
 
 _AT_ONCE = 1024
+_CPU_EVERY = 8
+"""Of so many calls that are measured one is measured by the CPU clock, too, which costs more."""
 
 
 def refused(item: Any, error: Exception) -> BaseException:
@@ -69,6 +71,8 @@ class Engine:
         self.handed: Any = iter(())
         """What of `several` was not asked for yet."""
         self._ledger = Ledger()
+        # Whether anybody wants to know what the time goes to.
+        self._timed = context.watch.enabled or tuning is not None
         self._root_label = context.label(context.root)
         self.reporter = Reporter(context, options, self.stats)
         self._tell_at = self._ledger.began + (EVERY_S if context.watch.enabled else math.inf)
@@ -233,7 +237,8 @@ class InlineEngine(Engine):
         self._trace = open_trace(self.options.stats.trace, self.reporter.plan, 0)
         self._since = self._some = 0
         self._asked = 0.0
-        self._cpu_s = self._cpu_entered = 0.0  # of a core, within calls that were measured
+        # How long a core was busy with some of the calls that were measured, and how long those took.
+        self._cpu_s = self._cpu_of_s = self._cpu_entered = 0.0
         self._note()
 
     def _note(self) -> None:
@@ -256,12 +261,17 @@ class InlineEngine(Engine):
         """The caller asks, and somebody wants to know."""
         if self._sampling.on:
             self._ledger.enter()
-            self._cpu_entered = thread_time()
-        self._asked = perf_counter()
+            if not self._since % _CPU_EVERY:
+                self._cpu_entered = thread_time()
+        if self._trace is not None:
+            self._asked = perf_counter()
 
     def _leave(self) -> None:
+        if self._since % _CPU_EVERY:
+            self._ledger.leave(perf_counter())
+            return
         self._cpu_s += thread_time() - self._cpu_entered
-        self._ledger.leave(perf_counter())
+        self._cpu_of_s += self._ledger.leave(perf_counter())
 
     def next(self) -> Any:
         if self._recorders:
@@ -362,7 +372,7 @@ class InlineEngine(Engine):
             _, own_s, outside_s, _ = ledger.so_far()
         measured_s = own_s + outside_s
         inside_s = stats.wall_s * own_s / measured_s if measured_s else 0.0
-        cpu = min(1.0, self._cpu_s / own_s) if own_s else 0.0
+        cpu = min(1.0, self._cpu_s / self._cpu_of_s) if self._cpu_of_s else 0.0
         busy_s = sum(stage.busy_s for stage in stats.stages)
         waited_s = min(inside_s, busy_s)
         share = (

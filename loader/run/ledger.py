@@ -21,13 +21,13 @@ class Ledger:
     """
 
     __slots__ = (
-        "_cpu_s", "_ended", "_entered", "_inside", "_left", "_waited_s", "_waits_since", "began",
-        "outside_s", "own_s", "waited_s", "waits",
+        "_at", "_cpu_s", "_ended", "_inside", "_waited_s", "_waits_since", "began", "outside_s", "own_s",
+        "waited_s", "waits",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self._cpu_s = process_time()
-        self.began = self._left = self._entered = perf_counter()
+        self.began = self._at = perf_counter()  # the caller asked last, or was answered, then
         self.waited_s = self.own_s = self.outside_s = self._waited_s = 0.0
         self.waits = Durations()
         self._inside = False
@@ -36,14 +36,16 @@ class Ledger:
 
     def begin(self) -> None:
         """Measure again from here on, which is within a call."""
-        self._entered = self._left = perf_counter()
+        self._at = perf_counter()
         self._waited_s, self._inside = 0.0, True
 
     def enter(self) -> None:
-        """The caller asks."""
-        self._entered = now = perf_counter()
-        self.outside_s += now - self._left
-        self._waited_s, self._waits_since, self._inside = 0.0, None, True
+        """The caller asks; within a call nothing happens."""
+        if self._inside:
+            return
+        now = perf_counter()
+        self.outside_s += now - self._at
+        self._at, self._inside = now, True
 
     def waits_now(self) -> None:
         """Workers have to be waited for."""
@@ -54,14 +56,18 @@ class Ledger:
         self._waits_since = None
         self._waited_s += seconds
 
-    def leave(self, now: float) -> None:
-        """The caller is answered."""
-        self._left, self._inside = now, False
+    def leave(self, now: float) -> float:
+        """The caller is answered; gives how long the call took."""
+        took = now - self._at
+        self._at, self._inside = now, False
+        self.own_s += took
         waited = self._waited_s
-        self.own_s += now - self._entered - waited
         if waited:
+            self._waited_s = 0.0
+            self.own_s -= waited
             self.waited_s += waited
             self.waits.add(waited)
+        return took
 
     def end(self) -> None:
         """Nothing will be asked for any more."""
@@ -73,18 +79,13 @@ class Ledger:
         now = self._ended[0] if self._ended else perf_counter()
         wall_s = now - self.began
         if not self._inside:
-            return self.waited_s, self.own_s, self.outside_s + now - self._left, wall_s
+            return self.waited_s, self.own_s, self.outside_s + now - self._at, wall_s
         # Within a call: another thread asks, or a signal's handler.
         since, waited = self._waits_since, self._waited_s
         if since is not None:
             waited += now - since
-        own_s = self.own_s + now - self._entered - waited
+        own_s = self.own_s + now - self._at - waited
         return self.waited_s + waited, own_s, self.outside_s, wall_s
-
-    @property
-    def call_s(self) -> float:
-        """How long the last call took."""
-        return self._left - self._entered
 
     @property
     def cpu_s(self) -> float:

@@ -101,8 +101,9 @@ class ParallelEngine(Engine):
     def open(self, position: Any) -> None:
         coordinator, recorders = self._coordinator, self._recorders
         self._memory.open()
-        crew = crew_of(self.context, self.options, self._executor)
         self._trace = open_trace(self.options.stats.trace, self.reporter.plan, coordinator.workers)
+        self._timed = self._timed or self._trace is not None
+        crew = crew_of(self.context, self.options, self._executor, clocked=self._timed)
         self._pool = Pool(
             coordinator.workers,
             self._memory.arena,
@@ -138,7 +139,8 @@ class ParallelEngine(Engine):
                 f"this iterator was made in process {self._owner}; make one here ({os.getpid()})"
             )
         coordinator = self._coordinator
-        self._ledger.enter()
+        if self._timed:
+            self._ledger.enter()
         if self._recorders:
             self.told()
         if self._slack:
@@ -170,12 +172,12 @@ class ParallelEngine(Engine):
             return None
         if self.context.probes:
             return None
-        self._ledger.enter()
+        if self._timed:
+            self._ledger.enter()
         self._before, self._undo = self._mark, self._elements
         got: tuple[Block | None, int, list[Any]] = self._awaited(network.rest)
         block, stop, elements = got
-        if block is None:
-            self._ledger.leave(time.perf_counter())
+        if block is None:  # `next` is asked now: it is still the same call
             self._undo = None
             return None
         self._mark, self.given = Span(block, stop, network.beside()), 1
@@ -234,9 +236,10 @@ class ParallelEngine(Engine):
             self._weigh(element)
             self._tick(now)
             self._looked = now = time.perf_counter()
-        self._ledger.leave(now)
-        if self._trace is not None:
-            self._trace.gave(self._ledger.call_s)
+        if self._timed:
+            took = self._ledger.leave(now)
+            if self._trace is not None:
+                self._trace.gave(took)
 
     # -- state ---------------------------------------------------------------------------------
 
@@ -326,7 +329,8 @@ class ParallelEngine(Engine):
 
     def finish(self) -> None:
         self._mark = self._network.mark()
-        self._ledger.leave(time.perf_counter())
+        if self._timed:
+            self._ledger.leave(time.perf_counter())
         self.close()
 
     def close(self) -> None:

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 CLOCK_S = 5e-7
 """About what timing one node of one element costs."""
 
+TASK_S = 4e-6
+"""About what it costs to note one time for all elements of a task."""
+
 _TRIED = 64
+_TELLING = 8
+_MOST_OFF = 8.0
 
 SHARE = 0.005
 """How much of the time may go into timing."""
@@ -76,13 +81,55 @@ def empty_s() -> float:
     return sorted(own)[_TRIED // 4]
 
 
+class Price:
+    """What timing costs: what it is thought to, put right by what it did cost.
+
+    Clocks, caches and machines differ, and a closure with a clock around it is not only slower by
+    the clock.
+    """
+
+    __slots__ = ("_off", "_usual_s")
+
+    def __init__(self) -> None:
+        self._off = 1.0
+        self._usual_s: float | None = None
+
+    def plain(self, count: int, seconds: float) -> None:
+        """So many took so long, not timed."""
+        self._usual_s = seconds / count
+
+    def timed(self, count: int, seconds: float, thought_s: float) -> float:
+        """What timing has cost of the time that so many took.
+
+        Parameters
+        ----------
+        count : int
+            How many.
+        seconds : float
+            How long they took, timed.
+        thought_s : float
+            How much of it is thought to be timing. Where that is little, how long they took says
+            nothing: a function does not always take the same.
+        """
+        if self._usual_s is not None and thought_s * _TELLING > seconds:
+            off = (seconds - count * self._usual_s) / thought_s
+            self._off += (min(max(off, 1 / _MOST_OFF), _MOST_OFF) - self._off) / 4
+        return thought_s * self._off
+
+
 class Turns:
-    """Says which tasks are timed, so that timing takes its share of the time and no more."""
+    """Says which tasks are timed, so that timing takes its share of the time and no more.
 
-    __slots__ = ("_left", "_nodes")
+    Parameters
+    ----------
+    row_s, task_s : float
+        About what it costs for a row, and for a task.
+    """
 
-    def __init__(self, nodes: int) -> None:
-        self._nodes = nodes
+    __slots__ = ("_left", "_price", "_row_s", "_task_s")
+
+    def __init__(self, row_s: float, task_s: float = 0.0) -> None:
+        self._row_s, self._task_s, self._price = row_s, task_s, Price()
         self._left = 1.0  # not the first: it imports, and fills caches
 
     def due(self) -> bool:
@@ -92,7 +139,9 @@ class Turns:
     def did(self, rows: int, seconds: float, *, timed: bool) -> None:
         """Note how long a task took."""
         if timed:
-            self._left = self._nodes * rows * CLOCK_S
+            self._left = self._price.timed(rows, seconds, rows * self._row_s + self._task_s)
         elif self._left == 1.0:
             self._left = 0.0
+        else:
+            self._price.plain(rows, seconds)
         self._left -= seconds * SHARE

@@ -53,6 +53,8 @@ class Worker(Serving):
     forks : bool
         Whether this is a process of its own: a child that the user's function forks and that
         comes back is ended, and a deadline ends the process.
+    clocked : bool
+        Whether anybody wants to know how long a core was busy.
     """
 
     def __init__(
@@ -63,17 +65,19 @@ class Worker(Serving):
         options: Options,
         *,
         forks: bool = True,
+        clocked: bool = True,
     ) -> None:
         super().__init__(channel, forks=forks)
         outbox = self._outbox
         open_inner = InlinePlanner(context, options).open_inner
         self._context = context
         self._deadline = deadline = options.deadline if forks else None
-        self._cpu = cpu = time.process_time if forks else time.thread_time
+        clock = time.process_time if forks else time.thread_time
+        self._cpu = cpu = clock if clocked else float  # 0.0
         self._stages = Stages(context, open_inner, one_by_one=deadline is not None)
         self._inputs = Inputs(arena, context)
         self._blocks = blocks = Blocks(arena, outbox)
-        self._evaluation = Evaluation(context, blocks, deadline=deadline, cpu=cpu)
+        self._evaluation = Evaluation(context, blocks, deadline=deadline)
         self._streams = OpenStreams(
             context, open_inner, self._inputs, blocks, outbox, deadline=deadline
         )
@@ -86,15 +90,18 @@ class Worker(Serving):
     def _task(self, task: Task, tail: bytes | memoryview) -> None:
         began, cpu = time.perf_counter(), self._cpu()
         stage = self._stages[task.stage]
-        ended = False
+        turns, ended = stage.turns, False
+        timed = turns is not None and turns.due()
         try:
             if task.items == Items.ORDER:
                 rows = self._order(stage, task, tail)
             elif task.items == Items.STREAM:
                 rows, ended = self._streams.read(stage, task, tail)
             else:
-                rows = self._evaluation.rows(stage, task, self._inputs.of(task, tail))
-            self._answers.done(task, rows, began, cpu, STREAM_END if ended else 0)
+                rows = self._evaluation.rows(stage, task, self._inputs.of(task, tail), timed=timed)
+            busy_s = self._answers.done(task, rows, began, cpu, STREAM_END if ended else 0)
+            if turns is not None:
+                turns.did(task.rows, busy_s, timed=timed)
         except NeedsMore as need:
             self._context.watch.take(timed=False)  # it will be made again
             self._answers.need(task, need)
@@ -135,4 +142,4 @@ def _make(channel: Channel, arena: Arena | None, payload: int, settings: dict[st
     context.where = f"in worker {os.getpid()}"
     if options.worker_init is not None and not settings["writes"]:
         options.worker_init()
-    return Worker(channel, arena, context, options)
+    return Worker(channel, arena, context, options, clocked=settings["clocked"])

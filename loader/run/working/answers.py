@@ -79,8 +79,8 @@ class Answers:
         )
         self._outbox.say(DONE.pack(*fields, NO_LAYOUT, 0, 0, 0, need.nbytes, 0))
 
-    def done(self, task: Task, rows: Rows, began: float, cpu: float, flags: int) -> None:
-        """Say what a task has made.
+    def done(self, task: Task, rows: Rows, began: float, cpu: float, flags: int) -> float:
+        """Say what a task has made; gives how long a core was busy with it.
 
         Parameters
         ----------
@@ -126,7 +126,8 @@ class Answers:
                 flags |= EXTRA_IN_SLOT
                 nbytes = max(nbytes, _write_share(self._arena, task, layout, piece))
         micros = min(int((perf_counter() - began) * 1e6), 2**32 - 1)
-        busy = min(int((self._cpu() - cpu) * 1e6), 2**32 - 1)
+        busy_s = self._cpu() - cpu
+        busy = min(int(busy_s * 1e6), 2**32 - 1)
         self._outbox.say(
             DONE.pack(
                 Kind.DONE,
@@ -144,6 +145,7 @@ class Answers:
             ),
             tail,
         )
+        return busy_s
 
     def _encode(self, rows: Rows) -> Encoded:
         """The encoded part; an element that cannot be encoded becomes its own error."""

@@ -17,7 +17,7 @@ from tundish.loader.run.items import DROPPED
 from tundish.loader.run.writing import NeedsMore, Rows, scatter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from tundish.loader.run.context import Context
     from tundish.loader.run.messages import Task
@@ -36,37 +36,21 @@ class Evaluation:
         Lays out where they go.
     deadline : float or None
         How long an element may take, in seconds; the process ends after that.
-    cpu : callable
-        How long this worker has used a core.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        blocks: Blocks,
-        *,
-        deadline: float | None,
-        cpu: Callable[[], float],
-    ) -> None:
-        self._context, self._blocks = context, blocks
-        self._deadline, self._cpu = deadline, cpu
+    def __init__(self, context: Context, blocks: Blocks, *, deadline: float | None) -> None:
+        self._context, self._blocks, self._deadline = context, blocks, deadline
 
-    def rows(self, stage: Stage, task: Task, items: Sequence[Any]) -> Rows:
-        """Evaluate the items; now and then with a clock around each node."""
-        watch, turns = self._context.watch, stage.turns
-        if (
-            watch.enabled and stage.whole
-        ):  # one function, or none: what there is to time is the task
-            began = perf_counter()
-            rows = self._evaluated(stage, task, items, stage.value)
-            each_s = (perf_counter() - began) / task.rows
-            watch.sample(stage.label).node(stage.label).add(each_s, task.rows)
-            return rows
-        if turns is None:
+    def rows(self, stage: Stage, task: Task, items: Sequence[Any], *, timed: bool) -> Rows:
+        """Evaluate the items; where they are timed with a clock around each node, or around all."""
+        if not timed:
             return self._evaluated(stage, task, items, stage.value)
-        cpu, timed = self._cpu(), turns.due()
-        rows = self._evaluated(stage, task, items, stage.timed if timed else stage.value)
-        turns.did(task.rows, self._cpu() - cpu, timed=timed)
+        if not stage.whole:
+            return self._evaluated(stage, task, items, stage.timed)
+        began = perf_counter()
+        rows = self._evaluated(stage, task, items, stage.value)
+        each_s = (perf_counter() - began) / task.rows
+        self._context.watch.sample(stage.label).node(stage.label).add(each_s, task.rows)
         return rows
 
     def _evaluated(self, stage: Stage, task: Task, items: Sequence[Any], value: Any) -> Rows:

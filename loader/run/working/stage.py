@@ -15,7 +15,7 @@ from tundish.loader.run.messages import WRITING
 from tundish.loader.run.origins import add_origin, describe_origin
 from tundish.loader.run.reading import compile_read
 from tundish.loader.run.starting.payload import dumps_exception
-from tundish.loader.run.timing import Timer, Turns
+from tundish.loader.run.timing import CLOCK_S, TASK_S, Timer, Turns
 from tundish.loader.run.watched import evaluated, stage_name
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Stage:
     timed : Value or None
         As `value`, and times each node.
     turns : Turns or None
-        Says when `timed` is to be used.
+        Says which tasks are to be timed.
     """
 
     __slots__ = (
@@ -149,8 +149,12 @@ class Stages:
             records = files_below(nodes[node])
             if records is not None and records.format.tabular:
                 stage.files = records.source
-        if context.watch.enabled and not stage.whole:
+        if (
+            context.watch.enabled and stage.whole
+        ):  # one function, or none: what is timed is the task
+            stage.turns = Turns(0.0, TASK_S)
+        elif context.watch.enabled:
             timer = Timer(context.watch.sample(stage.label))
             stage.timed, _ = compile_values(nodes[node], context, open_inner, timer)
-            stage.turns = Turns(sum(1 for _ in evaluated(nodes[node])))
+            stage.turns = Turns(CLOCK_S * sum(1 for _ in evaluated(nodes[node])))
         return stage

@@ -32,3 +32,11 @@ def test_parts_add_up_to_the_whole_at_any_moment(ledger: Ledger) -> None:
     ledger.end()  # at 9
     for _ in range(2):
         assert ledger.so_far() == (1.5, 2.5, 4, 8)
+
+
+def test_asked_again_within_a_call_nothing_happens(ledger: Ledger) -> None:
+    """An engine is asked for several elements, has none to give at once, and is asked for one."""
+    ledger.enter()  # at 2
+    ledger.enter()
+    assert ledger.leave(5.0) == 3
+    assert (ledger.own_s, ledger.outside_s) == (3, 1)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tundish import Dataset, Options, StatsAggregator, TextLineDataset
+from tundish import AUTOTUNE, Dataset, Options, StatsAggregator, TextLineDataset
 from tundish.loader.run import probes
 from tundish.testing.functions import Draw
 
@@ -191,3 +191,20 @@ def test_records_that_are_given_many_at_once_are_timed(tmp_path: Any) -> None:
     assert stage.elements == 300_000
     assert stage.nodes[-1].time.count > 1000
     assert 0 < stage.busy_s < stats.wall_s
+
+
+@pytest.mark.parametrize("calls", [2, AUTOTUNE])
+def test_off_only_a_tuner_has_clocks(calls: int) -> None:
+    options = Options()
+    options.stats.enabled = False
+    ds = Dataset.range(40).map(slow, num_parallel_calls=calls).batch(4).with_options(options)
+    with iter(ds) as iterator:
+        for _ in iterator:
+            pass
+        stats = iterator.stats
+    wanted = calls == AUTOTUNE
+
+    assert stats.elements == 10
+    assert (stats.own_s > 0) == wanted
+    assert (stats.outside_s < stats.wall_s) == wanted
+    assert (sum(stage.cpu_s for stage in stats.stages) > 0) == wanted
