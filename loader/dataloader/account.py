@@ -49,12 +49,12 @@ class Account:
     def leave(self, *, failed: bool = False) -> bool:
         """It gets one, or an error in its place; whether it is time to tell."""
         now = perf_counter()
-        self.ledger.leave(now)
+        took = self.ledger.leave(now)
         self._errors += failed
         self._elements += not failed
         self.stage.gave(not failed, errors=int(failed))
         if not self._workers:
-            self.stage.did(1, self.ledger.call_s, thread_time() - self._cpu_entered)
+            self.stage.did(1, took, thread_time() - self._cpu_entered)
         return now >= self._tell_at
 
     def tell(self, stats: Callable[[], Stats]) -> None:
