@@ -263,14 +263,12 @@ class ParallelEngine(Engine):
         return self._pool.starting if self._pool is not None else 0
 
     def _resize(self, workers: int) -> None:
-        if not workers:
+        if workers:
+            self._coordinator.resize(workers)
+            if self.tuning is not None:  # an engine that takes this one's place cannot have more
+                self.tuning.workers = self._coordinator.workers
+        else:
             self.wanted = 0  # another engine's
-            return
-        self._coordinator.resize(workers)
-        if (
-            self.tuning is not None
-        ):  # fewer, where the system has no more: nor has what takes this one's place
-            self.tuning.workers = self._coordinator.workers
 
     def _tick(self, now: float) -> None:
         self._coordinator.tick(now)
