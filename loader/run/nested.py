@@ -66,7 +66,7 @@ def expand(node: Node, at: int) -> Any:
 def contract(node: Node, state: Any) -> int:
     """The position that a state in either form says."""
     most = MOST if node.cardinality < 0 else node.cardinality
-    if not isinstance(state, dict) or not node.inputs:
+    if not isinstance(state, dict) or not (node.inputs or isinstance(node, Stored)):
         return check_whole(state, most=most)
     return min(most, _nested(node, state))
 
