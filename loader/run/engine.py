@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import threading
 from dataclasses import replace
 from functools import cached_property
 from operator import length_hint
@@ -13,6 +15,7 @@ from tundish.loader.run.items import Failure
 from tundish.loader.run.ledger import Ledger
 from tundish.loader.run.machines import several_of
 from tundish.loader.run.origins import add_origin
+from tundish.loader.run.peers import queued_s
 from tundish.loader.run.reference import open_inline
 from tundish.loader.run.reporting import EVERY_S, Reporter
 from tundish.loader.run.sampling import Sampling
@@ -225,6 +228,9 @@ class InlineEngine(Engine):
     """Everything in the caller's process: the reference."""
 
     _trace: Trace | None = None
+    _thread: int | None = None  # the consumer's
+    _queued: float | None = None  # at its end
+    _queued_before = 0.0
 
     def open(self, position: Any) -> None:
         self._sampling = self.context.sampling = Sampling(self.context.watch)
@@ -244,6 +250,10 @@ class InlineEngine(Engine):
     def _note(self) -> None:
         """Keep a mark that an interrupted call can be taken back to, and see what time it is."""
         calls, self._some = self._since + self._some, 0
+        if calls and self._thread is None and self.context.watch.enabled:
+            # Not as it is made: what is over in some milliseconds is to cost no look into /proc.
+            self._thread = threading.get_native_id()
+            self._queued_before = queued_s(os.getpid(), self._thread)
         self._noted, self._since = self._network.mark(), 0
         self._cut = False
         self._tick(perf_counter())
@@ -384,8 +394,17 @@ class InlineEngine(Engine):
             waited_s=waited_s,
             own_s=inside_s - waited_s,
             outside_s=outside_s,
+            queued_s=self._queued_s(),
             stages=tuple(_scaled(stage, share, cpu) for stage in stats.stages),
         )
+
+    def _queued_s(self) -> float:
+        """How long the consumer's thread has waited for a core since it began."""
+        if self._queued is not None:
+            return self._queued
+        if self._thread is None:
+            return 0.0
+        return max(0.0, queued_s(os.getpid(), self._thread) - self._queued_before)
 
     def finish(self) -> None:
         self.leave()
@@ -395,6 +414,7 @@ class InlineEngine(Engine):
         if self._trace is not None:
             self._trace.close()
         self._ledger.end()
+        self._queued = self._queued_s()
         self.reporter.end()
         self.context.watch.end()
 

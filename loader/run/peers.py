@@ -185,9 +185,13 @@ class Peer:
         return True
 
 
-def queued_s(pid: int) -> float:
-    """How long a process was ready to run and had no core, in seconds; 0.0 where nobody knows."""
+def queued_s(pid: int, thread: int | None = None) -> float:
+    """How long a thread was ready to run and had no core, in seconds; 0.0 where nobody knows.
+
+    By default that which a process began with.
+    """
     try:
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) * 1e-9
+        told = Path(f"/proc/{pid}/task/{thread or pid}/schedstat").read_text()
+        return int(told.split()[1]) * 1e-9
     except (OSError, ValueError, IndexError):
         return 0.0

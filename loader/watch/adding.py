@@ -97,6 +97,7 @@ def _both(one: Stats, other: Stats) -> Stats:
         outside_s=one.outside_s + other.outside_s,
         waits=one.waits + other.waits,
         cpu_s=one.cpu_s + other.cpu_s,
+        queued_s=one.queued_s + other.queued_s,
         cores=max(one.cores, other.cores),
         watched=one.watched or other.watched,
         stages=_joined((*one.stages, *other.stages), _operators, _stage),

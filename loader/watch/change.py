@@ -39,6 +39,7 @@ def between(earlier: Stats, later: Stats) -> Stats:
         wall_s=later.wall_s - earlier.wall_s,
         waited_s=waited_s,
         cpu_s=later.cpu_s - earlier.cpu_s,
+        queued_s=later.queued_s - earlier.queued_s,
         own_s=own_s,
         outside_s=outside_s,
         waits=later.waits.since(earlier.waits),

@@ -69,7 +69,8 @@ class Costs:
     share_made : float
         What was made of what workers and cores could make: the yield.
     queueing : float
-        The share of the workers' time that they were ready to run and had no core.
+        The share of the workers' time that they were ready to run and had no core; without workers, of
+        the consumer's.
     stays_s : float
         Without workers: what of `busy_s` no worker could take over, a generator.
     handed : float
@@ -228,9 +229,29 @@ def costs_of(stats: Stats, plan: PlanView) -> Costs:
     if stats.workers:
         return _with_workers(costs, stats, calls)
     return replace(
-        costs,
+        _beside_others(costs, stats.queued_s / elements),
         stays_s=sum(seconds for name, seconds in nodes.items() if plan[name].reads == "generator"),
         handed=_handed(stats, plan) / made,
+    )
+
+
+def _beside_others(costs: Costs, queued_s: float) -> Costs:
+    """Costs without workers, where the consumer waits so long for a core at each element."""
+    queueing = min(1.0, queued_s * costs.rate)
+    used_s = costs.cpu_s + costs.consumer_cpu_s
+    # It waits where it computes: each part by the CPU time that it takes.
+    waits_s = queued_s * costs.cpu_s / used_s if used_s else 0.0
+    waits_s = min(waits_s, costs.busy_s - costs.cpu_s)
+    had = costs.cpu_s / max(costs.cpu_s + waits_s, 1e-12)
+    if not costs.cpu_s or had >= _CROWDED:
+        return replace(costs, queueing=queueing)
+    alone_s = costs.busy_s - waits_s
+    return replace(
+        costs,
+        queueing=queueing,
+        alone_s=alone_s,
+        here_s=costs.here_s - waits_s,
+        others=max(0.0, costs.cores / had - costs.cpu_s / alone_s),
     )
 
 

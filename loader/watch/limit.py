@@ -116,10 +116,18 @@ def _in_process(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
     if costs.own_s > costs.waited_s or node is None:
         return _own(costs)
     share = costs.waited_s / wall_s
+    if costs.queueing >= QUEUE:
+        why = (
+            f"The limit: the cores. Other programs use them, too, and this process, which runs the functions "
+            f"itself, waits for one {share_text(costs.queueing)} of the time. {_most_of(stats, costs, node)}"
+        )
+        return Limit("cores", node.name, why)
     why = (
         f"The limit: this process, which runs the functions itself {share_text(share)} of the time. "
         f"{_most_of(stats, costs, node)}"
     )
+    if costs.queueing >= QUEUE:
+        why += f"; other programs use the cores, and it waits for one {share_text(costs.queueing)} of the time"
     return Limit("process", node.name, why)
 
 

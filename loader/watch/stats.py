@@ -198,6 +198,9 @@ class Stats:
         How long each wait for workers took, of the calls that had to wait.
     cpu_s : float
         How long cores were busy for the consumer's process in `wall_s`, whatever it did.
+    queued_s : float
+        Without workers: how long the consumer's thread was ready to run and had no core in that time,
+        since other programs had them; 0.0 where nobody knows.
     cores : int
         How many cores this process may use.
     watched : bool
@@ -233,6 +236,7 @@ class Stats:
     outside_s: float = 0.0
     waits: Histogram = field(default_factory=Histogram)
     cpu_s: float = 0.0
+    queued_s: float = 0.0
     cores: int = 1
     watched: bool = False
     stages: tuple[StageStats, ...] = ()

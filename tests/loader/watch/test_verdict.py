@@ -18,6 +18,7 @@ from tests.loader.watch.situations import (
     view,
 )
 
+from tundish.loader.watch.change import between
 from tundish.loader.watch.stats import Stats, WorkerStats
 from tundish.loader.watch.verdict import Verdict, explain
 from tundish.loader.watch.view import PlanNode, PlanView
@@ -129,6 +130,21 @@ def test_a_stage_in_this_process_is_the_limit_without_workers() -> None:
     assert "`next` computes 80 % of the time (20 ms for a batch)" in text(verdict)
     assert offered(verdict)["1 worker"] == pytest.approx(50 / 40, rel=0.03)
     assert offered(verdict)["4 workers"] == pytest.approx(190 / 40, rel=0.05), "the consumer's 5 ms"
+
+
+def test_this_process_is_known_to_wait_for_a_core() -> None:
+    """Without workers: functions that compute, on cores that other programs use, too."""
+    computed = loading(0.004, 400, where="consumer", cpu=0.5)
+    measured = stats(computed, workers=0, elements=400, waited_s=16.0, own_s=0.1, cores=2)
+    asleep = explain(measured, LOADING)
+    queued = explain(replace(measured, queued_s=8.0), LOADING)
+
+    assert (asleep.limit, queued.limit) == ("process", "cores")
+    assert "waits for one 50 % of the time" in text(queued)
+    assert "the rest mostly waiting for a core" in text(queued)
+    assert [what for what in offered(asleep) if "worker" in what]
+    assert not [what for what in offered(queued) if "worker" in what]
+    assert between(measured, replace(measured, queued_s=8.0)).queued_s == pytest.approx(8.0)
 
 
 def test_a_generator_in_this_process_is_the_limit() -> None:
