@@ -68,6 +68,10 @@ def outcomes(iterator: Iterator, interrupt: Interrupt | None = None) -> list[str
         try:
             element = next(iterator)
         except StopIteration:
+            # Else the garbage collector ends it, perhaps where the next one is interrupted: Python only
+            # reports what is raised in a finalizer.
+            sys.setprofile(None)
+            iterator.close()
             return found
         except KeyboardInterrupt:
             continue
