@@ -195,13 +195,13 @@ def normalise(value: Any) -> Any:
     """Give a value its numpy form; nests keep their structure.
 
     Ints become int64, floats float64, bools bool_, complex complex128; lists become arrays;
-    zero-dimensional arrays become scalars; ``str`` and ``bytes`` stay. An object of another type
-    is a leaf as it is.
+    zero-dimensional arrays become scalars; ``str`` and ``bytes`` stay. Arrays of a class derived from
+    numpy's become plain ones. An object of another type is a leaf as it is.
 
     Raises
     ------
     SpecError
-        An int does not fit 64 bits, or a list is ragged.
+        An int does not fit 64 bits, a list is ragged, or values of an array are masked.
 
     Examples
     --------
@@ -225,11 +225,22 @@ def normalise(value: Any) -> Any:
     maker = _SCALARS.get(kind)
     if maker is not None:
         return maker(value)
-    if isinstance(value, np.ndarray) and kind is np.memmap:
-        return normalise(np.asarray(value))
+    if isinstance(value, np.ndarray):
+        return normalise(_plain_array(value))
     if is_namedtuple(kind):
         return kind(*[normalise(x) for x in value])
     return value._as_element() if isinstance(value, Nested) else value  # noqa: SLF001 - ours
+
+
+def _plain_array(array: np.ndarray) -> np.ndarray:
+    """An array of a derived class as numpy's own: that is what comes out of shared memory."""
+    if isinstance(array, np.ma.MaskedArray) and np.ma.is_masked(array):
+        masked = np.count_nonzero(np.ma.getmaskarray(array))
+        raise SpecError(
+            f"{masked} of {array.size} values of a masked array are masked, and elements have no masks; "
+            "give filled(value), or the mask beside the data: (x.data, np.ma.getmaskarray(x))"
+        )
+    return np.asarray(array)
 
 
 def _odd_array(array: np.ndarray) -> Any:

@@ -164,3 +164,18 @@ def shows_its_process(element: Any) -> Any:
 def draws_globally(element: Any) -> Any:
     """Impure: moves numpy's global random state."""
     return element + np.random.randint(2)  # noqa: NPY002 - what must be found
+
+
+class Tagged(np.ndarray):
+    """An array of a class of one's own."""
+
+
+def derived(x: Any) -> Any:
+    """Arrays of classes derived from numpy's."""
+    rows = np.asarray([[x, 1]])
+    return rows.view(np.matrix), np.ma.array(rows), rows.view(Tagged)
+
+
+def masked(x: Any) -> Any:
+    """An array with a mask: the second one's is in use."""
+    return np.ma.array([x, x, x], mask=[x == 1, False, False])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from tests.laws import functions
 
 from tundish import Dataset, Options
+from tundish.errors import SpecError
 from tundish.testing import assert_workers_do_not_show, collect
 from tundish.testing.functions import Draw, Fail, Pause
 from tundish.testing.registry import CASES, FIRST, Case
@@ -62,6 +64,27 @@ def test_objects_whose_attributes_are_their_own_affair(batched: bool) -> None:
     assert_workers_do_not_show(ds.batch(2) if batched else ds, (0, 2))
     with ds.iterator(workers=0) as iterator:
         assert not any(outcome.error for outcome in collect(iterator))
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_arrays_of_derived_classes_are_plain_ones(batched: bool) -> None:
+    ds = Dataset.range(6).map(functions.derived)
+    ds = ds.batch(2) if batched else ds
+    assert_workers_do_not_show(ds, (0, 2))
+    with ds.iterator(workers=0) as iterator:
+        found = list(iterator)
+
+    assert {type(array) for element in found for array in element} == {np.ndarray}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_mask_is_not_lost(workers: int) -> None:
+    ds = Dataset.range(6).map(functions.masked)
+    assert_workers_do_not_show(ds, (0, 2))
+    with ds.iterator(workers=workers) as iterator:
+        assert next(iterator).tolist() == [0, 0, 0], "it has a mask, and nothing is masked"
+        with pytest.raises(SpecError, match=r"1 of 3 values .* filled"):
+            next(iterator)
 
 
 @pytest.mark.parametrize(
