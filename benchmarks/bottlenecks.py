@@ -21,7 +21,7 @@ from common import Report, arguments
 from watch import burn
 
 import tundish as td
-from tundish.loader.run.viewing import view_of
+from tundish.loader.run.watching.viewing import view_of
 from tundish.loader.watch.verdict import explain
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ import numpy as np
 from common import Contestant, Report, arguments, contest, medians, ratio
 
 import tundish as td
-from tundish.loader.run.viewing import view_of
+from tundish.loader.run.watching.viewing import view_of
 from tundish.loader.watch.prediction import WORTH
 from tundish.loader.watch.verdict import explain
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING
 
-from tundish.loader.run.ledger import Ledger
-from tundish.loader.run.publishing import EVERY_S, publish, withdraw
+from tundish.loader.run.watching.ledger import Ledger
+from tundish.loader.run.watching.publishing import EVERY_S, publish, withdraw
 from tundish.loader.watch.stats import Stats
 from tundish.loader.watch.watch import StageMeter
 from tundish.shm.budget import usable_cores

@@ -19,6 +19,7 @@ from tundish.errors import SharedMemoryError, WorkerDiedError
 from tundish.loader.dataloader.preload import modules_to_preload
 from tundish.loader.dataloader.wanted import Outcome, Wanted
 from tundish.loader.dataloader.wire import unpack_batch
+from tundish.loader.run.coordinating.reserve import Reserve
 from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.messages import (
     EXTRA,
@@ -32,11 +33,10 @@ from tundish.loader.run.messages import (
 )
 from tundish.loader.run.peers import Crew, Job
 from tundish.loader.run.pool import Pool
-from tundish.loader.run.reserve import Reserve
 from tundish.loader.run.starting.launcher import launcher
 from tundish.loader.run.starting.payload import loads_exception, pack
 from tundish.loader.run.store import bury, shared_ring, visit_graves
-from tundish.loader.run.tracing import open_trace
+from tundish.loader.run.watching.tracing import open_trace
 from tundish.shm.budget import default_budget
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tundish.loader.plan.node import global_seed, walk
 from tundish.loader.plan.refs import not_there
 from tundish.loader.run.generating import Broken
-from tundish.loader.run.probes import Look, Probe, seeing
 from tundish.loader.run.rng import derive_seed
 from tundish.loader.run.shuffling import seed_pair
+from tundish.loader.run.watching.probes import Look, Probe, seeing
 from tundish.loader.watch.watch import Watch
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from tundish.loader.plan.order import Shuffle
     from tundish.loader.plan.resampling import RejectionResample
     from tundish.loader.run.items import Ref
-    from tundish.loader.run.sampling import Sampling
     from tundish.loader.run.storing.live import Live
     from tundish.loader.run.storing.recorder import Recorder
+    from tundish.loader.run.watching.sampling import Sampling
 
     Replay = Callable[["Context", Node, int], Iterator[tuple[Ref, Any]]]
 

@@ -12,18 +12,18 @@ from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.run.items import Failure
-from tundish.loader.run.ledger import Ledger
 from tundish.loader.run.machines import several_of
 from tundish.loader.run.origins import add_origin
 from tundish.loader.run.peers import queued_s
 from tundish.loader.run.reference import open_inline
-from tundish.loader.run.reporting import EVERY_S, Reporter
-from tundish.loader.run.sampling import Sampling
 from tundish.loader.run.stated import go_to
 from tundish.loader.run.storing.stored import frozen, is_kept
-from tundish.loader.run.tracing import open_trace
-from tundish.loader.run.tuning import EVERY_S as TUNE_EVERY_S
-from tundish.loader.run.tuning import Tuning
+from tundish.loader.run.watching.ledger import Ledger
+from tundish.loader.run.watching.reporting import EVERY_S, Reporter
+from tundish.loader.run.watching.sampling import Sampling
+from tundish.loader.run.watching.tracing import open_trace
+from tundish.loader.run.watching.tuning import EVERY_S as TUNE_EVERY_S
+from tundish.loader.run.watching.tuning import Tuning
 from tundish.loader.watch.stats import StageStats, Stats
 from tundish.shm.budget import usable_cores
 from tundish.spec import copy_element, nbytes_of
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
     from tundish.loader.run.context import Context
     from tundish.loader.run.machines import Machine
-    from tundish.loader.run.tracing import Trace
+    from tundish.loader.run.watching.tracing import Trace
 
 _AT_ONCE = 1024
 _CPU_EVERY = 8

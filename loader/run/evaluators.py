@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
     from tundish.loader.run.context import Context
     from tundish.loader.run.identity import Identity
-    from tundish.loader.run.timing import Timer
+    from tundish.loader.run.watching.timing import Timer
 
 TABLES = Tables(
     values={

@@ -19,7 +19,6 @@ from tundish.loader.plan.external import heed_external_state
 from tundish.loader.plan.mixing import Sample
 from tundish.loader.plan.node import check_workers, global_seed, walk
 from tundish.loader.plan.options import judged_options
-from tundish.loader.run import probes
 from tundish.loader.run.checkpoints import (
     holds_state,
     newest_state,
@@ -41,9 +40,10 @@ from tundish.loader.run.specs import learnt_spec
 from tundish.loader.run.state import check_state, make_state
 from tundish.loader.run.storing.setup import resolve
 from tundish.loader.run.storing.stored import snapshot_stats
-from tundish.loader.run.tuning import Tuning
-from tundish.loader.run.viewing import view_of
-from tundish.loader.run.watched import is_watched, measured_plan
+from tundish.loader.run.watching import probes
+from tundish.loader.run.watching.tuning import Tuning
+from tundish.loader.run.watching.viewing import view_of
+from tundish.loader.run.watching.watched import is_watched, measured_plan
 from tundish.loader.watch.adding import continued
 from tundish.loader.watch.stats import count_skipped
 from tundish.loader.watch.verdict import Verdict, explain
@@ -52,8 +52,8 @@ from tundish.shm.budget import usable_cores
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
-    from tundish.loader.run.reporting import Reporter
     from tundish.loader.run.storing.live import Setup
+    from tundish.loader.run.watching.reporting import Reporter
     from tundish.loader.watch.stats import Stats
 
 

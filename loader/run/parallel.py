@@ -15,7 +15,7 @@ from tundish.loader.run.reference import replays, rereading
 from tundish.loader.run.stages import ParallelStage, StageOwner
 from tundish.loader.run.storing.recorded import Recorded
 from tundish.loader.run.streams import StreamStage
-from tundish.loader.run.watched import meter_of
+from tundish.loader.run.watching.watched import meter_of
 
 if TYPE_CHECKING:
     from tundish.loader.plan.batching import Batch

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tundish.loader.run.coordinator import Coordinator
+from tundish.loader.run.coordinating.coordinator import Coordinator
+from tundish.loader.run.coordinating.lookahead import LookAhead
+from tundish.loader.run.coordinating.memory import Memory, budget_of
 from tundish.loader.run.crew import crew_of
 from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.engine import Engine, refused
 from tundish.loader.run.items import Failure, NotReady
-from tundish.loader.run.lookahead import LookAhead
-from tundish.loader.run.memory import Memory, budget_of
 from tundish.loader.run.operators.flattening import FlatMapped
 from tundish.loader.run.parallel import ParallelPlanner
 from tundish.loader.run.pool import Pool
@@ -24,7 +24,7 @@ from tundish.loader.run.stages import ParallelStage
 from tundish.loader.run.stated import go_to
 from tundish.loader.run.storing.lingering import linger as linger_on
 from tundish.loader.run.storing.stored import frozen, is_kept
-from tundish.loader.run.tracing import open_trace
+from tundish.loader.run.watching.tracing import open_trace
 from tundish.loader.watch.stats import StageStats, Stats, with_begun
 from tundish.spec import copy_element
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from tundish.loader.run.context import Context
     from tundish.loader.run.machines import Machine
     from tundish.loader.run.parallel import AnyStage
-    from tundish.loader.run.tracing import Trace
-    from tundish.loader.run.tuning import Tuning
+    from tundish.loader.run.watching.tracing import Trace
+    from tundish.loader.run.watching.tuning import Tuning
     from tundish.loader.watch.watch import Watch
 
 _LEAVING_S = 0.2

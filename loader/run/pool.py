@@ -25,7 +25,7 @@ from tundish.shm.layout import Layout
 from tundish.shm.liveness import Poller
 
 if TYPE_CHECKING:
-    from tundish.loader.run.tracing import Trace
+    from tundish.loader.run.watching.tracing import Trace
     from tundish.loader.watch.stats import WorkerStats
     from tundish.shm.memory import Arena
 

@@ -28,14 +28,14 @@ from tundish.loader.run.operators.measuring import measured
 from tundish.loader.run.plain import PlainStage, is_plain, numbers_of
 from tundish.loader.run.planner import Planner
 from tundish.loader.run.positional import Positions
-from tundish.loader.run.sampling import Timed
 from tundish.loader.run.storing.rereading import Rereading
 from tundish.loader.run.storing.setup import resolved_inner
 from tundish.loader.run.storing.several import StoredStage
 from tundish.loader.run.storing.stored import source_of
 from tundish.loader.run.sweeping import SweptStage, compile_steps
-from tundish.loader.run.timing import Timer
-from tundish.loader.run.watched import is_watched, meter_of
+from tundish.loader.run.watching.sampling import Timed
+from tundish.loader.run.watching.timing import Timer
+from tundish.loader.run.watching.watched import is_watched, meter_of
 
 if TYPE_CHECKING:
     from tundish.loader.plan.batching import Batch

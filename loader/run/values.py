@@ -25,7 +25,7 @@ from tundish.loader.run.items import DROPPED, Failure
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
     from tundish.loader.run.context import Context
-    from tundish.loader.run.probes import Look
+    from tundish.loader.run.watching.probes import Look
 
 Value = Callable[[Any, int], Any]
 """``value(item, pass)``: the element, or `DROPPED`; raises what the user's function raises."""

@@ -8,7 +8,7 @@ Each iterator is a process of the picture; the consumer and each worker are its 
   and from it to where its answer was taken in; a death is a mark, with what the worker was at;
 - counters: tasks in flight, and the numbers of LEVEL lines.
 
-What a line says is in `tundish.loader.run.tracing`. Lines are read once, in their order, and events
+What a line says is in `tundish.loader.run.watching.tracing`. Lines are read once, in their order, and events
 come out by their time; what is kept meanwhile is bounded, so a trace may be larger than memory.
 """
 

@@ -27,7 +27,7 @@ import tundish as td
 from tundish.cli import main, top
 from tundish.cli import terminal as terminals
 from tundish.cli.frame import History, Reading, Told, clip, frame
-from tundish.loader.run import publishing
+from tundish.loader.run.watching import publishing
 from tundish.loader.watch.histogram import Durations
 from tundish.loader.watch.stats import NodeStats, StageStats, Stats, WorkerStats
 from tundish.shm.board import Board, pids_with_a_board, read_board

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from tundish import AUTOTUNE, Dataset, Options
-from tundish.loader.run import engine, pool, tuning
+from tundish.loader.run import engine, pool
 from tundish.loader.run.iterator import Iterator
+from tundish.loader.run.watching import tuning
 from tundish.loader.watch.throughput import Sample
 from tundish.testing import collect
 from tundish.testing.functions import Draw, Fail, Keep

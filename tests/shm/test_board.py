@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tundish.loader.run import publishing
+from tundish.loader.run.watching import publishing
 from tundish.shm import board as boards
 from tundish.shm.board import LARGEST, Board, pids_with_a_board, read_board
 

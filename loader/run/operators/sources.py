@@ -14,7 +14,7 @@ from tundish.loader.run.generating import generated
 from tundish.loader.run.items import End, Failure, Made
 from tundish.loader.run.stated import count, flag
 from tundish.loader.run.values import Maker
-from tundish.loader.run.watched import meter_of
+from tundish.loader.run.watching.watched import meter_of
 from tundish.spec import flatten, normalise, unflatten
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from tundish.loader.run.messages import WRITING
 from tundish.loader.run.origins import add_origin, describe_origin
 from tundish.loader.run.reading import compile_read
 from tundish.loader.run.starting.payload import dumps_exception
-from tundish.loader.run.timing import CLOCK_S, TASK_S, Timer, Turns
-from tundish.loader.run.watched import evaluated, stage_name
+from tundish.loader.run.watching.timing import CLOCK_S, TASK_S, Timer, Turns
+from tundish.loader.run.watching.watched import evaluated, stage_name
 
 if TYPE_CHECKING:
     from tundish.loader.run.context import Context

@@ -75,7 +75,7 @@ class Reading:
 
     @classmethod
     def of(cls, data: bytes) -> Self:
-        """What was published, as `tundish.loader.run.publishing` does."""
+        """What was published, as `tundish.loader.run.watching.publishing` does."""
         told = json.loads(data)
         iterators = (
             Told(each["name"], each["plan"], each["at"], Stats.from_dict(each["stats"]))

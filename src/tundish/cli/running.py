@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.viewing import view_of
+from tundish.loader.run.watching.viewing import view_of
 from tundish.loader.watch.verdict import Verdict, explain
 from tundish.loader.watch.wording import count_text, seconds_text
 

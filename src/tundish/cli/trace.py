@@ -1,7 +1,7 @@
 """``tundish trace``: what coordinator and workers said to each other, and who was busy when.
 
 ``TUNDISH_TRACE=FILE`` makes iterators write a line of JSON for each message and what else happens:
-`tundish.loader.run.tracing` says what is in it. Here it is words, or a file that Perfetto opens.
+`tundish.loader.run.watching.tracing` says what is in it. Here it is words, or a file that Perfetto opens.
 """
 
 from __future__ import annotations

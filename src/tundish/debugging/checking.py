@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from tundish.debugging.functions import functions_of, named
 from tundish.debugging.health import first_bad, health_of, is_finite, is_floating
 from tundish.errors import NumericsError
-from tundish.loader.run import probes
 from tundish.loader.run.blame import NODE_MARK
+from tundish.loader.run.watching import probes
 from tundish.spec import flatten, paths
 
 if TYPE_CHECKING:

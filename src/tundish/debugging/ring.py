@@ -19,7 +19,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from tundish.loader.run.notice import notice
+from tundish.loader.run.watching.notice import notice
 
 __all__ = ["MOST_BYTES", "SUFFIX", "VERSION", "Ring", "checked_line", "parse_line"]
 

@@ -14,7 +14,7 @@ import pytest
 import tundish as td
 from tundish.cli.frame import History, Reading, frame
 from tundish.loader.dataloader import account
-from tundish.loader.run import publishing
+from tundish.loader.run.watching import publishing
 from tundish.shm.board import read_board
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="boards are Linux's")

@@ -240,7 +240,7 @@ def test_edges_of_one_long_call_do_not_pile_up() -> None:
 def test_edges_are_counted_though_nobody_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process without a board: nobody ever asks for the statistics."""
     monkeypatch.setattr("tundish.loader.run.engine.EVERY_S", 0.0)
-    monkeypatch.setattr("tundish.loader.run.reporting.publish", lambda *_: None)
+    monkeypatch.setattr("tundish.loader.run.watching.reporting.publish", lambda *_: None)
     with Dataset.range(5000).map(pure).latency_stats("a").iterator(workers=0) as iterator:
         collect(iterator, limit=5000)
         watch = iterator._engine.context.watch
@@ -289,7 +289,8 @@ def test_a_fork_may_ask_and_end_its_copy() -> None:
 def test_a_state_in_the_middle_of_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is told to a tuner is of one engine."""
     from tundish import AUTOTUNE
-    from tundish.loader.run import engine, tuning
+    from tundish.loader.run import engine
+    from tundish.loader.run.watching import tuning
 
     samples = []
 

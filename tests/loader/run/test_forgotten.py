@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tundish import Dataset
-from tundish.loader.run.coordinator import Coordinator
+from tundish.loader.run.coordinating.coordinator import Coordinator
 from tundish.loader.run.iterator import Iterator
 from tundish.loader.run.parallelengine import ParallelEngine
 

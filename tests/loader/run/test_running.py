@@ -18,7 +18,7 @@ import pytest
 
 from tundish import Dataset, Options
 from tundish.errors import SharedMemoryError, StalledError, WorkerDiedError
-from tundish.loader.run.coordinator import Coordinator
+from tundish.loader.run.coordinating.coordinator import Coordinator
 from tundish.loader.run.iterator import Iterator
 from tundish.loader.run.parallelism import how_many_workers
 from tundish.loader.run.store import shared_ring

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self
 from tundish.debugging.checking import NumericsProbe
 from tundish.loader.plan.node import global_seed
 from tundish.loader.plan.options import options_of
-from tundish.loader.run import probes
 from tundish.loader.run.checkpoints import newest_state, read_state
 from tundish.loader.run.context import Context, draw_seed
 from tundish.loader.run.effective import effective
@@ -19,6 +18,7 @@ from tundish.loader.run.reference import open_inline
 from tundish.loader.run.state import check_state, make_state
 from tundish.loader.run.stated import go_to
 from tundish.loader.run.storing.setup import resolve
+from tundish.loader.run.watching import probes
 from tundish.testing.again.watcher import Watcher, watched
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ import pytest
 
 import tundish as td
 from tundish.errors import SharedMemoryError
-from tundish.loader.run import coordinator, parallelengine
+from tundish.loader.run import parallelengine
+from tundish.loader.run.coordinating import coordinator
 from tundish.snapshot.catalog import Catalog
 
 # An interpreter waits 1.5 s for a writer. That is for writing: on a busy machine it takes as long to start one.

@@ -17,32 +17,32 @@ from typing import TYPE_CHECKING
 
 from tundish.errors import SharedMemoryError
 from tundish.loader.plan.elementwise import Map
-from tundish.loader.run.answers import count, take_in
 from tundish.loader.run.block import COPY_BELOW
+from tundish.loader.run.coordinating.answers import count, take_in
+from tundish.loader.run.coordinating.deaths import Deaths, Fate
+from tundish.loader.run.coordinating.definitions import Definition, Definitions
+from tundish.loader.run.coordinating.tasks import Tasks, rows_per_task
 from tundish.loader.run.critical import uninterrupted
-from tundish.loader.run.deaths import Deaths, Fate
-from tundish.loader.run.definitions import Definition, Definitions
 from tundish.loader.run.items import ref_of
 from tundish.loader.run.messages import NOT_OPENED, STREAM_END, WRITING
 from tundish.loader.run.parallel import AheadRepeated
 from tundish.loader.run.rows import as_ref
 from tundish.loader.run.storing.seat import Seat
 from tundish.loader.run.streams import StreamStage
-from tundish.loader.run.tasks import Tasks, rows_per_task
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
     from tundish.loader.plan.options import Options
     from tundish.loader.run.block import Block
     from tundish.loader.run.context import Context
-    from tundish.loader.run.lookahead import LookAhead
-    from tundish.loader.run.memory import Memory
+    from tundish.loader.run.coordinating.lookahead import LookAhead
+    from tundish.loader.run.coordinating.memory import Memory
     from tundish.loader.run.messages import Done
     from tundish.loader.run.parallel import AnyStage
     from tundish.loader.run.peers import Job, Peer
     from tundish.loader.run.pool import Pool
     from tundish.loader.run.starting.launcher import Exit
-    from tundish.loader.run.tracing import Trace
+    from tundish.loader.run.watching.tracing import Trace
     from tundish.shm.layout import Layout
 
 

@@ -10,7 +10,7 @@ import weakref
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tundish.loader.run.timing import CLOCK_S, SHARE, Price
+from tundish.loader.run.watching.timing import CLOCK_S, SHARE, Price
 
 if TYPE_CHECKING:
     from tundish.loader.watch.watch import Watch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tundish.loader.run.timing import SHARE, Price, Turns
+from tundish.loader.run.watching.timing import SHARE, Price, Turns
 
 
 def test_a_price_is_what_it_was() -> None:

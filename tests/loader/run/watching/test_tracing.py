@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tundish.loader.run.tracing import Trace, open_trace
+from tundish.loader.run.watching.tracing import Trace, open_trace
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,8 @@ from itertools import count
 
 import pytest
 
-from tundish.loader.run import ledger as ledgers
-from tundish.loader.run.ledger import Ledger
+from tundish.loader.run.watching import ledger as ledgers
+from tundish.loader.run.watching.ledger import Ledger
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tundish.loader.plan.node import AUTOTUNE
 from tundish.loader.plan.order import Prefetch
+from tundish.loader.run.coordinating.tasks import tasks_per_block
 from tundish.loader.run.streams import StreamStage
-from tundish.loader.run.tasks import tasks_per_block
 from tundish.loader.watch.lookahead import window
 
 if TYPE_CHECKING:

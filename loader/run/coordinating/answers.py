@@ -15,7 +15,7 @@ from tundish.shm.layout import Layout
 
 if TYPE_CHECKING:
     from tundish.loader.run.block import Block
-    from tundish.loader.run.memory import Memory
+    from tundish.loader.run.coordinating.memory import Memory
     from tundish.loader.run.messages import Done
     from tundish.loader.watch.watch import Watch
 

@@ -10,7 +10,7 @@ import pytest
 from tundish import Dataset
 from tundish.loader.plan.node import AUTOTUNE
 from tundish.loader.plan.order import Prefetch
-from tundish.loader.run.lookahead import LookAhead
+from tundish.loader.run.coordinating.lookahead import LookAhead
 from tundish.loader.watch.watch import StageMeter
 
 WORKERS = 4

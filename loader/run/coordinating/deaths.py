@@ -18,7 +18,7 @@ from tundish.loader.run.streams import StreamStage
 if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
     from tundish.loader.run.context import Context
-    from tundish.loader.run.definitions import Definitions
+    from tundish.loader.run.coordinating.definitions import Definitions
     from tundish.loader.run.machines import Machine
     from tundish.loader.run.peers import Job
     from tundish.loader.run.starting.launcher import Exit

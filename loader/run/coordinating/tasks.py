@@ -18,8 +18,8 @@ from tundish.shm.encode import Encoded
 if TYPE_CHECKING:
     from tundish.loader.run.block import Block
     from tundish.loader.run.context import Context
-    from tundish.loader.run.definitions import Definitions
-    from tundish.loader.run.memory import Memory
+    from tundish.loader.run.coordinating.definitions import Definitions
+    from tundish.loader.run.coordinating.memory import Memory
     from tundish.loader.run.parallel import AnyStage
 
 _TAIL_BYTES = 32768

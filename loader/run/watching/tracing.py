@@ -27,7 +27,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tundish.loader.run.notice import notice
+from tundish.loader.run.watching.notice import notice
 
 __all__ = ["Trace", "open_trace"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from tundish.loader.run.notice import notice
-from tundish.loader.run.publishing import EVERY_S, publish, withdraw
+from tundish.loader.run.watching.notice import notice
+from tundish.loader.run.watching.publishing import EVERY_S, publish, withdraw
 from tundish.loader.watch.adding import continued
 from tundish.loader.watch.aggregator import aggregators_of
 

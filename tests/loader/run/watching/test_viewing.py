@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tundish as td
-from tundish.loader.run.viewing import view_of
+from tundish.loader.run.watching.viewing import view_of
 
 if TYPE_CHECKING:
     from pathlib import Path
