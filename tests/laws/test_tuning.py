@@ -188,6 +188,6 @@ def test_an_engine_in_the_place_of_one_that_could_not_grow_is_no_larger(
         engine: Any = iterator._engine
         engine._resize(3)
 
-        assert engine.workers == engine._pool.size == 1
+        assert engine.tuning.workers == iterator.stats.workers == engine._pool.size == 1
         iterator._doubt = True  # as an interrupt leaves it
         assert collect(iterator) == expected
