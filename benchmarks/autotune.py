@@ -223,7 +223,7 @@ def found(name: str, workload: Workload, rounds: int, seconds: float, starting_s
 
 def main(argv: list[str] | None = None) -> int:
     numbers = {
-        "starting": (5, "seconds that AUTOTUNE is measured from its start"),
+        "starting": (8, "seconds that AUTOTUNE is measured from its start"),
         "quick": (0, "1: one round, for a look"),
         "only": (0, "the number of one workload, from 1"),
     }

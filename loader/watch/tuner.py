@@ -39,7 +39,8 @@ _CROWDED = 2.0  # times as long as when there were fewer
 _FULL = 0.7  # of the cores: they are the reason
 _WORTH = 3  # workers less
 _WITHOUT = 1.5  # times what functions and the consumer take alone
-_WORTH_OWN = 1.05  # what none must give, times what more would
+_WORTH_OWN = 1.05  # what none must give at least
+_NEARLY = 0.95  # and of what more are said to give
 
 
 def most_changes(most: int, seconds: float = 0.0) -> int:
@@ -154,7 +155,8 @@ class Tuner:
             if self._steady.count < _SAMPLES:
                 return None
             self._in_process = False
-            return self._try(Prediction(0, _WORTH_OWN * (more.gain if more else 1.0)), seen)
+            promised = more.gain if more else 1.0
+            return self._try(Prediction(0, max(_WORTH_OWN, _NEARLY * promised)), seen)
         if more is not None:
             sure = self._steady.count >= _SAMPLES and seen.error <= (more.gain - 1) / 4
             if more.gain < _LARGE and not sure and seen.seconds < LONG_S:
@@ -163,8 +165,8 @@ class Tuner:
         if seen.seconds < _USUAL_S:
             return None
         alone, self._alone = self._alone, None
-        if alone is not None and seen.each_s > _WORTH_OWN * alone.each_s:
-            self._settle(alone)  # more did not come true
+        if alone is not None and seen.each_s > _NO_LESS * alone.each_s:
+            self._settle(alone)  # more did not come true, and none are as good
             return self._go(0)
         fewer = None if self._shrunk else self._fewer(seen)
         if fewer is not None:
@@ -223,6 +225,8 @@ class Tuner:
             wanted = 1 - _LOSS + error
         if abs(got / wanted - 1) < _CERTAIN * error and seen.seconds < LONG_S:
             return None
+        if not trial.workers and seen.seconds < _USUAL_S:
+            return None  # it is tried once, and workers that end are in its way
         self._trial = None
         if got >= wanted:
             if trial.workers > base.workers:
