@@ -40,7 +40,7 @@ _FULL = 0.7  # of the cores: they are the reason
 _WORTH = 3  # workers less
 _WITHOUT = 1.5  # times what functions and the consumer take alone
 _WORTH_OWN = 1.05  # what none must give at least
-_NEARLY = 0.95  # and of what more are said to give
+_NEARLY = 0.95  # times what more give, or are said to give: then none are as good, and leave the cores to others
 
 
 def most_changes(most: int, seconds: float = 0.0) -> int:
@@ -165,8 +165,8 @@ class Tuner:
         if seen.seconds < _USUAL_S:
             return None
         alone, self._alone = self._alone, None
-        if alone is not None and seen.each_s > _NO_LESS * alone.each_s:
-            self._settle(alone)  # more did not come true, and none are as good
+        if alone is not None and seen.each_s > _NEARLY * alone.each_s:
+            self._settle(alone)  # more did not come true
             return self._go(0)
         fewer = None if self._shrunk else self._fewer(seen)
         if fewer is not None:

@@ -43,8 +43,9 @@ class LookAhead:
         """How many blocks of a stage there may be, worked out once for each answer."""
         if stage.window:
             return stage.window
-        ahead = stage.ahead or 2 + -(-5 * workers // (2 * tasks_per_block(stage, workers)))
-        stage.window = max(self._least, ahead)
+        # What was learnt with fewer workers may leave some of more without a task, and nothing is learnt then.
+        even = 2 + -(-5 * workers // (2 * tasks_per_block(stage, workers)))
+        stage.window = max(self._least, even, stage.ahead)
         if isinstance(stage, StreamStage):
             stage.window = max(stage.window, stage.least_window)
         return stage.window

@@ -63,6 +63,18 @@ def test_slow_tasks_of_workers_that_are_at_it_count() -> None:
     assert lookahead.window(some, WORKERS) == some.ahead
 
 
+def test_what_was_learnt_with_fewer_workers_leaves_none_without_a_task() -> None:
+    """Else some would never do one, so that nothing is learnt any more."""
+    lookahead, some = LookAhead((), tuned=True), stage()
+    lookahead.measure([some], 1, fresh=False)
+    work(some)
+    lookahead.measure([some], 1, fresh=False)
+    lookahead.measure([some], WORKERS, fresh=True)
+
+    assert 0 < some.ahead < EVEN
+    assert lookahead.window(some, WORKERS) == EVEN
+
+
 @pytest.mark.parametrize(
     ("buffer_size", "tuned", "due"),
     [(None, False, False), (2, False, False), (AUTOTUNE, False, True), (None, True, True)],
