@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, sqrt
+from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ class Measure:
         Of it, as in `Sample`.
     error : float
         The standard error of `each_s`, relative to it.
+    usual_s : float
+        The median of what the samples say of `each_s`: a pause of the consumer is not in it.
     """
 
     workers: int
@@ -88,6 +91,7 @@ class Measure:
     consumer_cpu_s: float
     functions_s: float | None
     error: float
+    usual_s: float
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> Measure | None:
@@ -113,6 +117,7 @@ class Measure:
             consumer_cpu_s=sum(s.consumer_cpu_s for s in samples) / count,
             functions_s=sum(known) / count if len(known) == k else None,
             error=error,
+            usual_s=median(s.seconds / s.delivered for s in samples if s.delivered),
         )
 
 

@@ -30,6 +30,7 @@ _RETURNS = (
     _REJECTED + 3
 )  # trials that fail: of more, one of fewer, one of none, which may be gone to in the end
 _CHANGED = 2.0  # times: another workload
+_NOTICED = 1.25  # times: more than noise
 _PATIENCE_S = 5.0  # at first
 _USUAL_S = 1.0  # of measuring
 _LARGE = 1.5  # a gain that a short time shows
@@ -96,7 +97,6 @@ class Tuner:
         self.done = False
         self._trials = _trials(most)
         self._patience_s = _PATIENCE_S
-        self._in_process = least == 0  # whether that is still to be tried
         self._steady = Steady()
         self._begin_search()
 
@@ -126,6 +126,7 @@ class Tuner:
 
     def _begin_search(self) -> None:
         self.done = False
+        self._in_process = self.least == 0  # whether that is still to be tried
         self._tried: dict[int, Measure] = {}
         self._trial: Prediction | None = None
         self._base: Measure | None = None
@@ -273,7 +274,9 @@ class Tuner:
         """Whether tasks, or the consumer, take other times than when the search ended."""
         was = self._reference
         if not seen.workers:
-            return seen.each_s - seen.outside_s > _CHANGED * (was.each_s - was.outside_s)
+            # What is outside is known of the calls that were measured only: a pause may be missing in it.
+            inside = seen.each_s - seen.outside_s > _CHANGED * (was.each_s - was.outside_s)
+            return inside and seen.usual_s > _NOTICED * was.usual_s
         pairs = (
             (seen.busy_s, was.busy_s),
             (seen.each_s - seen.waited_s, was.each_s - was.waited_s),

@@ -161,6 +161,31 @@ def test_out_of_the_consumers_process_when_functions_become_slow() -> None:
     assert simulation.changed[-1][1] >= 30
 
 
+def test_none_are_tried_again_when_the_work_was_another() -> None:
+    simulation = settled(SHORT, 2)
+    simulation.work = Work("waiting", wait_s=0.2, rows=2)
+    simulation.run(simulation.now + 15)
+    assert simulation.changed[-1][1] >= 30
+    simulation.work = SHORT
+    simulation.run(simulation.now + 40)
+    assert simulation.changed[-1][1] == 0
+
+
+def test_pauses_that_were_not_seen_are_no_other_work() -> None:
+    """Without workers only some calls are measured: what is between others counts as their own."""
+    tuner = settled(SHORT, 2).tuner
+    assert tuner is not None
+    assert tuner.workers == 0
+    usual = sample(0, delivered=1250, waited_s=0.1, own_s=0.0, busy_s=0.0)
+    for _ in range(100):
+        assert tuner.observe(usual) is None
+    asked = [
+        tuner.observe(replace(usual, seconds=1.1, waited_s=1.1) if n % 5 == 0 else usual)
+        for n in range(500)
+    ]
+    assert asked == [None] * 500
+
+
 # -- the bound -----------------------------------------------------------------------------------------------
 
 
@@ -278,7 +303,7 @@ def test_samples_of_another_number_are_left_out() -> None:
 
 
 def measure(**times: float) -> Measure:
-    usual = Measure(2, 100, 2.0, 0.02, 0.0199, 0.0, 0.04, 0.0, 0.0, None, 0.0)
+    usual = Measure(2, 100, 2.0, 0.02, 0.0199, 0.0, 0.04, 0.0, 0.0, None, 0.0, 0.02)
     return replace(usual, **times)  # type: ignore[arg-type]  # those that are ints are not given
 
 
