@@ -170,7 +170,7 @@ class ParallelEngine(Engine):
         network = self._network
         if not isinstance(network, (FlatMapped, ParallelStage)) or os.getpid() != self._owner:
             return None
-        if self.context.probes:
+        if self.context.probes or not self._coordinator.workers:  # there may be a writer only
             return None
         if self._timed:
             self._ledger.enter()

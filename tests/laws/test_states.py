@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.laws.functions import pure
 
@@ -227,3 +228,23 @@ def test_what_is_not_there_is_an_error_in_its_place(what: str, workers: int) -> 
         errors = [error for error in outcomes(it) if error is not None]
     assert [type(error) for error in errors] == [CheckpointError]
     assert "which is not there" in str(errors[0])
+
+
+def eight(x: Any) -> Any:
+    """A sequence of eight tokens."""
+    return np.full(8, x)
+
+
+def test_every_state_that_is_written_is_read() -> None:
+    """One names a row that begins with a separator, which is no token of its sequence."""
+    ds = Dataset.range(6).map(eight)
+    ds = ds.pack(2, method="first_fit", open_rows=4, too_long="split", separator=1, pad_value=-1)
+    with ds.iterator(workers=0) as it:
+        states, elements = [it.state_dict()], []
+        for element in it:
+            elements.append(str(element))
+            states.append(it.state_dict())
+    for at, state in enumerate(states):
+        with ds.iterator(workers=at % 2) as it:
+            it.load_state_dict(state)
+            assert [str(element) for element in it] == elements[at:]

@@ -161,9 +161,7 @@ class Interleaved:
             None if slot is None else self._slot(at, slot)
             for at, slot in enumerate(items(state, "slots", most=self._node.cycle))
         ]
-        if self._cursor > len(named) or (
-            self._ended and self._cursor and self._cursor == len(named)
-        ):
+        if self._cursor > len(named):
             raise Unfit(f"is {self._cursor}; there are {len(named)} slots", "cursor")
         outer = [slot[0] for slot in named if slot is not None]
         note_wanted(self._node.up, outer, self._pass, self._context)

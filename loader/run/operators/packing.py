@@ -361,7 +361,10 @@ def packed(node: Pack, parts: list[tuple[Any, int, int, int]]) -> dict[str, np.n
         check_kinds(own, kinds)
         if stop - first > node.length:
             check_length(node, total + base)
-        if stop > total + base:
+        alone = (
+            base > 0 and not total and node.separator is not None
+        )  # nothing but the separator is left
+        if stop > total + base + alone:
             raise not_there(f"token {stop - 1} of a sequence of {total + base}")
     assert kinds is not None
     by_name = {node.tokens: kinds} if isinstance(kinds, str) else kinds
