@@ -150,7 +150,7 @@ class Engine:
         Parameters
         ----------
         whole : bool
-            Whether what the system says of each worker is asked for.
+            Whether the system is asked, too: of each worker, and how long the consumer waited for a core.
         """
         watch, ledger = self.context.watch, self._ledger
         count, nbytes = self._sampled
@@ -385,16 +385,15 @@ class InlineEngine(Engine):
         cpu = min(1.0, self._cpu_s / self._cpu_of_s) if self._cpu_of_s else 0.0
         busy_s = sum(stage.busy_s for stage in stats.stages)
         waited_s = min(inside_s, busy_s)
-        share = (
-            waited_s / busy_s if measured_s and busy_s else 1.0
-        )  # more than there was is a sample's error
+        # More than there was is a sample's error.
+        share = waited_s / busy_s if measured_s and busy_s else 1.0
         outside_s = stats.wall_s - inside_s if measured_s else 0.0
         return replace(
             stats,
             waited_s=waited_s,
             own_s=inside_s - waited_s,
             outside_s=outside_s,
-            queued_s=self._queued_s(),
+            queued_s=self._queued_s() if whole else 0.0,
             stages=tuple(_scaled(stage, share, cpu) for stage in stats.stages),
         )
 

@@ -215,15 +215,13 @@ class Iterator:
         except Exception:
             if engine is None or engine.given < 0:  # an element's own
                 raise
-            if (
-                engine.given
-            ):  # what is raised behind an element that counts as delivered: it comes again
+            # Raised behind an element that counts as delivered: that one comes again.
+            if engine.given:
                 self._ready = ()
                 self._doubt = True
                 engine.take_back()
-            if (
-                self._closed
-            ):  # by another thread, or by what was called: what it met then is nobody's error
+            # Closed by another thread, or by what was called: what it met then is nobody's error.
+            if self._closed:
                 raise StopIteration from None
             raise
         except BaseException:

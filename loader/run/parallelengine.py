@@ -265,8 +265,8 @@ class ParallelEngine(Engine):
     def _resize(self, workers: int) -> None:
         if workers:
             self._coordinator.resize(workers)
-            if self.tuning is not None:  # an engine that takes this one's place cannot have more
-                self.tuning.workers = self._coordinator.workers
+            if self.tuning is not None and self._coordinator.workers < workers:
+                self.tuning.bound(self._coordinator.workers)
         else:
             self.wanted = 0  # another engine's
 

@@ -122,6 +122,10 @@ class Tuner:
             return self._watch(seen)
         return self._decide(seen) if self._trial is None else self._judge(seen)
 
+    def bound(self, workers: int) -> None:
+        """There can be no more workers than these, which there are now."""
+        self.workers = self.most = workers
+
     # -- searching -----------------------------------------------------------------------------
 
     def _begin_search(self) -> None:

@@ -235,10 +235,22 @@ def eight(x: Any) -> Any:
     return np.full(8, x)
 
 
-def test_every_state_that_is_written_is_read() -> None:
-    """One names a row that begins with a separator, which is no token of its sequence."""
-    ds = Dataset.range(6).map(eight)
-    ds = ds.pack(2, method="first_fit", open_rows=4, too_long="split", separator=1, pad_value=-1)
+def halves(x: Any) -> Any:
+    """A dataset of two elements."""
+    return Dataset.range(2).map(lambda y: y + 2 * x)
+
+
+@pytest.mark.parametrize(
+    "ds",
+    [
+        Dataset.range(2).interleave(halves, cycle_length=4, block_length=9).shuffle(40, seed=4),
+        Dataset.range(6)
+        .map(eight)
+        .pack(2, method="first_fit", open_rows=4, too_long="split", separator=1, pad_value=-1),
+    ],
+    ids=["a cycle that ended where no slot is", "a row that begins with a separator"],
+)
+def test_every_state_that_is_written_is_read(ds: Dataset) -> None:
     with ds.iterator(workers=0) as it:
         states, elements = [it.state_dict()], []
         for element in it:

@@ -33,6 +33,9 @@ class Restless:
     def observe(self, sample: Sample) -> int | None:
         return max(self._least, SCRIPT[next(self._turn) % len(SCRIPT)])
 
+    def bound(self, workers: int) -> None:
+        self.bounded = workers
+
 
 @pytest.fixture(autouse=True)
 def restless(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,5 +192,6 @@ def test_an_engine_in_the_place_of_one_that_could_not_grow_is_no_larger(
         engine._resize(3)
 
         assert engine.tuning.workers == iterator.stats.workers == engine._pool.size == 1
+        assert engine.tuning.tuner.bounded == 1, "it goes on from there"
         iterator._doubt = True  # as an interrupt leaves it
         assert collect(iterator) == expected

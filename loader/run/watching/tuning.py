@@ -108,6 +108,11 @@ class Tuning:
         self._before = None  # what was begun with the old number tells nothing of the new one
         return wanted
 
+    def bound(self, workers: int) -> None:
+        """The system has no more workers than these: nor will what takes the engine's place."""
+        self.workers = workers
+        self.tuner.bound(workers)
+
     def moved(self, wall_s: float) -> None:
         """The iterator has another engine; those before stood so long."""
         self._wall_s = wall_s

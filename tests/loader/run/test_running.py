@@ -347,3 +347,15 @@ def test_a_local_namedtuple_comes_back_as_what_it_was() -> None:
 
     assert all(type(batch) is local for batch in found)
     assert [batch.y.tolist() for batch in found] == [[10, 11], [12, 13]]
+
+
+def three(_: Any) -> Any:
+    """A dataset of three elements."""
+    return Dataset.range(3)
+
+
+def test_beside_a_writer_alone_flat_map_is_computed_here(tmp_path: Path) -> None:
+    """The engine of workers runs it, and there are no blocks."""
+    ds = Dataset.range(4).prefetch(3).snapshot(tmp_path).flat_map(three)
+
+    assert [int(x) for x in ds.iterator(workers=0)] == [0, 1, 2] * 4

@@ -233,6 +233,16 @@ def test_none_after_all_where_more_did_not_come_true() -> None:
     assert asked == [0, 2, 32, 2, 0]
 
 
+def test_a_pool_that_cannot_grow_bounds_the_search() -> None:
+    tuner = Tuner(2, 2, 1, MOST)
+    assert told(tuner, 0.02) == 32
+    tuner.bound(5)
+    asked = []
+    while (wanted := told(tuner, 0.008 if tuner.workers == 5 else 0.02)) is not None:
+        asked.append(wanted)
+    assert (asked, tuner.workers, tuner.done) == ([], 5, True)
+
+
 def test_small_steps_end() -> None:
     most = 256
     tuner = Tuner(2, 2, 1, most)
