@@ -242,7 +242,9 @@ class StoringMethods:
         -----
         In memory at most as many bytes as the memory budget are kept (16 GiB without workers), in the
         consumer's process and beside what the budget counts. Past them nothing is kept, and each
-        pass is computed anew, with one warning. A failed element is an element: it fails in each
+        pass is computed anew, with one warning. The first full pass completes the cache, whatever
+        was read in part before it or beside it; ``take(n)`` of exactly all is a full pass where
+        the cardinality is known, as in tf.data. A failed element is an element: it fails in each
         pass (in tf.data it is missing from later ones). An iterator restored in another process
         reads its pass again from the start; from files, it goes on where it was.
 

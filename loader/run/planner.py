@@ -159,7 +159,7 @@ class Planner:
             return self.flattened(node, base, pass_)
         if isinstance(node, Cache):
             store = store_of(node, self.cache_limit())
-            return Cached(lambda: self.computed(node.up, 0), store)
+            return Cached(lambda: self.computed(node.up, 0), store, node.up.cardinality)
         if isinstance(node, Reread):
             return self.reread(node, pass_)
         return MACHINES[type(node)](self, node, pass_)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
 import warnings
 import weakref
 from collections.abc import Callable
@@ -12,7 +14,7 @@ import numpy as np
 
 from tundish.loader.plan.storing import Cache
 from tundish.loader.run.failure import without_frames
-from tundish.loader.run.items import End, Failure, Made
+from tundish.loader.run.items import End, Failure, Made, NotReady
 from tundish.loader.run.stated import count
 from tundish.spec import flatten, map_leaves
 
@@ -31,13 +33,17 @@ class Cached:
         Makes the input stream, of computed items.
     store : CacheStore
         Of the cache node in this process.
+    expected : int
+        How many items the input is said to have; negative where nobody knows.
     """
 
-    def __init__(self, build: Callable[[], Machine], store: CacheStore) -> None:
-        self._build, self._store = build, store
+    def __init__(self, build: Callable[[], Machine], store: CacheStore, expected: int = -1) -> None:
+        self._build, self._store, self._expected = build, store, expected
         self._count = 0
         self._up: Machine | None = None
-        self._filling: list[Any] | None = None
+        self._filling: Filling | None = None
+        self._ahead: list[Any] = []
+        self._ended = False  # the input, which is not asked again
 
     def next(self) -> Any:
         at = self._count
@@ -49,21 +55,37 @@ class Cached:
             return self._store.again(kept[at])
         if self._up is None:
             self._open()
-        assert self._up is not None
         while True:
-            try:
-                item = self._up.next()
-            except End:
-                if self._filling is not None:
-                    self._store.finish(self._filling)
-                    self._filling = None
-                raise
-            self._seen += 1
-            if self._filling is not None and not self._store.keep(self._filling, item):
-                self._filling = None
+            item = self._read()
             if self._seen > at:
                 self._count += 1
                 return item
+
+    def _read(self) -> Any:
+        """The next item of the input, kept on its way."""
+        item = self._ahead.pop() if self._ahead else self._ask()
+        self._seen += 1
+        if self._filling is not None and not self._store.keep(self._filling, item):
+            self._filling = None
+        if self._seen == self._expected and self._filling is not None:
+            # Whoever takes exactly all never asks for the end. A number alone is no proof: errors may
+            # stand beside the elements that were counted on.
+            with contextlib.suppress(End, NotReady):
+                self._ahead.append(self._ask())
+        return item
+
+    def _ask(self) -> Any:
+        assert self._up is not None
+        if self._ended:
+            raise End
+        try:
+            return self._up.next()
+        except End:
+            self._ended = True
+            if self._filling is not None:
+                self._store.finish(self._filling)
+                self._filling = None
+            raise
 
     def _open(self) -> None:
         self._up = self._build()
@@ -80,8 +102,30 @@ class Cached:
         self._count = count(state, "n")
 
 
+class Filling:
+    """What one pass has kept so far; it is given up with the pass.
+
+    Attributes
+    ----------
+    items : list
+        In order.
+    used : int
+        Their bytes.
+    """
+
+    __slots__ = ("__weakref__", "items", "used")
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+        self.used = 0
+
+
 class CacheStore:
     """What one cache node keeps in this process: complete, or nothing.
+
+    Passes may differ (a shuffle without a seed), so each fills a list of its own, and the first to be
+    read whole completes the store. Nobody can tell a pass that was left from one that pauses: no
+    pass waits for another, and where there is no room for several, the one that is read stays.
 
     Parameters
     ----------
@@ -92,42 +136,69 @@ class CacheStore:
     def __init__(self, limit: int) -> None:
         self.items: list[Any] | None = None
         self._limit = limit
-        self._used = 0
-        self._busy = False
+        self._fillings: weakref.WeakSet[Filling] = weakref.WeakSet()
+        self._used = 0  # by all of them, and by some that are no more
         self._full = False
+        self._lock = threading.Lock()
 
-    def begin(self) -> list[Any] | None:
-        """A list to fill, or None where another pass is filling one or it would not fit."""
-        if self._busy or self._full or self.items is not None:
-            return None
-        self._busy, self._used = True, 0
-        return []
+    def begin(self) -> Filling | None:
+        """What a pass fills, or None where nothing is to be kept of it."""
+        with self._lock:
+            if self._full or self.items is not None:
+                return None
+            filling = Filling()
+            self._fillings.add(filling)
+            return filling
 
-    def keep(self, filling: list[Any], item: Any) -> bool:
-        """Keep an item; False when there is no more room: what was kept is dropped."""
+    def keep(self, filling: Filling, item: Any) -> bool:
+        """Keep an item; False when the pass is not to keep any more: what it kept is dropped."""
         kept = self.again(item)
         if type(kept) is Made:
             kept.value = map_leaves(_read_only, kept.value)
             if type(item) is Made:
                 item.value = kept.value  # shared: so the consumer gets a copy of it
-        self._used += item_nbytes(kept)
-        if self._used > self._limit:
-            self._full, self._busy = True, False
-            count = len(filling)
-            filling.clear()
-            warnings.warn(
-                f"cache: {count:,} elements use up its {self._limit:,} bytes; they are computed "
-                "anew in each pass (Options.memory_budget allows more)",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-            return False
-        filling.append(kept)
-        return True
+        size = item_nbytes(kept)
+        with self._lock:
+            if filling not in self._fillings:
+                return False
+            filling.items.append(kept)
+            filling.used += size
+            self._used += size
+            if self._used <= self._limit:
+                return True
+            count = len(filling.items)
+            if self._make_room(filling):
+                return True
+        warnings.warn(
+            f"cache: {count:,} elements use up its {self._limit:,} bytes; they are computed "
+            "anew in each pass (Options.memory_budget allows more)",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return False
 
-    def finish(self, filling: list[Any]) -> None:
+    def _make_room(self, filling: Filling) -> bool:
+        """Drop what other passes have kept, and all where one alone has no room."""
+        self._used = sum(other.used for other in self._fillings)  # of those that are still read
+        if self._used > self._limit:
+            self._full = filling.used > self._limit
+            self._drop(None if self._full else filling)
+        return not self._full
+
+    def _drop(self, but: Filling | None) -> None:
+        for other in list(self._fillings):
+            if other is not but:
+                self._fillings.discard(other)
+                other.items, other.used = [], 0
+        self._used = 0 if but is None else but.used
+
+    def finish(self, filling: Filling) -> None:
         """A whole pass has been read."""
-        self.items, self._busy = filling, False
+        with self._lock:
+            if filling in self._fillings:
+                self.items = filling.items
+                self._fillings.discard(filling)
+                self._drop(None)
 
     @staticmethod
     def again(item: Any) -> Failure | Made:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tundish import Dataset
 from tundish.errors import WorkerTraceback
+from tundish.loader.run.items import Made
+from tundish.loader.run.operators.caching import CacheStore
 
 
 class Large:
@@ -78,3 +82,168 @@ def test_an_error_that_cannot_be_copied_is_raised_all_the_same() -> None:
     for _ in range(2):
         with ds.iterator(workers=0) as it, pytest.raises(OddError):
             next(it)
+
+
+class Counted:
+    """A function that counts its calls."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, x: Any) -> Any:
+        self.calls += 1
+        return x
+
+
+class Numbers:
+    """A generator function that counts what it yields."""
+
+    def __init__(self, counted: Counted) -> None:
+        self.counted = counted
+
+    def __call__(self) -> Any:
+        for x in range(5):
+            yield self.counted(x)
+
+
+def close_after_one(ds: Dataset) -> None:
+    it = iter(ds)
+    next(it)
+    it.close()
+
+
+def abandon(ds: Dataset) -> Any:
+    it = iter(ds)
+    next(it)
+    return it  # neither closed nor read any further
+
+
+def two_at_once(ds: Dataset) -> Any:
+    first, second = iter(ds), iter(ds)
+    next(first)
+    next(second)
+    next(second)
+    return first, second
+
+
+def restore_in_the_middle(ds: Dataset) -> None:
+    it = iter(ds)
+    next(it)
+    state = it.state_dict()
+    again = iter(ds)
+    again.load_state_dict(state)
+    next(again)
+
+
+PARTIAL: dict[str, Callable[[Dataset], Any]] = {
+    "take": lambda ds: list(ds.take(2)),
+    "closed": close_after_one,
+    "abandoned": abandon,
+    "two at once": two_at_once,
+    "restored": restore_in_the_middle,
+    "spec": lambda ds: ds.map(abs).element_spec,
+}
+
+
+@pytest.mark.parametrize("source", ["map", "generator"])
+@pytest.mark.parametrize("partial", PARTIAL)
+def test_the_first_full_pass_completes_it(partial: str, source: str) -> None:
+    counted = Counted()
+    if source == "map":
+        ds = Dataset.range(5).map(counted).cache()
+    else:
+        ds = Dataset.from_generator(Numbers(counted)).cache()
+    held = PARTIAL[partial](ds)
+    first = [int(x) for x in ds]
+    counted.calls = 0
+
+    assert first == [int(x) for x in ds] == list(range(5))
+    assert counted.calls == 0
+    del held
+
+
+def test_a_pass_that_pauses_while_others_complete_it_gives_the_rest() -> None:
+    counted = Counted()
+    ds = Dataset.range(5).map(counted).cache()
+    slow = iter(ds)
+    next(slow)
+    list(ds)
+
+    assert [int(x) for x in slow] == [1, 2, 3, 4]
+    counted.calls = 0
+    assert [int(x) for x in ds] == list(range(5))
+    assert counted.calls == 0
+
+
+def test_exactly_all_of_a_known_number_completes_it_as_in_tfdata() -> None:
+    counted = Counted()
+    ds = Dataset.range(5).map(counted).cache()
+    list(ds.take(5))
+    counted.calls = 0
+
+    assert len(list(ds)) == 5
+    assert counted.calls == 0
+
+
+def test_a_number_that_does_not_hold_completes_nothing() -> None:
+    """A batch that failed leaves one more behind than was said."""
+    ds = Dataset.range(4).map(fails_first).batch(2).cache()
+
+    def seen(ds: Dataset) -> list[Any]:
+        found: list[Any] = []
+        with ds.iterator(workers=0) as it:
+            while True:
+                try:
+                    found.append(next(it).tolist())
+                except StopIteration:
+                    return found
+                except LookupError:
+                    found.append("error")
+
+    assert seen(ds.take(2)) == ["error", [1, 2]]
+    assert seen(ds) == seen(ds) == ["error", [1, 2], [3]]
+
+
+def fails_first(x: Any) -> Any:
+    if x == 0:
+        raise LookupError("the first")
+    return x
+
+
+def test_passes_that_fill_at_once_keep_within_the_limit() -> None:
+    """Where there is room for one, the one that is read stays."""
+    store = CacheStore(limit=10_000)
+    items = [Made(i, np.full(200, i)) for i in range(5)]
+    left, read = store.begin(), store.begin()
+    assert left is not None
+    assert read is not None
+    assert all(store.keep(left, item) for item in items[:3])
+    assert all(store.keep(read, item) for item in items)
+    assert not store.keep(left, items[3])
+    store.finish(read)
+
+    assert store.items is not None
+    assert [item.ref for item in store.items] == list(range(5))
+    assert not left.items
+
+
+def test_what_a_pass_that_is_gone_had_kept_takes_no_room() -> None:
+    store = CacheStore(limit=10_000)
+    items = [Made(i, np.full(200, i)) for i in range(5)]
+    for _ in range(3):
+        gone = store.begin()
+        assert gone is not None
+        assert all(store.keep(gone, item) for item in items[:2])
+        del gone
+    read = store.begin()
+    assert read is not None
+    assert all(store.keep(read, item) for item in items)
+
+
+def test_more_than_there_is_room_for_is_reported_once_and_computed_anew() -> None:
+    store = CacheStore(limit=1000)
+    filling = store.begin()
+    assert filling is not None
+    with pytest.warns(RuntimeWarning, match="1 elements use up its 1,000 bytes"):
+        assert not store.keep(filling, Made(0, np.zeros(200)))
+    assert store.begin() is None
