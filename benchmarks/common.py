@@ -55,6 +55,8 @@ class Contestant:
         A module without which it is left out.
     environ : mapping, optional
         For `Independent`; by default the environment that workers get.
+    package : path, optional
+        For `Independent`; by default the package that is running.
     """
 
     def __init__(
@@ -64,8 +66,10 @@ class Contestant:
         *,
         needs: str = "tundish",
         environ: Mapping[str, str] | None = None,
+        package: Path | None = None,
     ) -> None:
         self.work, self.count, self.needs, self.environ = work, count, needs, environ
+        self.package = package
 
 
 def contest(
@@ -84,7 +88,7 @@ def contest(
         for name, each in contestants.items():
             if installed(each.needs):
                 running[name] = stack.enter_context(
-                    Independent(each.work, each.count, each.environ)
+                    Independent(each.work, each.count, each.environ, each.package)
                 )
         for number in range(rounds + 1):
             for name, processes in running.items():

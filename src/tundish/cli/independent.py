@@ -66,11 +66,20 @@ class Independent:
         How many processes.
     environ : mapping, optional
         Environment variables in place of those that workers get.
+    package : path, optional
+        The folder to import `tundish` from; by default the package that is running.
     """
 
-    def __init__(self, work: str, count: int = 1, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        work: str,
+        count: int = 1,
+        environ: Mapping[str, str] | None = None,
+        package: Path | None = None,
+    ) -> None:
         settings = {**malloc_environ(), **worker_environ(1)} if environ is None else environ
-        path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
+        entries = [entry or str(Path.cwd()) for entry in sys.path]
+        path = os.pathsep.join([str(package), *entries] if package is not None else entries)
         self._processes = [
             subprocess.Popen(
                 [sys.executable, "-m", "tundish.cli.independent", work, str(index)],
