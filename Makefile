@@ -3,7 +3,7 @@
 #   make demo    real photographs through worker processes, and the promises shown
 #   make test    formatter, linter, type checker and every test that needs no framework
 #   make fast    the same without the slow tests: for every save
-#   make thorough  the laws over every case in their long forms (a quarter of an hour), before a release
+#   make thorough  the laws over every case in their long forms, and all with poisoned memory, before a release
 #   make test-torch     the tests against real PyTorch (its CPU build, where pip finds one), in .venv-torch
 #   make test-bridges   the tests of the bridges to JAX, Orbax and TensorFlow, in .venv-jax and .venv-tensorflow
 #   make test-services  the tests against real servers on this machine alone (S3 over HTTP, PostgreSQL), in .venv-services
@@ -52,14 +52,19 @@ fast: check
 
 thorough: venv
 	$(PY) -m pytest -m thorough tests/laws
+	$(PY) -m tundish.testing.poisoned -m pytest -m "not thorough" tests/laws
 
 test-torch: .venv-torch/installed
-	.venv-torch/bin/python -m pytest tests/torch src/tundish/torch tests/test_docs.py tests/test_examples.py
+	.venv-torch/bin/python -m pytest tests/torch src/tundish/torch tests/test_examples.py
+	.venv-torch/bin/python -m pytest -m framework tests/test_docs.py
 
 test-bridges: .venv-jax/installed .venv-tensorflow/installed
-	.venv-jax/bin/python -m pytest tests/bridges/test_jax.py tests/bridges/test_orbax.py tests/test_docs.py
-	.venv-tensorflow/bin/python -m pytest tests/bridges/test_tensorflow.py \
-	  tests/formats/tfrecord/test_tensorflow.py tests/formats/example/test_tensorflow.py tests/test_docs.py
+	.venv-jax/bin/python -m pytest tests/bridges/test_jax.py tests/bridges/test_orbax.py src/tundish/jax.py \
+	  src/tundish/orbax.py
+	.venv-jax/bin/python -m pytest -m framework tests/test_docs.py
+	.venv-tensorflow/bin/python -m pytest tests/bridges/test_tensorflow.py src/tundish/tensorflow.py \
+	  tests/formats/tfrecord/test_tensorflow.py tests/formats/example/test_tensorflow.py
+	.venv-tensorflow/bin/python -m pytest -m framework tests/test_docs.py
 
 test-services: .venv-services/installed
 	.venv-services/bin/python -m pytest tests/services

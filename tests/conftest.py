@@ -19,6 +19,7 @@ import pytest
 from pyarrow import csv
 
 from tundish.loader.run import store
+from tundish.testing import poison
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +37,8 @@ ENDING_S = 2.0  # a killed process may take this long to be gone from the table
 
 def pytest_configure() -> None:
     """Hear Ctrl-C, though a shell that started this in the background has it ignored."""
+    if poison.wanted():
+        poison.install()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -163,6 +166,17 @@ def a_cache_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TUNDISH_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def nothing_unwritten(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No element and no file of a test holds memory that nobody wrote: `tundish.testing.poison`."""
+    yield
+    if poison.wanted():
+        folder = request.node.funcargs.get("tmp_path")
+        if folder is not None:
+            poison.look_through_files(folder)
+        poison.assert_clean(files=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -24,8 +24,16 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FRAMEWORK = re.compile(
     r"^(?:from|import) (?:tundish\.)?(accelerate|jax|orbax|PIL|tensorflow|torch)\b", re.MULTILINE
 )
+FRAMEWORKS = {"accelerate", "jax", "orbax", "tensorflow", "torch"}
+
+
+def marks(code: str) -> list[pytest.MarkDecorator]:
+    """All that needs no framework runs in `make test`; where there is one, the rest is chosen."""
+    return [pytest.mark.framework] if FRAMEWORKS & set(FRAMEWORK.findall(code)) else []
+
+
 BLOCKS = [
-    pytest.param(block[1], id=f"{page.relative_to(ROOT)}-{number}")
+    pytest.param(block[1], id=f"{page.relative_to(ROOT)}-{number}", marks=marks(block[1]))
     for page in PAGES
     for number, block in enumerate(BLOCK.finditer(page.read_text(encoding="utf-8")))
 ]

@@ -6,7 +6,8 @@
 - `assert_caller_left_alone`: nothing else in your process is touched;
 - `digest`, `collect`, `difference`: what these compare;
 - `next_failure`, `slowest`, `debug`: the failing or slow element of a saved state again, in process;
-- ``python -m tundish.testing.fuzz``: random pipelines under the first three.
+- ``python -m tundish.testing.fuzz``: random pipelines under the first three, with ``--poison`` in memory that holds a
+  pattern until it is written.
 """
 
 from __future__ import annotations

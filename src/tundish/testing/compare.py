@@ -17,6 +17,7 @@ import numpy as np
 
 from tundish.errors import TundishError
 from tundish.spec import Nested
+from tundish.testing import poison
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -138,6 +139,7 @@ def collect(iterator: Iterator[Any], *, limit: int = LIMIT, exact: bool = True) 
         else:
             outcomes.append(Outcome(None, digest(element), _short(element)))
             del element  # held no longer than a loop's body would hold it
+    poison.assert_clean()
     return outcomes
 
 
@@ -210,6 +212,8 @@ def _feed(sink: _Sink, value: object, seen: dict[int, int]) -> None:
     elif kind is str:
         _piece(sink, b"str", value.encode("utf-8", "surrogatepass"))  # type: ignore[attr-defined]
     elif kind in (bytes, bytearray):
+        if poison.wanted():
+            poison.look_through(value, kind.__name__)
         _piece(sink, kind.__name__.encode(), bytes(value))  # type: ignore[call-overload]
     elif isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
         _text(sink, "name", f"{value.__module__}.{value.__qualname__}")
@@ -253,6 +257,8 @@ def _feed_array(
     if array.dtype.hasobject:
         _feed(sink, array.tolist(), seen)
     else:
+        if poison.wanted():
+            poison.look_through_array(array)
         _piece(sink, b"bytes", array.tobytes())
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import cloudpickle
 
+from tundish.testing import poison
 from tundish.testing.compare import Outcome, collect
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ def collect_elsewhere(
 
 
 def _main(task: str, result: str) -> None:
+    if poison.wanted():
+        poison.install()
     dataset, state, workers, limit = cloudpickle.loads(Path(task).read_bytes())
     with dataset.iterator(workers=workers) as iterator:
         iterator.load_state_dict(state)

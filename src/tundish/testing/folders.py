@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from tundish.testing import poison
 from tundish.testing.compare import collect
 
 if TYPE_CHECKING:
@@ -47,8 +48,16 @@ def folder() -> Folder:
     parent = _MEMORY if _MEMORY.is_dir() else Path(tempfile.gettempdir())
     _remove_left(parent)
     path = Folder(tempfile.mkdtemp(prefix=f"kept-{os.getpid()}-", dir=parent))
-    weakref.finalize(path, shutil.rmtree, str(path), ignore_errors=True)
+    weakref.finalize(path, _remove, str(path))
+    if poison.wanted():
+        poison.watch(path)
     return path
+
+
+def _remove(path: str) -> None:
+    if poison.wanted():
+        poison.look_through_files(path)
+    shutil.rmtree(path, ignore_errors=True)
 
 
 @functools.cache

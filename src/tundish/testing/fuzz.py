@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.plan.options import Options
+from tundish.testing import poison
 from tundish.testing.compare import collect, difference
 from tundish.testing.drawing import pipeline
 from tundish.testing.expressions import Pipeline, Step
@@ -130,6 +131,8 @@ def _problem(made: Pipeline, seed: str, workers: Sequence[int], test: Check) -> 
     try:
         with _patience(PATIENCE):
             test(made, random.Random(seed), workers)  # noqa: S311 - a test's choices
+            if poison.wanted():
+                poison.assert_clean(files=True)
     except AssertionError as problem:
         return str(problem)
     except _TooLong:
@@ -178,8 +181,16 @@ def main(arguments: Sequence[str] | None = None, write: Callable[[str], Any] = p
     parser.add_argument("--only", type=int, metavar="CASE", help="run this case alone")
     parser.add_argument("--workers", default="1,2,3,5", help="numbers to choose from")
     parser.add_argument("--measured", action="store_true", help="does measuring show?")
+    parser.add_argument(
+        "--poison", action="store_true", help="does memory show that nobody has written?"
+    )
     parser.add_argument("--verbose", action="store_true", help="print each case before it runs")
     given = parser.parse_args(arguments)
+    if (given.poison or poison.wanted()) and not poison.active():  # only an exec makes it so
+        again = sys.argv[1:] if arguments is None else arguments
+        return poison.run(["-m", "tundish.testing.fuzz", *again])
+    if poison.wanted():
+        poison.install()
     workers = [int(count) for count in given.workers.split(",")]
     end = time.monotonic() + 60 * given.minutes if given.minutes else float("inf")
     test = check_measured if given.measured else check
@@ -199,7 +210,7 @@ def main(arguments: Sequence[str] | None = None, write: Callable[[str], Any] = p
                 f"case {number} FAILED: {problem}\n  {made}\n"
                 f"shortened to\n  {small}\n  {_problem(small, seed, workers, test)}\n"
                 f"again: python -m tundish.testing.fuzz --seed {given.seed} --only {number}"
-                f"{' --measured' * given.measured}"
+                f"{' --measured' * given.measured}{' --poison' * poison.wanted()}"
             )
     write(f"{passed} passed, {failed} failed")
     return 1 if failed else 0

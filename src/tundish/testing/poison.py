@@ -1,0 +1,236 @@
+"""Memory that nobody has written is made visible: ``python -m tundish.testing.poisoned -m pytest``.
+
+Memory that is freed and taken again often still holds the right answer, so a buffer that is never
+filled hides. Here everything that is made uninitialised holds a *pattern* instead, in this process
+and in all that it starts:
+
+===================================  ==============================================================
+``np.empty``, padding of structures,  glibc's malloc fills what it hands out, without its own cache
+results of numpy and pyarrow          of freed memory, numpy's (`poisoned`) and Arrow's own pool
+memory that was freed                 glibc's malloc fills it with the complement
+slots of shared memory, new and       `Ring.acquire` fills them
+recycled
+===================================  ==============================================================
+
+Every element that `collect` sees and every file in a `folder` is searched for it. An environment
+variable turns it on, which only an exec reads: so it is run as a command before another, or by
+``python -m tundish.testing.fuzz --poison``. It needs Linux with glibc.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.shm.ring import Ring
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = [
+    "active",
+    "assert_clean",
+    "environ",
+    "install",
+    "look_through",
+    "look_through_array",
+    "look_through_files",
+    "run",
+    "wanted",
+    "watch",
+]
+
+FRESH, FREED = 0xE4, 0x1B
+"""What memory holds that was taken and not written, and that was freed. No text has a run of either."""
+
+_RUN = re.compile(rb"\xe4{8}|\x1b{8}")
+_SLOT_BYTES = 1 << 18
+"""So much of a slot is filled even if it never had so many pages."""
+_TUNABLES = {"glibc.malloc.perturb": FREED, "glibc.malloc.tcache_count": 0}
+
+_found: list[str] = []
+_watched: list[str] = []
+
+
+def environ() -> dict[str, str]:
+    """Return this process's environment with what poisons a process that is started with it.
+
+    Examples
+    --------
+    >>> environ()["TUNDISH_POISON"]
+    '1'
+    """
+    found = dict(os.environ)
+    ours = [f"{name}={value}" for name, value in _TUNABLES.items()]
+    folder = str(Path(__file__).with_name("poisoned"))
+    for name, parts, separator in (
+        ("GLIBC_TUNABLES", ours, ":"),
+        ("PYTHONPATH", [folder], os.pathsep),
+    ):
+        theirs = [part for part in found.get(name, "").split(separator) if part]
+        found[name] = separator.join([*parts, *(part for part in theirs if part not in parts)])
+    return found | {"ARROW_DEFAULT_MEMORY_POOL": "system", "TUNDISH_POISON": "1"}
+
+
+def wanted() -> bool:
+    """Return whether the environment asks for poison."""
+    return bool(os.environ.get("TUNDISH_POISON"))
+
+
+def active() -> bool:
+    """Return whether memory that is made in this process holds the pattern, by looking at some.
+
+    Examples
+    --------
+    >>> active() and not wanted()
+    False
+    """
+    return all(_RUN.search(np.empty(size, np.uint8).tobytes()) for size in (64, 1 << 12, 1 << 20))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run Python with poison, and wait for it.
+
+    Parameters
+    ----------
+    arguments : sequence of str
+        Of the interpreter.
+
+    Returns
+    -------
+    int
+        Its exit status.
+    """
+    return subprocess.run([sys.executable, *arguments], env=environ(), check=False).returncode
+
+
+def install() -> None:
+    """Fill slots of shared memory too, and search what elements and files hold, in this process.
+
+    Raises
+    ------
+    RuntimeError
+        Memory here does not hold the pattern: this is no Linux with glibc, or the process was not
+        started with `environ`.
+    """
+    if not active():
+        raise RuntimeError(
+            "TUNDISH_POISON is set, and new memory does not hold the pattern: that needs Linux "
+            "with glibc; start the process by `python -m tundish.testing.poisoned ...`"
+        )
+    if Ring.acquire is not _acquire:
+        Ring.acquire = _acquire  # type: ignore[method-assign]
+
+
+_acquire_clean = Ring.acquire
+
+
+def _acquire(self: Ring) -> int | None:
+    """Take a free slot, all of which holds the pattern: what its last holder left, and new pages."""
+    slot = _acquire_clean(self)
+    if slot is not None:
+        size = min(max(_SLOT_BYTES, self.allocated(slot)), self.arena.stride)
+        self.arena.allocate(slot, 0, size)
+        self.arena.root(slot, size)[:] = FRESH  # not counted by `grew`: budgets are as they were
+    return slot
+
+
+# -- searching ---------------------------------------------------------------------------------
+
+
+def look_through(data: Any, where: str) -> None:
+    """Note that bytes hold the pattern; `assert_clean` raises it.
+
+    Parameters
+    ----------
+    data : bytes-like
+        Of an element or a file.
+    where : str
+        What they are.
+    """
+    found = _RUN.search(data)
+    if found is not None:
+        _found.append(f"{where} holds memory that was never written, at byte {found.start()}")
+
+
+def look_through_array(array: np.ndarray[Any, Any] | np.generic) -> None:
+    """Note that an array holds the pattern, or that the padding of its structures does.
+
+    Parameters
+    ----------
+    array : numpy.ndarray or numpy.generic
+        One without objects.
+    """
+    where = f"an array of {array.dtype} {array.shape}"
+    look_through(array.tobytes(), where)
+    gaps = list(_gaps(array.dtype))
+    if not gaps or not array.size:
+        return
+    opaque = np.asarray(array).view(
+        f"V{array.dtype.itemsize}"
+    )  # or a copy would be of the fields alone
+    rows = np.ascontiguousarray(opaque).reshape(-1).view(np.uint8).reshape(array.size, -1)
+    for first, stop in gaps:
+        if np.isin(rows[:, first:stop], (FRESH, FREED)).all(1).any():
+            _found.append(f"{where} has padding that was never written, at byte {first}")
+
+
+def _gaps(dtype: np.dtype[Any], base: int = 0) -> Iterator[tuple[int, int]]:
+    """The ranges of bytes of a structure that are no field's."""
+    if dtype.subdtype is not None:
+        inner = dtype.subdtype[0]
+        for start in range(base, base + dtype.itemsize, inner.itemsize or 1):
+            yield from _gaps(inner, start)
+    if dtype.fields is None:
+        return
+    at = base
+    for inner, offset, *_ in sorted(dtype.fields.values(), key=lambda field: field[1]):
+        if at < base + offset:
+            yield at, base + offset
+        yield from _gaps(inner, base + offset)
+        at = max(at, base + offset + inner.itemsize)
+    if at < base + dtype.itemsize:
+        yield at, base + dtype.itemsize
+
+
+def watch(folder: str) -> None:
+    """Have `assert_clean` look through a folder's files the next time it is asked."""
+    _watched.append(str(folder))
+
+
+def look_through_files(folder: str | Path) -> None:
+    """Note which files of a folder hold the pattern.
+
+    Parameters
+    ----------
+    folder : path
+        With all folders in it; it may be gone.
+    """
+    for path in sorted(Path(folder).rglob("*")):
+        if path.is_file() and not path.is_symlink():
+            look_through(path.read_bytes(), f"the file {path}")
+
+
+def assert_clean(*, files: bool = False) -> None:
+    """Raise what was noted since it was last asked.
+
+    Parameters
+    ----------
+    files : bool, default False
+        Whether folders that are watched are looked through first.
+
+    Raises
+    ------
+    AssertionError
+        An element or a file holds the pattern.
+    """
+    while files and _watched:
+        look_through_files(_watched.pop())
+    told, _found[:] = list(dict.fromkeys(_found)), []
+    assert not told, "\n".join(told)
