@@ -82,6 +82,11 @@ class RecordFiles:
     def __len__(self) -> int:
         return int(self._starts[-1])
 
+    def check_readable(self) -> None:
+        """Raise what opening raises of the first file that cannot be opened, if there is one."""
+        for file in sorted(self._unreadable):
+            self.form.open(self.paths[file]).close()
+
     def origin(self, index: int) -> tuple[int, int]:
         """Which file a record is in, and its place there."""
         file = int(np.searchsorted(self._starts, index, "right")) - 1
@@ -190,7 +195,7 @@ class RecordFiles:
 
     def _changed(self, file: int, place: int) -> Exception:
         problem = "the file has changed since it was looked at; make a new iterator"
-        return RecordCorruptError(self.paths[file], place, problem)
+        return RecordCorruptError(self.paths[file], place, problem, self.form.unit)
 
     def _again(self, file: int) -> Exception:
         """The error of a file that could not be opened, as opening it raises it."""

@@ -191,6 +191,9 @@ class Format(ABC):
     name: ClassVar[str] = ""
     """As its dataset is called: "TFRecordDataset"."""
 
+    unit: ClassVar[str] = "byte"
+    """What a place counts: "byte", or "row"."""
+
     tabular: ClassVar[bool] = False
     """Whether its runs are `Columns`: then elements are read-only, as views of them are."""
 

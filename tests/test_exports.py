@@ -30,7 +30,7 @@ FIELDS: dict[str, tuple[Any, ...]] = {
     "NumericsError": ("map#1", "['x']", "float32", (4,), (1, 0, 2), ((0,), (2,)), "log (a.py:3)"),
     "OutOfRangeError": ("12 elements",),
     "RangeError": (("shuffle looks across the border", "batch, too"),),
-    "RecordCorruptError": ("photos/1.tfrecord", 4096, "crc32c is 1, should be 2"),
+    "RecordCorruptError": ("photos/1.tfrecord", 4096, "crc32c is 1, should be 2", "byte"),
     "SharedMemoryError": ("a slot of map.batch", 1 << 30, 1 << 20, "raise Options.memory"),
     "SnapshotCorruptError": ("a/manifest.json", "crc32 is 1, should be 2", 64, "remove it"),
     "SnapshotError": ("no such run",),

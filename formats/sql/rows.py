@@ -44,6 +44,7 @@ class SqlFormat(Format):
     output_types: tuple[str, ...] | str | None = None
 
     name: ClassVar[str] = "SqlDataset"
+    unit: ClassVar[str] = "row"
     tuning: ClassVar[frozenset[str]] = frozenset({"source"})  # which the path tells
 
     @property
@@ -93,7 +94,7 @@ class _SqlReader(Reader):
         if first in self._bad:
             self._at += 1
             self.place += 1
-            raise RecordCorruptError(self.path, self.place - 1, self._bad[first])
+            raise RecordCorruptError(self.path, self.place - 1, self._bad[first], self._form.unit)
         stop = min(first + most, have, *(row for row in self._bad if row > first))
         places = range(self.place, self.place + stop - first)
         self._at, self.place = stop, places.stop
@@ -129,7 +130,7 @@ class _SqlReader(Reader):
             self._held.append(values)
             where = f"column {k} ({self._result.columns[k]})"
             for row, text in bad.items():
-                self._bad.setdefault(row, f"{where} of row {self.place + row} {text}")
+                self._bad.setdefault(row, f"{where} {text}")
 
     def _check_width(self) -> None:
         types, names = self._form.output_types, self._result.columns

@@ -30,6 +30,7 @@ class ArrowFormat(TableFormat):
     """Rows of Arrow IPC files and streams."""
 
     name = "ArrowDataset"
+    unit = "row"
 
     @property
     def cheap(self) -> bool:

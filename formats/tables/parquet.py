@@ -39,6 +39,7 @@ class ParquetFormat(TableFormat):
     use_threads: bool = False
 
     name = "ParquetDataset"
+    unit = "row"
     tuning = TableFormat.tuning | {"use_threads"}
 
     @property

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tundish.errors import RecordCorruptError
 from tundish.formats.format import Columns, Reader, Records, Run
@@ -84,6 +84,9 @@ class Chunk:
 class TableReader(Reader):
     """Reads rows: a format says where the next ones are."""
 
+    unit: ClassVar[str] = "byte"
+    """What its places count."""
+
     def __init__(self, path: str, place: int) -> None:
         self.path, self.place = path, place
         self._chunk: Chunk | None = None
@@ -104,7 +107,7 @@ class TableReader(Reader):
         problem = chunk.wrong(row)
         if problem is not None:
             self._row, self.place = row + 1, chunk.place(row + 1)
-            raise RecordCorruptError(self.path, chunk.place(row), problem)
+            raise RecordCorruptError(self.path, chunk.place(row), problem, self.unit)
         end = chunk.good(row, most)
         self._row, self.place = end, chunk.place(end)
         nest = map_leaves(lambda column: column[row:end], chunk.nest)
@@ -160,6 +163,7 @@ class BatchReader(TableReader):
         How many rows the file has.
     """
 
+    unit = "row"
     layout: Layout
     rows: int
 
@@ -174,7 +178,7 @@ class BatchReader(TableReader):
         """See that reading can begin at a place."""
         if not 0 <= place <= self.rows:
             raise RecordCorruptError(
-                self.path, place, f"no row begins here; the file has {self.rows:,}"
+                self.path, place, f"no row begins here; the file has {self.rows:,}", self.unit
             )
 
     @abstractmethod

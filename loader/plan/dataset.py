@@ -41,7 +41,7 @@ from tundish.loader.plan.resampling import ResamplingMethods
 from tundish.loader.plan.saving import SavingMethods
 from tundish.loader.plan.scanning import ScanningMethods
 from tundish.loader.plan.sources import SourceMethods
-from tundish.loader.plan.static import check_alike
+from tundish.loader.plan.static import check_alike, static_spec
 from tundish.loader.plan.storing import StoringMethods
 from tundish.loader.plan.taking import TakingMethods
 from tundish.loader.plan.uniqueness import UniquenessMethods
@@ -140,6 +140,12 @@ class Dataset(
     def _keep_all(self, *, again: bool) -> None:
         keep_all(self.iterator(), again=again)
 
+    def _arguments(self) -> int | None:
+        spec = static_spec(self._node)
+        if spec is None:
+            return None
+        return len(spec) if type(spec) is tuple else 1
+
     @staticmethod
     def _check_alike(what: str, nodes: Sequence[Node]) -> None:
         check_alike(what, nodes)
@@ -231,7 +237,8 @@ class Dataset(
         -------
         int
             The number, ``INFINITE_CARDINALITY`` (-1), or ``UNKNOWN_CARDINALITY`` (-2): only running
-            it would tell. ``len(ds)`` is a TypeError for these.
+            it, or looking at its files, would tell. ``len(ds)`` looks at files, and raises the error of
+            one that cannot be opened; it is a TypeError where that does not tell.
 
         Examples
         --------

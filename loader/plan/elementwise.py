@@ -14,6 +14,7 @@ from tundish.loader.plan.checks import (
     check_seed,
     check_word,
 )
+from tundish.loader.plan.drawing import check_drawing
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY, Node, Unary, check_workers
 from tundish.loader.plan.refs import numbered, within_one
 from tundish.spec import ArraySpec, DatasetSpec, flatten
@@ -123,6 +124,10 @@ class ElementwiseMethods:
     def _then(self, kind: Callable[..., Node], *args: Any, **kwargs: Any) -> Self:
         raise NotImplementedError
 
+    def _arguments(self) -> int | None:
+        """How many arguments a function is called with; None where the plan does not tell."""
+        raise NotImplementedError
+
     def map(
         self,
         map_func: Callable[..., Any],
@@ -168,7 +173,8 @@ class ElementwiseMethods:
         Raises
         ------
         TypeError
-            `map_func` is not callable, or `output_signature` holds something else.
+            `map_func` is not callable; it needs `rng` and there is no `seed`, or the reverse; or
+            `output_signature` holds something else.
         ValueError
             `num_parallel_calls` is below 1 and not ``AUTOTUNE``, or `on_error` another word.
 
@@ -184,6 +190,8 @@ class ElementwiseMethods:
         [0, 2, 4]
         """
         check_callable("map_func", map_func)
+        seed = check_seed(seed)
+        check_drawing(map_func, seed, self._arguments)
         if output_signature is not None:
             for leaf in flatten(output_signature)[0]:
                 if not isinstance(leaf, (ArraySpec, DatasetSpec)):
@@ -194,7 +202,7 @@ class ElementwiseMethods:
             Map,
             map_func,
             check_parallel(num_parallel_calls),
-            check_seed(seed),
+            seed,
             check_policy(on_error),
             check_count("retries", retries, least=0),
             output_signature,

@@ -17,6 +17,7 @@ from tundish.loader.plan.checks import (
     check_optional_flag,
     check_seed,
 )
+from tundish.loader.plan.drawing import check_drawing
 from tundish.loader.plan.elementwise import Map, check_parallel, check_policy
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY, Node, Unary, function_name
 from tundish.loader.plan.refs import sliced
@@ -122,6 +123,9 @@ class RebatchingMethods:
     def _then(self, kind: Callable[..., Node], *args: Any, **kwargs: Any) -> Self:
         raise NotImplementedError
 
+    def _arguments(self) -> int | None:
+        raise NotImplementedError
+
     def rebatch(
         self,
         batch_size: int | Sequence[int],
@@ -209,7 +213,7 @@ class RebatchingMethods:
         Raises
         ------
         TypeError
-            An argument is of another type.
+            An argument is of another type; `map_func` needs `rng` and there is no `seed`, or the reverse.
         ValueError
             An argument is out of its range.
 
@@ -240,11 +244,13 @@ class RebatchingMethods:
         check_callable("map_func", map_func)
         size = check_count("batch_size", batch_size, least=1)
         batches = self._then(Batch, size, check_flag("drop_remainder", drop_remainder))
+        seed = check_seed(seed)
+        check_drawing(map_func, seed, batches._arguments)  # noqa: SLF001 - a dataset as this one
         mapped = batches._then(  # noqa: SLF001 - a dataset as this one
             Map,
             BatchFunction(map_func),
             check_parallel(num_parallel_calls),
-            check_seed(seed),
+            seed,
             check_policy(on_error),
             check_count("retries", retries, least=0),
             None,

@@ -56,7 +56,17 @@ def element_at(node: Node, index: int) -> Any:
 
 
 def counted(node: Node) -> int:
-    """How many elements a plan has, where looking at its files tells."""
+    """How many elements a plan has, where looking at its files tells.
+
+    Raises
+    ------
+    OSError, RecordCorruptError
+        One of its files cannot be opened: nobody knows how many records it would have.
+    """
     if not any(isinstance(below, ReadFiles) for below in walk(node, running=True)):
         return node.cardinality
-    return indexed_for_access(effective(node)).cardinality
+    known = indexed_for_access(effective(node))
+    for below in walk(known, running=True):
+        if isinstance(below, Indexed):
+            below.source.check_readable()
+    return known.cardinality

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import NoReturn
 
+from tundish.loader.plan.drawing import explain_missing_rng
+
 NODE_MARK = "_tundish_node"
 STOPPED = "the function raised StopIteration"
 
@@ -17,6 +19,7 @@ def raise_from(error: Exception, label: str) -> NoReturn:
     if isinstance(error, StopIteration):
         cause, error = error, RuntimeError(STOPPED)
         error.__cause__ = cause
+    explain_missing_rng(error)  # of what no plan told
     if not hasattr(error, NODE_MARK):
         with contextlib.suppress(AttributeError):  # a type without a __dict__
             setattr(error, NODE_MARK, label)

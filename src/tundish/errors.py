@@ -226,19 +226,22 @@ class RecordCorruptError(TundishError, ValueError):
     path : str
         The file.
     offset : int
-        Where in it, in bytes.
+        Its place in the file.
     problem : str
         What was found and what was expected.
+    unit : {"byte", "row"}
+        What `offset` counts, from 0; bytes of a compressed file are those of its decompressed contents.
     """
 
-    def __init__(self, path: str, offset: int, problem: str) -> None:
-        super().__init__(path, offset, problem)
+    def __init__(self, path: str, offset: int, problem: str, unit: str = "byte") -> None:
+        super().__init__(path, offset, problem, unit)
         self.path = path
         self.offset = offset
         self.problem = problem
+        self.unit = unit
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.offset}: {self.problem}"
+        return f"{self.path}, {self.unit} {self.offset}: {self.problem}"
 
 
 class CardinalityError(TundishError, ValueError):

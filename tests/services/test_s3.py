@@ -182,5 +182,5 @@ def test_damage_tells_the_url(bucket: Any, options: dict[str, Any]) -> None:
     bucket.pipe_file("data/bad.txt", b"good\nb\xffd\nend")
     ds = td.TextLineDataset("s3://data/bad.txt", encoding="utf-8", storage_options=options)
 
-    with pytest.raises(RecordCorruptError, match=r"s3://data/bad\.txt:5: "):
+    with pytest.raises(RecordCorruptError, match=r"s3://data/bad\.txt, byte 5: "):
         list(ds)

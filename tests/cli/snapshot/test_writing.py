@@ -100,7 +100,7 @@ def test_options_reach_the_files(file: Path) -> None:
         ("missing.py:data", "there is no such file"),
         ("no_such_module_here:data", "there is no module 'no_such_module_here'"),
         ("no_such_package.within:data", "there is no module 'no_such_package'"),
-        ("broken.py:data", "broken.py:2: "),
+        ("broken.py:data", "broken.py, line 2: "),
     ],
 )
 def test_what_is_no_pipeline(

@@ -174,7 +174,9 @@ def _found(target: str) -> Dataset:
             "named with its ending, as in train.py:data",
         ) from error
     except SyntaxError as error:
-        raise Refusal(USAGE, f"{target}: {error.filename}:{error.lineno}: {error.msg}") from error
+        raise Refusal(
+            USAGE, f"{target}: {error.filename}, line {error.lineno}: {error.msg}"
+        ) from error
     except Exception as error:
         if raised_by_the_user(error):
             raise

@@ -73,7 +73,7 @@ def test_rows_that_do_not_fit(base: Path) -> None:
     with iter(td.SqlDataset("sqlite", base, query, "int64")) as it:
         assert [int(next(it)) for _ in range(3)] == [0, 1, 2]
         with pytest.raises(
-            td.errors.RecordCorruptError, match=r"a\.db:3: column 0 \(n\) of row 3 is NULL"
+            td.errors.RecordCorruptError, match=r"a\.db, row 3: column 0 \(n\) is NULL"
         ):
             next(it)
         assert next(it) == 4

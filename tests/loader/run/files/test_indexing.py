@@ -187,7 +187,10 @@ def test_a_file_that_cannot_be_opened_is_one_record(paths: list[str], tmp_path: 
     missing = str(tmp_path / "missing.txt")
     ds = td.TextLineDataset([paths[0], missing, paths[2]], index=True)
 
-    assert len(ds) == 9
+    with pytest.raises(
+        FileNotFoundError, match=r"missing\.txt"
+    ):  # nobody knows how many it would have
+        len(ds)
     notes: list[str] = []
     for workers in (0, 2):
         found: list[Any] = []
@@ -202,6 +205,30 @@ def test_a_file_that_cannot_be_opened_is_one_record(paths: list[str], tmp_path: 
                     notes.append(error.__notes__[0])
         assert found == [*LINES[:3], missing, *LINES[3:]]
     assert all(note.startswith("tundish: in TextLineDataset, element 1, in") for note in notes)
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [
+        td.TextLineDataset,
+        td.TFRecordDataset,
+        lambda path: td.FixedLengthRecordDataset(path, 4),
+        td.ParquetDataset,
+        td.ArrowDataset,
+        td.JsonLinesDataset,
+        td.CsvDataset,
+        td.TarDataset,
+    ],
+)
+def test_the_length_of_what_is_not_there_is_its_error(reader: Any, tmp_path: Path) -> None:
+    ds = reader(str(tmp_path / "missing"))
+
+    assert ds.cardinality() == td.UNKNOWN_CARDINALITY
+    for of_files in (ds, ds.take(1), ds.batch(2)):
+        with pytest.raises(FileNotFoundError, match=f"{tmp_path}/missing"):
+            len(of_files)
+    with pytest.raises(FileNotFoundError, match=f"{tmp_path}/missing"):
+        list(ds)
 
 
 def test_a_file_that_changed_meanwhile_is_an_error(paths: list[str]) -> None:

@@ -129,7 +129,7 @@ def test_an_error_names_the_reader_and_the_element(tmp_path: Path) -> None:
     for workers in (0, 1):
         with td.TextLineDataset(path, encoding="utf-8").iterator(workers=workers) as it:
             next(it)
-            with pytest.raises(ValueError, match=r"bad\.txt:4") as caught:
+            with pytest.raises(ValueError, match=r"bad\.txt, byte 4") as caught:
                 next(it)
             notes[workers] = caught.value.__notes__[0]
     assert notes[0] == "tundish: in TextLineDataset, element 0.4, in this process"

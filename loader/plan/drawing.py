@@ -1,0 +1,125 @@
+"""Functions that take `rng`, and operators that pass one: the two are compared when a pipeline is built."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from inspect import Parameter
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodType
+from typing import Any
+
+from tundish.loader.plan.node import function_name
+from tundish.loader.plan.unasked import defined, is_of
+
+__all__ = ["RNG", "check_drawing", "explain_missing_rng"]
+
+RNG = "rng"
+"""The keyword by which a function is given its generator."""
+
+_REMEDY = "only seed= passes one, as in map(map_func, seed=1): give seed=, or give rng a default"
+_TOLD = (FunctionType, MethodType, BuiltinFunctionType, MethodDescriptorType)
+_STARS: dict[Any, str] = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
+_BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+
+Count = Callable[[], int | None]
+"""How many arguments an element is for a function; None where the plan does not tell."""
+
+
+def check_drawing(function: Callable[..., Any], seed: int | None, count: Count) -> None:
+    """Refuse a function that needs `rng` and gets none, and one that gets it and cannot take it.
+
+    What has no signature (many builtins) passes, and so does a decorated function: what its wrapper
+    passes on is the wrapper's own affair.
+
+    Parameters
+    ----------
+    function : callable
+        What is mapped.
+    seed : int or None
+        None: it is called without `rng`.
+    count : callable
+        Asked only where it decides.
+
+    Raises
+    ------
+    TypeError
+        With what to change.
+    """
+    if seed is not None:
+        found = _parameters(function)
+        if found is not None and not _takes(found):
+            raise TypeError(
+                f"seed={seed} passes a generator as rng=, and map_func {_shown(function, found)} takes none: "
+                "give it a parameter rng, or leave out seed="
+            )
+    elif not _is_plain(function):
+        found = _parameters(function)
+        if found is not None and _is_short_of(found, count):
+            raise TypeError(f"map_func {_shown(function, found)} needs rng; {_REMEDY}")
+
+
+def explain_missing_rng(error: Exception) -> None:
+    """Add what to do to the error of a call of ours that failed since `rng` was missing.
+
+    It is for elements of which the plan did not tell how many arguments they are.
+    """
+    if type(error) is not TypeError or not str(error).endswith(f"'{RNG}'"):
+        return
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    if last is not None and last.tb_frame.f_globals.get("__name__", "").startswith("tundish."):
+        error.args = (f"{error}; {_REMEDY}",)
+
+
+def _is_plain(function: Callable[..., Any]) -> bool:
+    """Whether it is a function with no parameter `rng`, as nearly all are."""
+    if type(function) is not FunctionType:
+        return False
+    code = function.__code__
+    return RNG not in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, Parameter] | None:
+    """What a function takes, without asking any object of a user's; None where that cannot be told."""
+    called: Any = function.func if type(function) is functools.partial else function
+    if not is_of(called, *_TOLD):
+        own = defined(type(called), "__call__")
+        if type(own) is not FunctionType or type(function) is functools.partial:
+            return None
+        function = MethodType(own, called)
+    try:
+        return inspect.signature(function, follow_wrapped=False).parameters
+    except (TypeError, ValueError):  # C code that does not say it, or a partial of too much
+        return None
+
+
+def _takes(parameters: Mapping[str, Parameter]) -> bool:
+    named = parameters.get(RNG)
+    if named is not None and named.kind in _BY_NAME:
+        return True
+    return any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values())
+
+
+def _is_short_of(parameters: Mapping[str, Parameter], count: Count) -> bool:
+    """Whether `rng` is required, and no component of an element can be what stands there."""
+    named = parameters.get(RNG)
+    if named is None or named.default is not Parameter.empty or named.kind not in _BY_NAME:
+        return False
+    if named.kind is Parameter.KEYWORD_ONLY:
+        return True
+    at = list(parameters).index(RNG)
+    if not at:  # the element itself
+        return False
+    given = count()
+    return given is not None and given <= at
+
+
+def _shown(function: Callable[..., Any], parameters: Mapping[str, Parameter]) -> str:
+    name = function_name(function).rpartition("<locals>.")[2]
+    return f"{name}({', '.join(map(_spelt, parameters.values()))})"
+
+
+def _spelt(parameter: Parameter) -> str:
+    return _STARS.get(parameter.kind, "") + parameter.name
