@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from tundish.loader.run.items import Failure
 from tundish.loader.run.machines import several_of
 from tundish.loader.run.origins import add_origin
-from tundish.loader.run.peers import queued_s
 from tundish.loader.run.reference import open_inline
 from tundish.loader.run.stated import go_to
 from tundish.loader.run.storing.stored import frozen, is_kept
 from tundish.loader.run.watching.ledger import Ledger
+from tundish.loader.run.watching.queueing import queued_s
 from tundish.loader.run.watching.reporting import EVERY_S, Reporter
 from tundish.loader.run.watching.sampling import Sampling
 from tundish.loader.run.watching.tracing import open_trace
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
     from tundish.loader.run.context import Context
     from tundish.loader.run.machines import Machine
+    from tundish.loader.run.watching.queueing import Runner
     from tundish.loader.run.watching.tracing import Trace
 
 _AT_ONCE = 1024
@@ -187,7 +188,7 @@ class Engine:
         if now >= self._tune_at:
             self._tune_at = now + TUNE_EVERY_S
             assert self.tuning is not None
-            wanted = self.tuning.observe(self.stats(whole=False), self.starting)
+            wanted = self.tuning.observe(self.stats(whole=False), self.starting, self.runners())
             if wanted is not None:
                 self._resize(wanted)
 
@@ -207,6 +208,10 @@ class Engine:
 
     def worker_pids(self) -> list[int]:
         """The processes that compute."""
+        return []
+
+    def runners(self) -> list[Runner]:
+        """The workers that are up, as the system knows them."""
         return []
 
     def close(self) -> None:

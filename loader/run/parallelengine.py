@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tundish.loader.run.context import Context
     from tundish.loader.run.machines import Machine
     from tundish.loader.run.parallel import AnyStage
+    from tundish.loader.run.watching.queueing import Runner
     from tundish.loader.run.watching.tracing import Trace
     from tundish.loader.run.watching.tuning import Tuning
     from tundish.loader.watch.watch import Watch
@@ -281,6 +282,9 @@ class ParallelEngine(Engine):
 
     def worker_pids(self) -> list[int]:
         return self._pool.pids() if self._pool is not None else []
+
+    def runners(self) -> list[Runner]:
+        return self._pool.runners() if self._pool is not None else []
 
     def stats(self, *, whole: bool = True) -> Stats:
         pool, memory = self._pool or self._final, self._memory

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tundish.loader.run.watching.queueing import Runner, queued_s
 from tundish.loader.watch.stats import WorkerStats
 
 if TYPE_CHECKING:
@@ -169,9 +170,24 @@ class Peer:
         """What it has done."""
         alive_s = time.perf_counter() - self.since
         done = (self.tasks, self.rows, self.busy_s, self.cpu_s, alive_s)
-        if self.thread is not None or self.pid is None:
-            return WorkerStats(self.name, None, *done)
-        return WorkerStats(self.name, self.pid, *done, max(0.0, queued_s(self.pid) - self.queued_s))
+        runner, pid = self.runner(), self.pid if self.thread is None else None
+        return WorkerStats(self.name, pid, *done, self._queued(runner) if runner else 0.0)
+
+    def up(self, pid: int) -> None:
+        """It has said that it is ready, and in which process it is."""
+        self.ready, self.pid = True, pid
+        runner = self.runner()
+        self.queued_s = queued_s(*runner) if runner else 0.0
+
+    def _queued(self, runner: Runner) -> float:
+        return max(0.0, queued_s(*runner) - self.queued_s)
+
+    def runner(self) -> Runner | None:
+        """Name the worker as the system knows it; None before it is up."""
+        if self.thread is not None:
+            native = self.thread.native_id
+            return None if native is None else Runner(os.getpid(), native)
+        return None if self.pid is None else Runner(self.pid)
 
     def is_gone(self, wait_s: float) -> bool:
         """Whether it certainly writes no more; a killed process is waited for."""
@@ -183,15 +199,3 @@ class Peer:
             return False
         self.process.release()
         return True
-
-
-def queued_s(pid: int, thread: int | None = None) -> float:
-    """How long a thread was ready to run and had no core, in seconds; 0.0 where nobody knows.
-
-    By default that which a process began with.
-    """
-    try:
-        told = Path(f"/proc/{pid}/task/{thread or pid}/schedstat").read_text()
-        return int(told.split()[1]) * 1e-9
-    except (OSError, ValueError, IndexError):
-        return 0.0

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from tundish.errors import WorkerDiedError
 from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.messages import DONE, EXTRA, RECORD, TASK, Done, Kind
-from tundish.loader.run.peers import Crew, Job, Owner, Peer, queued_s
 from tundish.loader.run.recruiting import LAUNCHER, Recruiting
 from tundish.loader.run.starting.launcher import Exit
 from tundish.loader.run.starting.payload import loads_exception
@@ -25,6 +24,8 @@ from tundish.shm.layout import Layout
 from tundish.shm.liveness import Poller
 
 if TYPE_CHECKING:
+    from tundish.loader.run.peers import Crew, Job, Owner, Peer
+    from tundish.loader.run.watching.queueing import Runner
     from tundish.loader.run.watching.tracing import Trace
     from tundish.loader.watch.stats import WorkerStats
     from tundish.shm.memory import Arena
@@ -156,6 +157,11 @@ class Pool:
     def measured(self) -> tuple[WorkerStats, ...]:
         """What each worker has done; those that are gone are left out."""
         return tuple(peer.measured() for peer in self._peers if not peer.writes)
+
+    def runners(self) -> list[Runner]:
+        """The workers that are up, as the system knows them."""
+        found = (peer.runner() for peer in self._peers if not peer.writes)
+        return [each for each in found if each is not None]
 
     def pids(self) -> list[int]:
         """The processes that are known to run."""
@@ -363,7 +369,7 @@ class Pool:
             if kind == Kind.LAYOUT:
                 peer.layouts[number] = Layout(*decode(bytearray(tail)))
             elif kind == Kind.HELLO:
-                peer.ready, peer.pid, peer.queued_s = True, number, queued_s(number)
+                peer.up(number)
                 self._start_deaths = 0
             elif kind == Kind.PROGRESS:
                 peer.jobs[0].progress = number

@@ -19,6 +19,7 @@ GAIN = 1.03
 
 _JUMP = 16  # times as many at once
 _NEAR = 0.98  # of what the most workers would give
+_LITTLE = 0.1  # of the time: who waits less computes
 _AHEAD = 1.15  # times what the consumer takes, since both are uneven
 
 
@@ -45,6 +46,8 @@ class Sample:
         About how much of `busy_s` the user's functions took; None: nobody knows.
     starting : int
         How many of the workers have not begun: they start, and import what they need.
+    queued_s : float
+        How long workers were ready to run in that time and had no core; 0.0 where nobody knows.
     """
 
     seconds: float
@@ -58,6 +61,7 @@ class Sample:
     consumer_cpu_s: float = 0.0
     functions_s: float | None = None
     starting: int = 0
+    queued_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class Measure:
         How long was measured.
     each_s : float
         From one element to the next.
-    waited_s, outside_s, busy_s, cpu_s, consumer_cpu_s, functions_s
+    waited_s, outside_s, busy_s, cpu_s, queued_s, consumer_cpu_s, functions_s
         Of it, as in `Sample`.
     error : float
         The standard error of `each_s`, relative to it.
@@ -92,6 +96,12 @@ class Measure:
     functions_s: float | None
     error: float
     usual_s: float
+    queued_s: float = 0.0
+
+    @property
+    def blocked_s(self) -> float:
+        """How long workers wait for something that is no core: a disk, a network, sleep."""
+        return max(0.0, self.busy_s - self.cpu_s - self.queued_s)
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> Measure | None:
@@ -118,6 +128,7 @@ class Measure:
             functions_s=sum(known) / count if len(known) == k else None,
             error=error,
             usual_s=median(s.seconds / s.delivered for s in samples if s.delivered),
+            queued_s=sum(s.queued_s for s in samples) / count,
         )
 
 
@@ -160,6 +171,48 @@ def computed_per_s(workers: int, wait_s: float, cpu_s: float, cores: float) -> f
     return rate / weights
 
 
+def computes(blocked_s: float, cpu_s: float) -> bool:
+    """Whether a function keeps a core busy as long as it has one, but for a little.
+
+    Parameters
+    ----------
+    blocked_s, cpu_s : float
+        How long a call waits for something that is no core, and how long it keeps a core busy.
+    """
+    return blocked_s < _LITTLE * (blocked_s + cpu_s)
+
+
+def warranted(blocked_s: float, cpu_s: float, cores: int, most: int) -> int:
+    """Give the most workers that functions are a reason for, whatever else the machine does.
+
+    Those that compute warrant as many as there are cores: more would only take cores from other programs, or
+    from one another. Those that wait as well warrant as many as keep the cores busy.
+
+    Parameters
+    ----------
+    blocked_s, cpu_s : float
+        How long a call waits for something that is no core, and how long it keeps a core busy.
+    cores : int
+        How many this process may use.
+    most : int
+        How many workers there may be.
+
+    Examples
+    --------
+    >>> warranted(0.0, 0.016, cores=2, most=32), warranted(0.010, 0.0, cores=2, most=32)
+    (2, 32)
+    >>> warranted(0.016, 0.016, cores=2, most=32)
+    7
+    """
+    if computes(blocked_s, cpu_s):
+        return min(cores, most)
+    if cpu_s <= 1e-6 * blocked_s:
+        return most
+    wanted = _NEAR * cores / cpu_s
+    fits = (n for n in range(cores, most) if computed_per_s(n, blocked_s, cpu_s, cores) >= wanted)
+    return next(fits, most)
+
+
 class Prediction(NamedTuple):
     """How many workers it takes, and what they would give.
 
@@ -181,6 +234,7 @@ def predicted(seen: Measure, cores: int, most: int) -> Prediction:
     An element cannot come faster than the consumer takes it, nor than the cores compute it, workers' and
     consumer's part together. Below that, workers give what `computed_per_s` says, times how far what
     was measured is from what it says for the number there is (stragglers, starving, other programs).
+    More than `warranted` are never called for.
 
     Parameters
     ----------
@@ -201,7 +255,8 @@ def predicted(seen: Measure, cores: int, most: int) -> Prediction:
     if seen.each_s < GAIN * taken_s or seen.busy_s <= 0:
         return none
     cpu_s = seen.cpu_s
-    idle_s = max(0.0, seen.workers * seen.each_s - cpu_s)  # waiting, or without a task
+    queued_s = min(seen.queued_s, max(0.0, seen.busy_s - cpu_s))
+    idle_s = max(0.0, seen.workers * seen.each_s - cpu_s - queued_s)  # waiting, or without a task
     computing_s = cpu_s + seen.consumer_cpu_s
     bound = min(1 / taken_s, cores / computing_s if computing_s > 0 else inf)
     left = max(0.5, cores - seen.consumer_cpu_s * bound)  # cores for workers
@@ -210,7 +265,9 @@ def predicted(seen: Measure, cores: int, most: int) -> Prediction:
         return computed_per_s(workers, idle_s, cpu_s, left)
 
     fits = 1 / (seen.each_s * model(seen.workers))
-    reach = min(most, _JUMP * seen.workers)
+    reach = min(_JUMP * seen.workers, warranted(seen.blocked_s, cpu_s, cores, most))
+    if reach <= seen.workers:
+        return none
     wanted = min(_AHEAD / taken_s, _NEAR * fits * model(reach))
     workers = next((w for w in range(seen.workers, reach) if fits * model(w) >= wanted), reach)
     return Prediction(workers, min(bound, fits * model(workers)) * seen.each_s)

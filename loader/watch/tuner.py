@@ -15,7 +15,7 @@ from math import ceil, inf, log2, sqrt
 from typing import TYPE_CHECKING
 
 from tundish.loader.watch.steady import LONG_S, Steady
-from tundish.loader.watch.throughput import GAIN, Prediction, predicted
+from tundish.loader.watch.throughput import GAIN, Prediction, computes, predicted
 
 if TYPE_CHECKING:
     from tundish.loader.watch.throughput import Measure, Sample
@@ -178,6 +178,8 @@ class Tuner:
             if seen.seconds < LONG_S:
                 return None
             self._shrunk = True
+            if not fewer.gain:  # no trial: what more have is taken from other programs
+                return self._go(fewer.workers)
             return self._try(fewer, seen)
         self._settle(seen)
         return None
@@ -201,9 +203,12 @@ class Tuner:
         return _WITHOUT * (seen.outside_s + seen.functions_s) < seen.each_s
 
     def _fewer(self, seen: Measure) -> Prediction | None:
-        """Whether much fewer would do: those that are busy at a time, were they not in each other's way."""
+        """Fewer workers, where fewer do: as many as cores of those that compute, else as many as are busy at a time."""
         if self._left <= 0 or not seen.workers:
             return None
+        enough = max(self.cores, self.least)
+        if seen.workers > enough and computes(seen.blocked_s, seen.cpu_s):
+            return Prediction(enough, 0.0)
         least_s = min(each.busy_s for each in (seen, *self._tried.values()) if each.workers)
         if seen.waited_s > (GAIN - 1) * seen.each_s:
             cores = (seen.cpu_s + seen.consumer_cpu_s) / seen.each_s

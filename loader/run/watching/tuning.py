@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from tundish.loader.run.watching.queueing import Queue
 from tundish.loader.watch.throughput import Sample
 from tundish.loader.watch.tuner import Tuner
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tundish.loader.plan.options import Options
+    from tundish.loader.run.watching.queueing import Runner
     from tundish.loader.watch.stats import NodeStats, Stats
 
 EVERY_S = 0.1
@@ -66,10 +70,11 @@ class Tuning:
         self._inline = inline
         self.tuner = Tuner(cores, self.workers, least, most)
         self.changes: list[tuple[float, int]] = []
+        self._queue = Queue(cores)
         self._before: Counted | None = None
         self._wall_s = 0.0  # of engines that are no more
 
-    def observe(self, stats: Stats, starting: int) -> int | None:
+    def observe(self, stats: Stats, starting: int, runners: Iterable[Runner]) -> int | None:
         """Take in what was counted; another number of workers, or None.
 
         Parameters
@@ -78,6 +83,8 @@ class Tuning:
             Of the iterator's engine.
         starting : int
             How many workers are not up yet.
+        runners : iterable of Runner
+            The others, as the system knows them.
         """
         counted, before = _counted(stats), self._before
         self._before = counted
@@ -96,6 +103,7 @@ class Tuning:
                 busy_s=busy_s,
                 cpu_s=cpu_s,
                 workers=stats.workers,
+                queued_s=self._queue.since(runners, busy_s, cpu_s),
                 consumer_cpu_s=consumer,
                 functions_s=max(0.0, functions),
                 starting=starting,

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from tundish.loader.watch.tuner import Tuner
 
+_SUMS = ("waited", "own", "outside", "busy", "cpu", "queued", "consumer")
 PERIOD_S = 0.1
 STARTING_S = 0.005
 IMPORTING_S = 0.05
@@ -99,6 +100,8 @@ class Simulation:
         Of the variation.
     noise : float
         By how much the machine's speed varies from one half second to the next (relative).
+    others : int
+        How many other programs keep a core busy, or the share of one that is to be had.
     """
 
     def __init__(
@@ -110,8 +113,10 @@ class Simulation:
         *,
         seed: int = 0,
         noise: float = 0.0,
+        others: int = 0,
     ) -> None:
         self.work, self.cores, self.tuner, self.noise = work, cores, tuner, noise
+        self._others = others
         self.now = 0.0
         self.delivered = 0
         self.changed: list[tuple[float, int]] = []
@@ -135,7 +140,7 @@ class Simulation:
         self._waiting = False
         self._since = 0.0
         self._paused = 0.0
-        self._sums = dict.fromkeys(("waited", "own", "outside", "busy", "cpu", "consumer"), 0.0)
+        self._sums = dict.fromkeys(_SUMS, 0.0)
         self._sampled, self._sampled_count = 0.0, 0
         self._resize(workers)
         self._step()
@@ -163,7 +168,7 @@ class Simulation:
 
     def _rate(self) -> float:
         """How fast each that computes does."""
-        return self._speed * min(1.0, self.cores / len(self._computing))
+        return self._speed * min(1.0, self.cores / (len(self._computing) + self._others))
 
     def _advance(self, to: float) -> None:
         if self._computing:
@@ -271,10 +276,11 @@ class Simulation:
         worker.fresh = False
         self._fresh -= not worker.leaving
 
-    def done(self, index: int, seconds: float, cpu_s: float) -> None:
+    def done(self, index: int, seconds: float, cpu_s: float, queued_s: float) -> None:
         """A worker has done a task."""
         self._sums["busy"] += seconds
         self._sums["cpu"] += cpu_s
+        self._sums["queued"] += queued_s
         if self._fresh:  # as the coordinator does
             self._tasks.clear()
             self._looked = 0
@@ -359,6 +365,7 @@ class Simulation:
             outside_s=s["outside"],
             busy_s=s["busy"],
             cpu_s=s["cpu"],
+            queued_s=s["queued"],
             workers=len(self._workers),
             consumer_cpu_s=s["consumer"],
             functions_s=functions_s * (self.delivered - self._sampled_count),
@@ -392,24 +399,31 @@ class _Worker:
         cpu_s = work.cpu_s * share_now + TASK_S + (work.importing_s if self._new else 0.0)
         self._new, self._at_work = False, True
 
+        ready = began
+
         def done() -> None:
             self._at_work = False
             if self.fresh:
                 sim.warmed(self)
             self.load -= share
-            sim.done(index, sim.now - began, cpu_s)
+            sim.done(index, sim.now - began, cpu_s, max(0.0, sim.now - ready - cpu_s))
             self.go_on()
 
-        sim.wait(work.wait_s * share_now, lambda: sim.compute(cpu_s, done))
+        def compute() -> None:
+            nonlocal ready
+            ready = sim.now
+            sim.compute(cpu_s, done)
+
+        sim.wait(work.wait_s * share_now, compute)
 
 
 _LOAD = attrgetter("load")
 
 
 @cache
-def rate(work: Work, cores: int, workers: int) -> float:
+def rate(work: Work, cores: int, workers: int, others: int = 0) -> float:
     """Elements a second with a fixed number of workers, when all is warm."""
-    simulation = Simulation(replace(work, later=None), cores, workers)
+    simulation = Simulation(replace(work, later=None), cores, workers, others=others)
     least_s = 20 * (work.wait_s + work.cpu_s) + work.importing_s * workers / cores
     until = 1.0 + least_s
     while simulation.run(until) < 5 * simulation.window and until < 200:

@@ -14,7 +14,7 @@ from tests.loader.watch.workloads import MS, SHORT, WORKLOADS
 
 from tundish.loader.watch.histogram import Durations
 from tundish.loader.watch.lookahead import window
-from tundish.loader.watch.throughput import Measure, Sample, computed_per_s, predicted
+from tundish.loader.watch.throughput import Measure, Sample, computed_per_s, predicted, warranted
 from tundish.loader.watch.tuner import Tuner, most_changes
 
 if TYPE_CHECKING:
@@ -84,6 +84,44 @@ def test_idle_workers_go_where_many_are() -> None:
     work = Work("slow consumer", cpu_s=0.25 * MS, thinks_s=5 * MS)
     ((_, workers),) = settled(work, 16).changed
     assert workers <= 2
+
+
+# -- cores that other programs use ---------------------------------------------------------------
+
+
+def most_chosen(work: Work, cores: int, *, others: int, workers: int = 0) -> tuple[int, int]:
+    """The most workers at any time in half a minute, and how many there are then."""
+    workers = workers or cores
+    tuner = Tuner(cores, workers, 1, MOST)
+    simulation = Simulation(work, cores, workers, tuner, others=others)
+    simulation.run(30.0)
+    return max([workers, *(count for _, count in simulation.changed)]), tuner.workers
+
+
+@pytest.mark.parametrize("others", [1, 2, 8])
+@pytest.mark.parametrize("spread", ["even", "exponential", "stragglers"])
+def test_computing_gets_no_more_workers_than_cores(others: int, spread: str) -> None:
+    """More would be faster: they would take the cores from other programs."""
+    work = Work("computing", cpu_s=16 * MS, spread=spread)
+    assert rate(work, 2, 2, others) < 0.9 * rate(work, 2, 16, others)
+    assert most_chosen(work, 2, others=others) == (2, 2)
+
+
+def test_computing_gives_back_the_workers_that_it_was_given() -> None:
+    assert most_chosen(Work("computing", cpu_s=16 * MS), 2, others=2, workers=16) == (16, 2)
+
+
+def test_waiting_gets_many_workers_beside_other_programs() -> None:
+    _, workers = most_chosen(Work("waiting", wait_s=40 * MS, cpu_s=0.1 * MS), 2, others=2)
+    assert workers >= 16
+
+
+@pytest.mark.parametrize(("wait_s", "most"), [(4 * MS, 5), (16 * MS, 7), (64 * MS, 17)])
+def test_a_mix_gets_what_its_waiting_warrants(wait_s: float, most: int) -> None:
+    alone = warranted(wait_s, 16 * MS, 2, MOST)
+    assert 3 <= alone <= most
+    reached, workers = most_chosen(Work("both", wait_s=wait_s, cpu_s=16 * MS), 2, others=2)
+    assert 2 < workers <= reached <= alone
 
 
 # -- what lasts a while, and what does not -----------------------------------------------------------
