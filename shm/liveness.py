@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import select
@@ -105,7 +106,13 @@ class Poller:
             reading, writing = os.pipe()
             self._alarm.append(reading)
             os.close(writing)
-            self._poll.register(reading, _READ)
+            try:
+                self._poll.register(reading, _READ)
+            except (
+                OSError,
+                ValueError,
+            ):  # he has: his wait was over, and the descriptor may be nobody's
+                self._let_go()
 
     def _polled(self, timeout: float | None) -> list[tuple[int, int]]:
         """As `poll` of the system; for ever means until it is closed, which it does not notice by itself."""
@@ -117,8 +124,9 @@ class Poller:
     def _let_go(self) -> None:
         if self._wakes:
             self._poll.close()
-        while self._alarm:
-            os.close(self._alarm.pop())
+        with contextlib.suppress(IndexError):  # two may do so at once
+            while True:
+                os.close(self._alarm.pop())
 
 
 def open_sentinel(pid: int) -> int | None:

@@ -112,6 +112,11 @@ class LoaderCrew:
         """Whether the workers have been ended."""
         return self._pool is None
 
+    @property
+    def idle(self) -> bool:
+        """Whether an interrupt fell into the last `wait`, and nothing has been done since."""
+        return self._pool is not None and self._pool.idle
+
     # -- asking --------------------------------------------------------------------------------
 
     def begin(self, epoch: dict[str, Any]) -> None:
@@ -155,6 +160,7 @@ class LoaderCrew:
     def wait(self, timeout_s: float | None) -> None:
         """Take in what workers have answered; wait for something, so long."""
         pool = self.pool
+        pool.idle = False
         if not pool.in_flight and not pool.waits and self._deferred:
             # Nobody will give memory back: what is ready waits, and consumers hold the rest.
             job, nbytes = self._deferred.popleft()

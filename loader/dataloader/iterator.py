@@ -14,6 +14,7 @@ from tundish.loader.dataloader.fetching import BatchTask, Exhausted, fetcher_of
 from tundish.loader.dataloader.generators import as_generator
 from tundish.loader.dataloader.recipe import Recipe
 from tundish.loader.dataloader.seeding import borrowed, seed_batch
+from tundish.loader.run.critical import patient, stay_away
 
 if TYPE_CHECKING:
     from tundish.loader.dataloader.epoch import Keys
@@ -112,6 +113,7 @@ class LoaderIterator:
         self._account = self._new_account()
         self._given = 0
         self._progress, self._doubt = progress, False
+        self._idle = False  # whether an interrupt fell into waiting for workers
         self._open(progress)
 
     def _open(self, progress: Progress) -> None:
@@ -169,16 +171,29 @@ class LoaderIterator:
         raise NotImplementedError(f"a {type(self).__name__} cannot be pickled: make one there")
 
     def _next(self) -> Any:
-        if self._doubt:
+        if not self._doubt:
+            return self._attempted()
+        with patient():  # else those who come faster than workers start would be healed for ever
             self._heal()
             self._doubt = False
+            return self._attempted()
+
+    def _attempted(self) -> Any:
+        self._idle = False
         try:
             return self._delivered()
         except Exception:
+            if self._exiting:
+                stay_away()
             raise
         except BaseException:
-            self._doubt = True  # an interrupt may have hit between two steps
+            self._doubt = not self._idle  # it may have hit between two steps
             raise
+
+    @property
+    def _exiting(self) -> bool:
+        """Whether the interpreter's exit has ended what makes batches."""
+        return False
 
     def _delivered(self) -> Any:
         """The next batch."""

@@ -54,7 +54,7 @@ class Parallel(LoaderIterator):
         self._together = 2 if self._limit > 2 else 1
         self._crew: LoaderCrew | None = None
         self._box: list[LoaderCrew] = []
-        weakref.finalize(self, _close_all, self._box)
+        self._finalizer = weakref.finalize(self, _close_all, self._box)
         super().__init__(loader, progress, workers)
 
     def _open(self, progress: Progress) -> None:
@@ -233,7 +233,11 @@ class Parallel(LoaderIterator):
             ledger = self._account.ledger
             ledger.waits_now()
             began = time.perf_counter()
-            crew.wait(left)
+            try:
+                crew.wait(left)
+            except BaseException:
+                self._idle = crew.idle
+                raise
             ledger.waited(time.perf_counter() - began)
 
     def _ready(self) -> Wanted | None:
@@ -303,6 +307,10 @@ class Parallel(LoaderIterator):
                 for seat in range(self._size)
             ]
         crew.flush()
+
+    @property
+    def _exiting(self) -> bool:
+        return not self._finalizer.alive
 
     # -- around ----------------------------------------------------------------------------------
 

@@ -1,12 +1,16 @@
-"""Steps that an interrupt must not cut in two."""
+"""Steps that an interrupt must not cut in two, and calls that it shall let come to their end."""
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
+
+PATIENCE_S = 0.2
 
 
 @contextlib.contextmanager
@@ -14,7 +18,8 @@ def uninterrupted() -> Iterator[None]:
     """Hold Ctrl-C back until the block is done.
 
     Starting and ending workers opens descriptors and processes; an exception between two of those
-    steps would leave some behind. Only the main thread gets interrupts.
+    steps would leave some behind. Only the main thread gets interrupts. Nothing in the block may
+    call the user's code, which may take for ever.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -34,3 +39,65 @@ def uninterrupted() -> Iterator[None]:
             signal.signal(signal.SIGINT, handler)
             if held:
                 signal.raise_signal(signal.SIGINT)
+
+
+@contextlib.contextmanager
+def patient() -> Iterator[None]:
+    """Hold Ctrl-C back until the block is done, but not for longer than `PATIENCE_S`.
+
+    Who is interrupted again and again would otherwise begin again for ever. An interrupt that came
+    meanwhile is raised a moment after the block, where the block's result has been returned.
+    """
+    handler: Any = signal.getsignal(signal.SIGINT)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    patience = _Patience(handler)
+    signal.signal(signal.SIGINT, patience.take)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) == patience.take:  # else the block has set one
+            signal.signal(signal.SIGINT, handler)
+        patience.end()
+
+
+def stay_away() -> None:
+    """Keep a thread that the interpreter's exit is about to end, as it ends those that compute.
+
+    What it met in an engine that the exit has closed is nobody's error, and no end of the elements.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        threading.Event().wait()
+
+
+class _Patience:
+    """Takes interrupts in a handler's place, and hands them on when they are due."""
+
+    def __init__(self, handler: Callable[[int, FrameType | None], Any]) -> None:
+        self._handler = handler
+        self._main = threading.get_ident()
+        self._over = False
+        self._waits = _thread.allocate_lock()  # the only kind that a signal's handler may use
+
+    def take(self, number: int, frame: FrameType | None) -> None:
+        """Be the handler of a signal."""
+        if self._over:
+            self._handler(number, frame)
+        elif self._waits.acquire(blocking=False):
+            # Not `threading.Thread`, whose locks the code that is interrupted may hold.
+            _thread.start_new_thread(self._hand_on, ())
+
+    def end(self) -> None:
+        """Hand on what was taken, from now on at once."""
+        self._over = True
+        if self._waits.locked():
+            self._waits.release()
+
+    def _hand_on(self) -> None:
+        self._waits.acquire(timeout=PATIENCE_S)
+        self._over = True
+        if hasattr(signal, "pthread_kill"):
+            signal.pthread_kill(self._main, signal.SIGINT)
+        else:
+            _thread.interrupt_main()

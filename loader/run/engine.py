@@ -57,13 +57,16 @@ class Engine:
         Whether what it delivers counts as delivered: 1 as an element, -1 as an error, 0 not yet.
     wanted : int or None
         How many workers the iterator is to go on with, in another engine.
+    idle : bool
+        Whether the call in progress was interrupted as it waited for workers: nothing is amiss then.
+        Cleared as `begun` is.
     past : bool
         Whether what it has done is counted with the iterator's earlier engines.
     reporter : Reporter
         Who is told; that of the iterator's earlier engine, where it goes on from one.
     """
 
-    begun = past = False
+    begun = idle = past = False
     given: int = 0
     wanted: int | None = None
     _undo: int | None = None  # how many elements there were before the last `several`
@@ -236,6 +239,8 @@ class InlineEngine(Engine):
     _thread: int | None = None  # the consumer's
     _queued: float | None = None  # at its end
     _queued_before = 0.0
+    # How long a core was busy with some of the calls that were measured, and how long those took.
+    _cpu_s = _cpu_of_s = _cpu_entered = 0.0
 
     def open(self, position: Any) -> None:
         self._sampling = self.context.sampling = Sampling(self.context.watch)
@@ -248,8 +253,6 @@ class InlineEngine(Engine):
         self._trace = open_trace(self.options.stats.trace, self.reporter.plan, 0)
         self._since = self._some = 0
         self._asked = 0.0
-        # How long a core was busy with some of the calls that were measured, and how long those took.
-        self._cpu_s = self._cpu_of_s = self._cpu_entered = 0.0
         self._note()
 
     def _note(self) -> None:

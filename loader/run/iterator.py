@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import operator
 import os
 import sys
@@ -27,7 +26,7 @@ from tundish.loader.run.checkpoints import (
     write_state,
 )
 from tundish.loader.run.context import Context, draw_seed
-from tundish.loader.run.critical import uninterrupted
+from tundish.loader.run.critical import patient, stay_away
 from tundish.loader.run.effective import effective
 from tundish.loader.run.engine import Engine, InlineEngine
 from tundish.loader.run.items import End
@@ -175,8 +174,7 @@ class Iterator:
             engine.reporter = self._reporter
             engine.reporter.follow(engine.stats, self._earlier)
         self._reporter = engine.reporter
-        with uninterrupted() if processes else contextlib.nullcontext():
-            engine.open(position)
+        engine.open(position)
 
     # -- elements ------------------------------------------------------------------------------
 
@@ -186,7 +184,30 @@ class Iterator:
     def __next__(self) -> Any:
         for element in self._ready:
             return element
+        if self._doubt:
+            return self._next_again()
         return self._next()
+
+    def _next_again(self) -> Any:
+        """The next element after a call that was interrupted.
+
+        To heal takes time. Interrupts that come faster would start it over for ever: they wait for
+        the element, if that comes soon.
+        """
+        done = False
+        try:
+            with patient():
+                try:
+                    element = self._next()
+                except Exception:
+                    done = True
+                    raise
+                done = True
+            return element  # noqa: TRY300 - no call in between
+        except BaseException as error:
+            if done and not isinstance(error, Exception):  # hit after all: it comes again
+                self._ready, self._doubt = (), True
+            raise
 
     def _next(self) -> Any:
         engine: Engine | None = None
@@ -201,7 +222,7 @@ class Iterator:
                     self._move()
                     (current,) = self._box
                 engine = current
-                engine.begun = engine.given = False
+                engine.begun = engine.given = engine.idle = False
                 try:
                     several = engine.several()
                     if several is None:
@@ -213,6 +234,8 @@ class Iterator:
                     engine.finish()
                     raise StopIteration from None
         except Exception:
+            if self._exiting:
+                stay_away()
             if engine is None or engine.given < 0:  # an element's own
                 raise
             # Raised behind an element that counts as delivered: that one comes again.
@@ -228,10 +251,15 @@ class Iterator:
             # An interrupt may have hit between two steps of a machine, or while the lock was given
             # back: the next call starts again from the last element that came out of here. Nothing
             # is called, since another interrupt may follow.
-            if engine is not None:
+            if engine is not None and not engine.idle:
                 self._ready = ()
                 self._doubt = True
             raise
+
+    @property
+    def _exiting(self) -> bool:
+        """Whether the interpreter's exit has closed the engine: nothing else does without closing this."""
+        return not (self._finalizer.alive or self._closed or self._ended)
 
     def get_next(self) -> Any:
         """The next element.
@@ -354,19 +382,21 @@ class Iterator:
                 raise
 
     def _go_to(self, state: dict[str, Any]) -> None:
-        self._engine.close()
-        self._ready, self._left, self._resume = iter(()), 0, None
+        # No call before it is in doubt: interrupted from there on, it goes to the state with the next call.
+        self._ready, self._left = (), 0
         self._earlier = self._reporter = None
+        self._iteration, self._base_seed = state["iteration"], state["seed"]
+        self._graph_seed = state["graph_seed"]
+        self._resume, self._doubt = (state["position"],), True
+        self._ended = self._closed = False
+        self._engine.close()
         if self._tuning is not None:
             self._tuning.restart()
-        self._iteration = state["iteration"]
-        self._base_seed = state["seed"]
-        self._ended = self._closed = self._doubt = False
-        self._graph_seed = state["graph_seed"]
-        self._make_engine(state["position"])
-        self._ended = state["ended"]
         if not self._finalizer.alive:  # it had been closed
             self._finalizer = weakref.finalize(self, _close_all, self._box)
+        self._make_engine(state["position"])
+        self._resume, self._doubt = None, False
+        self._ended = state["ended"]
 
     def save(self, path: str | os.PathLike[str], *, keep: int | None = None) -> None:
         """Write the state to a file, which is the old one or the new one at any instant.
@@ -484,7 +514,8 @@ class Iterator:
         For callers who wait elsewhere for long; ``next`` does it by itself.
         """
         with self._lock:
-            self._engine.pump()
+            if not self._doubt:
+                self._engine.pump()
 
     def worker_pids(self) -> list[int]:
         """The processes that compute for this iterator."""

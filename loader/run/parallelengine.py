@@ -101,19 +101,8 @@ class ParallelEngine(Engine):
 
     def open(self, position: Any) -> None:
         coordinator, recorders = self._coordinator, self._recorders
-        self._memory.open()
-        self._trace = open_trace(self.options.stats.trace, self.reporter.plan, coordinator.workers)
-        self._timed = self._timed or self._trace is not None
-        crew = crew_of(self.context, self.options, self._executor, clocked=self._timed)
-        self._pool = Pool(
-            coordinator.workers,
-            self._memory.arena,
-            crew,
-            owner=coordinator,
-            writers=min(1, len(recorders)),
-            trace=self._trace,
-        )
-        coordinator.open(self._pool, self._trace)
+        with uninterrupted():
+            self._start(coordinator)
         if recorders:
             seat = coordinator.seat()
             for recorder in recorders:
@@ -131,6 +120,21 @@ class ParallelEngine(Engine):
             go_to(self._network, position)
         self._mark = self._before = self._network.mark()
         coordinator.feed()
+
+    def _start(self, coordinator: Coordinator) -> None:
+        self._memory.open()
+        self._trace = open_trace(self.options.stats.trace, self.reporter.plan, coordinator.workers)
+        self._timed = self._timed or self._trace is not None
+        crew = crew_of(self.context, self.options, self._executor, clocked=self._timed)
+        self._pool = Pool(
+            coordinator.workers,
+            self._memory.arena,
+            crew,
+            owner=coordinator,
+            writers=min(1, len(self._recorders)),
+            trace=self._trace,
+        )
+        coordinator.open(self._pool, self._trace)
 
     # -- elements ------------------------------------------------------------------------------
 
@@ -204,11 +208,15 @@ class ParallelEngine(Engine):
         assert pool is not None
         if coordinator.goes_on():
             return
-        ledger.waits_now()
-        ledger.waited(pool.wait())
-        while coordinator.is_stuck:
+        try:
             ledger.waits_now()
             ledger.waited(pool.wait())
+            while coordinator.is_stuck:
+                ledger.waits_now()
+                ledger.waited(pool.wait())
+        except BaseException:
+            self.idle = pool.idle
+            raise
 
     def _deliver(self, item: Any) -> Any:
         kind = type(item)

@@ -85,6 +85,8 @@ class Pool:
         self._waited_until = 0.0
         self.cut = False
         """Whether an interrupt fell into handing out or taking in: messages may be lost."""
+        self.idle = False
+        """Whether an interrupt fell into waiting: nothing has been done since."""
         self._trace = trace
         self._recruiting = Recruiting(crew, arena, self._poller)
         self._fill()
@@ -291,7 +293,9 @@ class Pool:
         for peer in self._peers:
             if peer.sentinel is None:  # another pool may have taken in the news of it
                 self._watch_sentinel(peer)
+        self.idle = True
         found = self._poller.poll(timeout_s)
+        self.idle = False
         if timeout_s is None:
             now = time.perf_counter()
             if self._trace is not None:
@@ -310,6 +314,7 @@ class Pool:
 
     def wait(self) -> float:
         """Wait for what workers answer, and take it in; how long it was waited for, in seconds."""
+        self.idle = False
         began = self._waited_until = time.perf_counter()
         self.pump(None)
         return self._waited_until - began

@@ -212,6 +212,45 @@ def test_the_interpreter_ends(ending: str) -> None:
         assert (process.returncode, errors) == (0, "")
 
 
+IN_A_DAEMON = """
+import sys, threading
+from tests.laws.functions import pure, sleep_for_ever
+from tundish import DataLoader, Dataset
+begun = threading.Event()
+def consume():
+    for _ in {elements}: begun.set()
+    print("the elements have ended")
+iterator = {made}
+threading.Thread(target=consume, daemon=True).start()
+begun.wait()
+"""
+DAEMONS = {
+    "in this process": "Dataset.range(10**9).map(pure).iterator(workers=0)",
+    "with workers": "Dataset.range(10**9).map(pure).iterator(workers=2)",
+    "with threads": "Dataset.range(10**9).map(pure).iterator(workers=2, executor='thread')",
+    "that sleep": "Dataset.range(9).map(sleep_for_ever).iterator(workers=2)",
+    "a loader": "iter(DataLoader(range(10**9), batch_size=2, shuffle=False, num_workers=2))",
+}
+
+
+@pytest.mark.parametrize("made", DAEMONS)
+def test_the_interpreter_ends_while_a_daemon_thread_is_in_next(made: str) -> None:
+    """It is neither told an error nor that the elements have ended."""
+    sleeps = made == "that sleep"
+    elements = "(begun.set(), iterator)[1]" if sleeps else "iterator"
+    script = IN_A_DAEMON.format(elements=elements, made=DAEMONS[made])
+    told = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+
+    assert (told.returncode, told.stdout, told.stderr) == (0, "", "")
+
+
 def test_ctrl_c_while_waiting_is_heard() -> None:
     script = SCRIPT.format(function="sleep_for_ever", begun="", ending="next(it)")
     with subprocess.Popen(

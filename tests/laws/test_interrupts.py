@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -101,3 +103,77 @@ def test_an_interrupt_anywhere_loses_nothing_with_workers(name: str) -> None:
     for at in range(0, 300, 37):
         with PIPELINES[name]().iterator(workers=1) as iterator:
             assert outcomes(iterator, Interrupt(at)) == expected, at
+
+
+HURRIED = (
+    "generator",  # replayed from its start each time, which takes longer than an interrupt is away
+    "generator, map",
+    "running sum",
+    "shuffle-errors",
+    "flat_map-errors",
+    "from_generator-shuffle",
+    "interleave",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 2])
+def test_who_is_interrupted_all_the_time_goes_on_nevertheless(workers: int) -> None:
+    module = "tests.laws.interrupted"
+    told = subprocess.run(
+        [sys.executable, "-m", module, "0.01", str(workers), *HURRIED],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    lines = told.stdout.splitlines()
+    assert len(lines) == len(HURRIED), (told.stdout, told.stderr)
+    assert all(line.endswith(" interrupts, same") for line in lines), told.stdout
+    counts = [int(line.split(": ")[1].split()[0]) for line in lines]
+    assert sum(counts) > len(HURRIED)
+
+
+def hangs_at_two(n: Any) -> Any:
+    if n == 2:
+        time.sleep(60)
+    return n
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 1])
+def test_each_interrupt_comes_soon(workers: int) -> None:
+    """One that comes while another is healed is held back, but not for long."""
+    with Dataset.range(5).map(hangs_at_two).iterator(workers=workers) as iterator:
+        assert [int(next(iterator)), int(next(iterator))] == [0, 1]
+        took = []
+        for _ in range(3):
+            before = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            since = time.monotonic()
+            with pytest.raises(KeyboardInterrupt):
+                next(iterator)
+            took.append(time.monotonic() - since)
+            signal.signal(signal.SIGALRM, before)
+
+    assert max(took) < 1.0, took
+
+
+def numbers_that_never_come() -> Any:
+    time.sleep(60)
+    yield 0
+
+
+def test_an_iterator_that_is_begun_is_interrupted() -> None:
+    """Its generator runs in the consumer's process, and has been asked for the first elements."""
+    before = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    since = time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            next(Dataset.from_generator(numbers_that_never_come).map(pure).iterator(workers=1))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+    assert time.monotonic() - since < 10.0
