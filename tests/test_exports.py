@@ -42,7 +42,28 @@ FIELDS: dict[str, tuple[Any, ...]] = {
     "TundishError": ("something",),
     "WorkerDiedError": ("element 7 of map", "SIGKILL", 3, "out of memory"),
     "WorkerTraceback": ('File "a.py", line 1',),
+    "DataLossError": ("cut off",),
+    "MissingSnapshotError": ("run/data", "nothing was saved there"),
+    "CancelledError": ("closed",),
+    "InternalError": ("nothing raises it",),
 }
+
+OTHER_NAMES: dict[str, type[Exception]] = {
+    "AbortedError": errors.WorkerDiedError,
+    "AlreadyExistsError": FileExistsError,
+    "DeadlineExceededError": TimeoutError,
+    "FailedPreconditionError": errors.CardinalityError,
+    "InvalidArgumentError": ValueError,
+    "NotFoundError": FileNotFoundError,
+    "OpError": errors.TundishError,
+    "PermissionDeniedError": PermissionError,
+    "ResourceExhaustedError": MemoryError,
+    "UnauthenticatedError": PermissionError,
+    "UnavailableError": ConnectionError,
+    "UnimplementedError": NotImplementedError,
+    "UnknownError": errors.TransformError,
+}
+"""Names of tf.errors, for ``except`` clauses that move over."""
 
 
 @pytest.mark.parametrize("name", tundish.__all__)
@@ -89,10 +110,43 @@ def test_dir_shows_the_public_names() -> None:
 
 
 def test_every_error_is_tried() -> None:
-    assert set(FIELDS) == set(errors.__all__)
+    assert {*FIELDS, *OTHER_NAMES} == set(errors.__all__)
 
 
-@pytest.mark.parametrize("name", errors.__all__)
+def test_every_name_of_tf_errors_is_there() -> None:
+    """`tf.errors` of 2.21, its codes and `exception_type_from_error_code` left out."""
+    names = """Aborted AlreadyExists Cancelled DataLoss DeadlineExceeded FailedPrecondition Internal InvalidArgument
+        NotFound Op OutOfRange PermissionDenied ResourceExhausted Unauthenticated Unavailable Unimplemented
+        Unknown"""
+    assert {f"{name}Error" for name in names.split()} <= set(errors.__all__)
+    assert {name: getattr(errors, name) for name in OTHER_NAMES} == OTHER_NAMES
+
+
+def test_names_of_tf_errors_catch_what_they_catch_there(tmp_path: Path) -> None:
+    def bad(x: Any) -> Any:
+        raise ValueError(x)
+
+    with pytest.raises(errors.NotFoundError, match=f"{tmp_path}/none: nothing was saved there"):
+        tundish.Dataset.load(tmp_path / "none")
+    with pytest.raises(errors.NotFoundError):
+        list(tundish.TextLineDataset(tmp_path / "none"))
+    with pytest.raises(errors.InvalidArgumentError):
+        list(tundish.Dataset.from_list([[1], [1, 2]]).batch(2))
+    with pytest.raises(errors.InvalidArgumentError):  # as of a tf.py_function
+        list(tundish.Dataset.range(1).map(bad))
+    with pytest.raises(errors.FailedPreconditionError):
+        list(tundish.Dataset.range(3).assert_cardinality(2))
+    (tmp_path / "bad").write_bytes(bytes(40))
+    with pytest.raises(errors.DataLossError):
+        list(tundish.TFRecordDataset(tmp_path / "bad"))
+    for kind in (errors.SharedMemoryError, errors.SnapshotCorruptError, errors.StalledError):
+        assert issubclass(kind, errors.OpError)
+    assert issubclass(errors.SharedMemoryError, errors.ResourceExhaustedError)
+    assert issubclass(errors.SnapshotCorruptError, errors.DataLossError)
+    assert issubclass(errors.StalledError, errors.DeadlineExceededError)
+
+
+@pytest.mark.parametrize("name", FIELDS)
 def test_every_error_pickles(name: str) -> None:
     error = getattr(errors, name)(*FIELDS[name])
     error.add_note("at element 7")

@@ -19,6 +19,7 @@ FACES = {
     "debugging",
     "experimental",
     "io",
+    "data",
     "testing",
     "cli",
     "distribute",

@@ -19,13 +19,13 @@ DATASET = {
         window group_by_window group_by_reducer bucket_by_sequence_length unique
         rejection_resample""",
     "storing": "cache snapshot save load",
-    "a dataset": """element_spec cardinality options with_options as_numpy_iterator __len__ __bool__
+    "a dataset": """element_spec cardinality options with_options fingerprint as_numpy_iterator __len__ __bool__
         __getitem__ __iter__ __repr__ _repr_html_ to_bytes from_bytes""",
     "measuring": "latency_stats bytes_produced_stats",
 }
 ITERATOR = """__next__ get_next get_next_as_optional element_spec state_dict load_state_dict save
     restore stats close __enter__ __exit__"""
-AROUND = """Options ThreadingOptions StatsOptions StatsAggregator AUTOTUNE INFINITE_CARDINALITY UNKNOWN_CARDINALITY ArraySpec
+AROUND = """Options ThreadingOptions StatsOptions StatsAggregator AUTOTUNE INFINITE_CARDINALITY UNKNOWN_CARDINALITY ArraySpec TensorSpec
     IteratorSpec Optional set_seed errors InputContext DataLoader default_collate get_worker_info
     testing experimental io debugging ArrowDataset CsvDataset FixedLengthRecordDataset
     JsonLinesDataset ParquetDataset
@@ -33,6 +33,8 @@ AROUND = """Options ThreadingOptions StatsOptions StatsAggregator AUTOTUNE INFIN
 EXPERIMENTAL = """snapshot save load unbatch unique take_while shuffle_and_repeat group_by_window latency_stats
     bytes_produced_stats set_stats_aggregator serve_metrics to_variant SqlDataset StatsAggregator StatsOptions ThreadingOptions TFRecordWriter AUTOTUNE
     service"""
+DATA = """Dataset DatasetSpec FixedLengthRecordDataset Iterator IteratorSpec Options TFRecordDataset TextLineDataset
+    ThreadingOptions AUTOTUNE INFINITE_CARDINALITY UNKNOWN_CARDINALITY experimental.snapshot"""
 DISTRIBUTE = """InputContext InputContext.from_environment InputOptions InputReplicationMode DistributedDataset
     DistributedIterator DistributedValues local_results distribute_dataset distribute_datasets_from_function
     SimpleClusterResolver TFConfigClusterResolver SlurmClusterResolver KubernetesClusterResolver UnionResolver
@@ -47,6 +49,7 @@ NAMES = [
     *[f"Iterator.{name}" for name in ITERATOR.split()],
     *[f"experimental.{name}" for name in EXPERIMENTAL.split()],
     *AROUND.split(),
+    *[f"data.{name}" for name in DATA.split()],
     *[f"distribute.{name}" for name in DISTRIBUTE.split()],
     *[f"debugging.{name}" for name in DEBUGGING.split()],
     *[f"testing.{name}" for name in TESTING.split()],

@@ -218,8 +218,8 @@ class SavingMethods:
 
         Raises
         ------
-        IncompleteSnapshotError
-            Nothing complete stands there.
+        MissingSnapshotError
+            Nothing complete stands there: an `IncompleteSnapshotError` that is a FileNotFoundError too.
         SnapshotError
             What stands there is damaged, or was written by a later version of this library.
         SpecError

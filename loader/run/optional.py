@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,11 @@ class IteratorSpec:
     """
 
     element_spec: Any
+
+    @property
+    def value_type(self) -> type:
+        """What an iterator is, whoever computes its elements: anything with ``next``."""
+        return Iterator
 
     @staticmethod
     def from_value(value: Any) -> IteratorSpec:

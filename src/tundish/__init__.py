@@ -16,6 +16,7 @@ Where things live:
 - `snapshot`: what outlives a run;
 - `loader`: the pipeline; `loader.plan` says what is computed, `loader.run` how;
 - `torch`, `jax`, `tensorflow`, `orbax`: bridges to frameworks, each imported by name;
+- `data`: the names of ``tf.data`` at their place, ``td.data.Dataset``;
 - `io`: serialized examples and tensors, with tf.io's names;
 - `debugging`: checks of values, with tf.debugging's names;
 - `distribute`: one dataset for several processes and their replicas;
@@ -31,7 +32,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tundish import debugging, distribute, errors, experimental, io, testing
+    from tundish import data, debugging, distribute, errors, experimental, io, testing
     from tundish.formats.tfrecord.writer import TFRecordWriter
     from tundish.loader.dataloader.collate import default_collate, default_convert
     from tundish.loader.dataloader.dataloader import DataLoader
@@ -73,7 +74,7 @@ if TYPE_CHECKING:
     from tundish.loader.watch.aggregator import StatsAggregator
     from tundish.preemption import save_on_signal
     from tundish.ragged import Ragged, Sparse
-    from tundish.spec import ArraySpec, DatasetSpec
+    from tundish.spec import ArraySpec, DatasetSpec, TensorSpec
 
 __version__ = "0.1.0"
 
@@ -109,11 +110,13 @@ __all__ = [
     "TFRecordDataset",
     "TFRecordWriter",
     "TarDataset",
+    "TensorSpec",
     "TextLineDataset",
     "ThreadingOptions",
     "TorchGenerator",
     "WeightedRandomSampler",
     "WorkerInfo",
+    "data",
     "debugging",
     "default_collate",
     "default_convert",
@@ -159,6 +162,7 @@ _HOME = {
     "TFRecordDataset": "tundish.loader.plan.files.tfrecord",
     "TFRecordWriter": "tundish.formats.tfrecord.writer",
     "TarDataset": "tundish.loader.plan.files.tar",
+    "TensorSpec": "tundish.spec",
     "TextLineDataset": "tundish.loader.plan.files.lines",
     "ThreadingOptions": "tundish.loader.plan.groups",
     "TorchGenerator": "tundish.loader.dataloader.torchrandom",
@@ -170,7 +174,9 @@ _HOME = {
     "save_on_signal": "tundish.preemption",
     "set_seed": "tundish.loader.plan.node",
 }
-_SUBMODULES = frozenset({"debugging", "distribute", "errors", "experimental", "io", "testing"})
+_SUBMODULES = frozenset(
+    {"data", "debugging", "distribute", "errors", "experimental", "io", "testing"}
+)
 
 if not TYPE_CHECKING:  # a checker that saw this would take any misspelt name
 

@@ -7,8 +7,10 @@
      ├ TransformError                      a user's exception that could not cross processes
      ├ WorkerDiedError (RuntimeError)      a worker was killed again and again by one element
      ├ StalledError (TimeoutError)         nothing moved before a deadline
-     ├ SharedMemoryError (OSError)         not enough memory to share, with the numbers
-     ├ RecordCorruptError (ValueError)     a file's bytes are not what they were
+     ├ SharedMemoryError (OSError, MemoryError)   not enough memory to share, with the numbers
+     ├ DataLossError (ValueError)          a file is not what was written
+     │  ├ RecordCorruptError               a file of records
+     │  └ SnapshotCorruptError (SnapshotError)   a file of a snapshot
      ├ CardinalityError (ValueError)       not as many elements as was said
      ├ CheckError (AssertionError, ValueError)   a check of `tundish.debugging` failed
      │  ├ CheckTypeError (TypeError)       for a dtype
@@ -18,13 +20,38 @@
      ├ SnapshotError
      │  ├ IncompatibleSnapshotError
      │  ├ IncompleteSnapshotError
-     │  ├ SnapshotCorruptError (ValueError)   a file of it is not what was written
+     │  │  └ MissingSnapshotError (FileNotFoundError)   there is nothing to load
+     │  ├ SnapshotCorruptError (DataLossError)   a file of it is not what was written
      │  ├ SnapshotVersionError      written by a later version of this library
      │  └ SnapshotWriteError (OSError)        a file of it could not be written
      ├ CheckpointError
      │  ├ ExternalStateError               a pipeline holds state that cannot be saved
      │  └ IncompatibleCheckpointError      a state of another pipeline
-     └ FingerprintError
+     ├ FingerprintError
+     └ CancelledError, InternalError       for the sake of code that names them: nothing raises them
+
+The names of ``tf.errors`` are here too, so that an ``except`` clause moves over from tf.data by one substitution.
+Most are other names of Python's own errors, or of ours, which stand for the same:
+
+===========================  ==============================================================
+``AbortedError``             `WorkerDiedError`
+``AlreadyExistsError``       ``FileExistsError``
+``CancelledError``           a class that nothing raises: a closed iterator has ended
+``DataLossError``            base of `RecordCorruptError` and `SnapshotCorruptError`
+``DeadlineExceededError``    ``TimeoutError``, of which `StalledError` is one
+``FailedPreconditionError``  `CardinalityError`
+``InternalError``            a class that nothing raises
+``InvalidArgumentError``     ``ValueError``, of which `SpecError`, `CheckError` and others are
+``NotFoundError``            ``FileNotFoundError``, of which `MissingSnapshotError` is one
+``OpError``                  `TundishError`
+``OutOfRangeError``          of its own (an ``IndexError``)
+``PermissionDeniedError``    ``PermissionError``
+``ResourceExhaustedError``   ``MemoryError``, of which `SharedMemoryError` is one
+``UnauthenticatedError``     ``PermissionError``
+``UnavailableError``         ``ConnectionError``
+``UnimplementedError``       ``NotImplementedError``
+``UnknownError``             `TransformError`
+===========================  ==============================================================
 
 An exception of the user's function keeps its own type; its ``__cause__`` is a `WorkerTraceback`
 when it was raised in a worker. Errors carry fields and make their message in ``__str__``, so
@@ -37,19 +64,32 @@ import errno
 from typing import Any
 
 __all__ = [
+    "AbortedError",
+    "AlreadyExistsError",
+    "CancelledError",
     "CardinalityError",
     "CheckError",
     "CheckTypeError",
     "CheckpointError",
+    "DataLossError",
+    "DeadlineExceededError",
     "ExternalStateError",
+    "FailedPreconditionError",
     "FingerprintError",
     "IncompatibleCheckpointError",
     "IncompatibleSnapshotError",
     "IncompleteSnapshotError",
+    "InternalError",
+    "InvalidArgumentError",
+    "MissingSnapshotError",
+    "NotFoundError",
     "NumericsError",
+    "OpError",
     "OutOfRangeError",
+    "PermissionDeniedError",
     "RangeError",
     "RecordCorruptError",
+    "ResourceExhaustedError",
     "SharedMemoryError",
     "SnapshotCorruptError",
     "SnapshotError",
@@ -59,6 +99,10 @@ __all__ = [
     "StalledError",
     "TransformError",
     "TundishError",
+    "UnauthenticatedError",
+    "UnavailableError",
+    "UnimplementedError",
+    "UnknownError",
     "WorkerDiedError",
     "WorkerTraceback",
 ]
@@ -187,7 +231,7 @@ class StalledError(TundishError, TimeoutError):
         return f"{text}; its stack was:\n{self.detail.rstrip()}" if self.detail.strip() else text
 
 
-class SharedMemoryError(TundishError, OSError):
+class SharedMemoryError(TundishError, OSError, MemoryError):
     """Not enough memory to share between processes.
 
     Parameters
@@ -218,7 +262,11 @@ class SharedMemoryError(TundishError, OSError):
         return f"{text}; {self.remedy}" if self.remedy else text
 
 
-class RecordCorruptError(TundishError, ValueError):
+class DataLossError(TundishError, ValueError):
+    """A file is not what was written: of records, or of a snapshot."""
+
+
+class RecordCorruptError(DataLossError):
     """A record's bytes are not what they should be.
 
     Parameters
@@ -399,7 +447,30 @@ class IncompleteSnapshotError(SnapshotError):
     """A snapshot was asked to be complete and is not."""
 
 
-class SnapshotCorruptError(SnapshotError, ValueError):
+class MissingSnapshotError(IncompleteSnapshotError, FileNotFoundError):
+    """There is nothing that `Dataset.load` could read.
+
+    Parameters
+    ----------
+    path : str
+        The folder.
+    problem : str
+        What stands there, and what to do.
+    """
+
+    def __init__(self, path: str, problem: str = "") -> None:
+        super().__init__(errno.ENOENT, problem, path)
+        self.path = path
+        self.problem = problem
+
+    def __reduce__(self) -> tuple[type[MissingSnapshotError], tuple[str, str], dict[str, object]]:
+        return MissingSnapshotError, (self.path, self.problem), vars(self)  # notes are there
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.problem}" if self.problem else self.path
+
+
+class SnapshotCorruptError(SnapshotError, DataLossError):
     """A file of a snapshot is not what was written: missing, cut off, or changed.
 
     Parameters
@@ -549,3 +620,26 @@ class FingerprintError(TundishError):
     def __str__(self) -> str:
         text = f"{self.path}: {self.what}" if self.path else self.what
         return text + "".join(f"\n  {remedy}" for remedy in self.remedies)
+
+
+class CancelledError(TundishError):
+    """A name of ``tf.errors`` that nothing here raises: a closed iterator has ended."""
+
+
+class InternalError(TundishError):
+    """A name of ``tf.errors`` that nothing here raises."""
+
+
+AbortedError = WorkerDiedError
+AlreadyExistsError = FileExistsError
+DeadlineExceededError = TimeoutError
+FailedPreconditionError = CardinalityError
+InvalidArgumentError = ValueError
+NotFoundError = FileNotFoundError
+OpError = TundishError
+PermissionDeniedError = PermissionError
+ResourceExhaustedError = MemoryError
+UnauthenticatedError = PermissionError
+UnavailableError = ConnectionError
+UnimplementedError = NotImplementedError
+UnknownError = TransformError

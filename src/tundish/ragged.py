@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["Ragged", "Sparse"]
 
@@ -72,6 +75,98 @@ class Ragged(NamedTuple):
             return [row.tolist() for row in self.rows()]
         values = inner.to_list()
         return [values[first:stop] for first, stop in pairwise(self.row_splits.tolist())]
+
+    def to_tensor(
+        self,
+        default_value: Any = None,
+        name: str | None = None,
+        shape: Sequence[int | None] | None = None,
+    ) -> np.ndarray:
+        """Give the rows in one array, each filled up to the same length.
+
+        Parameters
+        ----------
+        default_value : scalar or array, optional
+            What stands where a row has no value; it must broadcast to one value. None: zeros, of text
+            the empty one (None among other objects).
+        name : str, optional
+            For tf's sake; ignored.
+        shape : sequence of (int or None), optional
+            Of the result: what is beyond it is cut off. None, for the whole or a dimension: as large as
+            the longest row needs.
+
+        Returns
+        -------
+        numpy.ndarray of shape (nrows, longest row, ...)
+
+        Raises
+        ------
+        ValueError
+            `shape` has another number of dimensions; or this is a batch of `Ragged`, whose `row_splits` have
+            two dimensions.
+        TypeError
+            `default_value` is of a dtype that the values' cannot hold.
+
+        Notes
+        -----
+        As ``tf.RaggedTensor.to_tensor``. Rows of rows (`values` is a `Ragged` itself) become an array of
+        three dimensions.
+
+        Examples
+        --------
+        >>> Ragged(np.array([7, 8, 9]), np.array([0, 2, 2, 3])).to_tensor(-1)
+        array([[ 7,  8],
+               [-1, -1],
+               [ 9, -1]])
+        """
+        if np.ndim(self.row_splits) != 1:
+            raise ValueError(
+                f"row_splits must have one dimension, not {np.ndim(self.row_splits)}: this is a batch of "
+                "Ragged; unbatch() gives each"
+            )
+        inner: Any = self.values
+        if isinstance(inner, Ragged):
+            asked = None if shape is None else (None, *shape[2:])
+            inner = inner.to_tensor(default_value, shape=asked)
+        lengths = self.row_lengths
+        sizes = (self.nrows, int(lengths.max(initial=0)), *inner.shape[1:])
+        if shape is not None:
+            if len(shape) != len(sizes):
+                raise ValueError(
+                    f"shape must have {len(sizes)} dimensions, not {len(shape)} ({shape})"
+                )
+            wanted = tuple(
+                old if new is None else new for old, new in zip(sizes, shape, strict=True)
+            )
+        else:
+            wanted = sizes
+        dense = np.empty(wanted, inner.dtype)
+        dense[...] = _filling(default_value, inner)
+        row = np.repeat(np.arange(self.nrows), lengths)
+        column = np.arange(len(row)) - np.repeat(self.row_splits[:-1], lengths)
+        kept = (row < wanted[0]) & (column < wanted[1])
+        within = tuple(slice(min(a, b)) for a, b in zip(sizes[2:], wanted[2:], strict=True))
+        dense[(row[kept], column[kept], *within)] = inner[: len(row)][(kept, *within)]
+        return dense
+
+
+def _filling(default_value: Any, values: np.ndarray) -> Any:
+    """What stands where no value is: zero, or an empty text of the kind that the values are."""
+    if default_value is None:
+        if not values.dtype.hasobject:
+            return np.zeros((), values.dtype)
+        kind = type(values.flat[0]) if values.size else str
+        return kind() if kind in (str, bytes) else None
+    given = np.asarray(default_value)
+    one = (
+        given if given.ndim else default_value
+    )  # a number of Python's takes the values' dtype, if it can
+    if not values.dtype.hasobject and np.result_type(values.dtype, one) != values.dtype:
+        raise TypeError(
+            f"default_value must be of the values' dtype {values.dtype}, not {given.dtype} "
+            f"({default_value!r})"
+        )
+    return given.astype(values.dtype)
 
 
 class RaggedRows:

@@ -8,7 +8,7 @@ value its one numpy form, `flatten` takes a nest apart, `ArraySpec` describes a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ __all__ = [
     "ArraySpec",
     "DatasetSpec",
     "Nested",
+    "TensorSpec",
     "Tree",
     "copy_element",
     "dtype_of",
@@ -57,14 +58,16 @@ _INT64 = range(-(2**63), 2**63)
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec:
-    """Shape and dtype of one leaf.
+    """Shape and dtype of one leaf; ``td.TensorSpec`` is another name of it.
 
     Parameters
     ----------
     shape : tuple of (int or None)
         None where the size is not known or differs between elements.
     dtype : numpy.dtype or type
-        ``str``, ``bytes`` and ``object`` stand for Python values.
+        ``str``, ``bytes`` and ``object`` stand for Python values. Default: float32, as in tf.TensorSpec.
+    name : str, optional
+        For tf's sake; specs that differ in it alone are equal, which they are not there.
 
     Examples
     --------
@@ -73,7 +76,8 @@ class ArraySpec:
     """
 
     shape: tuple[int | None, ...] | None
-    dtype: Any
+    dtype: Any = np.float32
+    name: str | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.shape is not None:
@@ -85,6 +89,20 @@ class ArraySpec:
     def __repr__(self) -> str:
         name = self.dtype.__name__ if isinstance(self.dtype, type) else str(self.dtype)
         return f"ArraySpec(shape={self.shape}, dtype={name})"
+
+    @property
+    def value_type(self) -> type:
+        """The type of the leaves: as tf's, but what has no dimensions is no array here.
+
+        Examples
+        --------
+        >>> [ArraySpec(*each).value_type for each in [((2,), "int64"), ((), "int64"), ((), str)]]
+        [<class 'numpy.ndarray'>, <class 'numpy.int64'>, <class 'str'>]
+        """
+        if self.shape != ():  # of a shape that is not known it is an array, as nearly always
+            return object if self.shape is None and self.dtype is object else np.ndarray
+        kind: type = self.dtype if self.dtype in (str, bytes, object) else self.dtype.type
+        return kind
 
     def accepts(self, value: Any) -> bool:
         """Whether a normalised leaf fits.
@@ -115,6 +133,10 @@ class ArraySpec:
         )
 
 
+TensorSpec = ArraySpec
+"""tf's name of what describes an array: ``td.TensorSpec((2, None), np.float32)``."""
+
+
 @dataclass(frozen=True, slots=True)
 class DatasetSpec:
     """A leaf that is a dataset itself, as `window` makes them.
@@ -142,6 +164,11 @@ class DatasetSpec:
     def dtype(self) -> type[object]:
         """As that of any object."""
         return object
+
+    @property
+    def value_type(self) -> type:
+        """The type that every dataset derives from."""
+        return Nested
 
     @staticmethod
     def from_value(value: Any) -> DatasetSpec:

@@ -6,7 +6,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from tundish.errors import IncompleteSnapshotError, SnapshotError
+from tundish.errors import MissingSnapshotError, SnapshotError
 from tundish.loader.plan.saving import found_node
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def find(path: str, *, wait: bool) -> Load:
 
     Raises
     ------
-    IncompleteSnapshotError
+    MissingSnapshotError
         There is none.
     """
     from tundish.loader.run.storing.looking import look  # noqa: PLC0415 - as above
@@ -106,7 +106,7 @@ def find(path: str, *, wait: bool) -> Load:
     catalog, pause = Catalog(path), _FIRST_LOOK_S
     while (key := catalog.newest()) is None:
         if not wait:
-            raise IncompleteSnapshotError(_nothing(path, catalog))
+            raise MissingSnapshotError(path, _nothing(catalog))
         time.sleep(pause)
         pause = min(2 * pause, _LOOK_S)
     manifest = catalog.manifest(key)
@@ -128,15 +128,17 @@ def found_dataset(
     return in_order_of(reader_func, make, node)
 
 
-def _nothing(path: str, catalog: Any) -> str:
+def _nothing(catalog: Any) -> str:
     keys = catalog.keys()
     if not keys:
-        return f"{path}: nothing was saved there"
+        return (
+            "nothing was saved there; Dataset.save writes there, and wait=True waits until it has"
+        )
     for key in keys:
         _, error = catalog.examine(key)
         if error is not None:
             raise error
     return (
-        f"{path}: nothing that stands there is complete; run the pipeline to its end, or give "
-        "wait=True if another process does"
+        "nothing that stands there is complete; run the pipeline to its end, or give wait=True if "
+        "another process does"
     )
