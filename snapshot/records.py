@@ -141,10 +141,10 @@ class StoredError:
             same = False
         return cls(n, name, tuple(args) if same else None, repr(error))
 
-    def exception(self) -> Exception:
+    def exception(self) -> BaseException:
         """Make the exception: of the same type if it is a builtin one, else a `TransformError`."""
         kind = getattr(builtins, self.type, None)
-        if self.args is not None and isinstance(kind, type) and issubclass(kind, Exception):
+        if self.args is not None and isinstance(kind, type) and issubclass(kind, BaseException):
             try:
                 return kind(*self.args)
             except (TypeError, ValueError):  # of one that asks for more than JSON keeps

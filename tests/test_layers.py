@@ -48,7 +48,7 @@ MAY_IMPORT = {
 # meets its execution.
 RUNNING = {
     ("tundish.loader.plan.dataset", f"tundish.loader.run.{target}")
-    for target in ("access", "context", "iterator", "specs", "storing.saving")
+    for target in ("access", "context", "iterator", "raised", "specs", "storing.saving")
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,7 +34,9 @@ class Counting:
             raise StopIteration
         self.at += 1
         error = self.errors.pop(self.at - 1, None)
-        if error is not None:
+        if type(error) is KeyboardInterrupt:
+            signal.raise_signal(signal.SIGINT)
+        elif error is not None:
             raise error
         return self.at - 1
 

@@ -33,6 +33,7 @@ from tundish.loader.run.messages import (
 )
 from tundish.loader.run.peers import Crew, Job
 from tundish.loader.run.pool import Pool
+from tundish.loader.run.raised import carried
 from tundish.loader.run.starting.launcher import launcher
 from tundish.loader.run.starting.payload import loads_exception, pack
 from tundish.loader.run.store import bury, shared_ring, visit_graves
@@ -251,7 +252,7 @@ class LoaderCrew:
         else:
             self._release(wanted)
         if done.flags & EXTRA:
-            wanted.outcome = Outcome(error=loads_exception(tail))
+            wanted.outcome = Outcome(error=carried(loads_exception(tail)))
         elif done.flags & STREAM_END:
             wanted.outcome = Outcome(ended=True)
         else:

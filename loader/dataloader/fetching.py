@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import sys
 from array import array
@@ -18,6 +17,7 @@ from tundish.loader.dataloader.dtypes import NUMPY, Rules
 from tundish.loader.dataloader.recipe import Recipe, sample_getter
 from tundish.loader.dataloader.streaming import StreamedCollate
 from tundish.loader.dataloader.wire import TensorLeaf
+from tundish.loader.run.raised import element_error
 from tundish.loader.run.rng import ElementRng
 
 __all__ = ["BatchTask", "Exhausted", "Fetcher", "IterableFetcher", "MapFetcher", "fetcher_of"]
@@ -140,9 +140,8 @@ class MapFetcher:
                 take(dataset[key])
         except StopIteration as error:
             raise _stopped(k, key) from error
-        except Exception as error:
-            error.add_note(_place(k, key))
-            raise
+        except BaseException as error:  # noqa: BLE001 - as it travels
+            raise _noted(error, _place(k, key))  # noqa: B904 - most often it is the error itself
 
     def _sample(self, task: BatchTask, k: int, key: Any) -> Any:
         if task.announce is not None:
@@ -155,9 +154,8 @@ class MapFetcher:
             return self._with_rng(key, self._rng(self._epoch, path))
         except StopIteration as error:
             raise _stopped(k, key) from error
-        except Exception as error:
-            error.add_note(_place(k, key))
-            raise
+        except BaseException as error:  # noqa: BLE001 - as it travels
+            raise _noted(error, _place(k, key))  # noqa: B904 - most often it is the error itself
 
 
 class IterableFetcher:
@@ -204,8 +202,10 @@ class IterableFetcher:
 
     def pass_over(self) -> None:
         """Read a batch that has been delivered; an error that was its outcome is none now."""
-        with contextlib.suppress(Exception):
+        try:
             self.fetch(BatchTask(None), None)
+        except BaseException as error:  # noqa: BLE001 - the batch's
+            element_error(error)
 
     def _next(self) -> Any:
         for sample in self._iterator:
@@ -297,14 +297,20 @@ def _stopped(k: int, key: Any) -> RuntimeError:
     return error
 
 
+def _noted(error: BaseException, note: str) -> Exception:
+    """What a user's function raised, as it travels, with a note."""
+    found = element_error(error)
+    found.add_note(note)
+    return found
+
+
 def _several(getitems: Any, keys: Any) -> Any:
     try:
         return getitems(keys)
     except StopIteration as error:
         raise RuntimeError("dataset.__getitems__ raised StopIteration") from error
-    except Exception as error:
-        error.add_note(f"samples of indices {_shown(keys)}")
-        raise
+    except BaseException as error:  # noqa: BLE001 - as it travels
+        raise _noted(error, f"samples of indices {_shown(keys)}")  # noqa: B904 - as above
 
 
 def _named(rule: Callable[[], Any], keys: Any) -> Any:
@@ -313,15 +319,16 @@ def _named(rule: Callable[[], Any], keys: Any) -> Any:
         return rule()
     except StopIteration as error:
         raise RuntimeError("collate_fn raised StopIteration") from error
-    except Exception as error:
+    except BaseException as error:
         position = getattr(error, "position", None)
         if isinstance(error, CollateError) and error.position < len(keys):
             error.index, error.first_index = keys[error.position], keys[0]
-        elif isinstance(position, int) and position < len(keys):
-            error.add_note(f"element {position} is index {keys[position]!r}")
+            raise
+        if isinstance(position, int) and position < len(keys):
+            note = f"element {position} is index {keys[position]!r}"
         else:
-            error.add_note(f"while samples of indices {_shown(keys)} were put together")
-        raise
+            note = f"while samples of indices {_shown(keys)} were put together"
+        raise _noted(error, note)  # noqa: B904 - as above
 
 
 def _shown(keys: Any) -> str:

@@ -15,6 +15,7 @@ from tundish.loader.dataloader.generators import as_generator
 from tundish.loader.dataloader.recipe import Recipe
 from tundish.loader.dataloader.seeding import borrowed, seed_batch
 from tundish.loader.run.critical import patient, stay_away
+from tundish.loader.run.raised import Carried, element_error
 
 if TYPE_CHECKING:
     from tundish.loader.dataloader.epoch import Keys
@@ -155,14 +156,22 @@ class LoaderIterator:
         except StopIteration:
             account.end()
             raise
+        except Carried as found:
+            self._answered(failed=True)
+            raised = found.error
         except Exception:
             self._answered(failed=True)
             raise
-        self._answered()
-        self._given += 1
-        if self._length is not None and self._given > self._length:
-            self._warn_of_length()
-        return batch
+        else:
+            self._answered()
+            self._given += 1
+            if self._length is not None and self._given > self._length:
+                self._warn_of_length()
+            return batch
+        try:
+            raise raised
+        finally:
+            del raised  # else the error and this frame would keep each other
 
     def __len__(self) -> int:
         return len(self._index_sampler)
@@ -320,10 +329,11 @@ class InProcess(LoaderIterator):
             batch = self._fetcher.fetch(task, None)
         except Exhausted:
             raise
-        except Exception as error:
-            error.add_note(f"in the main process, batch {self._progress.batches}")
+        except BaseException as error:  # noqa: BLE001 - as it travels
+            found = element_error(error)
+            found.add_note(f"in the main process, batch {self._progress.batches}")
             self._note(keys)  # the next call goes on behind it
-            raise
+            raise found  # noqa: B904 - most often it is the error itself
         self._note(keys)
         return batch
 

@@ -38,6 +38,7 @@ from tundish.loader.run.messages import (
     Kind,
     Task,
 )
+from tundish.loader.run.raised import element_error, opened
 from tundish.loader.run.serving import Serving, serve
 from tundish.loader.run.starting.payload import dumps_exception, unpack
 from tundish.loader.run.writing import NeedsMore
@@ -108,8 +109,8 @@ class LoaderWorker(Serving):
             flags = EXTRA_IN_SLOT if in_slot else 0
         except Exhausted:
             message, flags = b"", STREAM_END
-        except Exception as error:  # noqa: BLE001 - the batch's error
-            message, flags = self._error(error, task), EXTRA
+        except BaseException as error:  # noqa: BLE001 - the batch's error
+            message, flags = self._error(element_error(error), task), EXTRA
         self._answer(Kind.DONE, task, began, message, flags=flags, nbytes=memory.used)
 
     def _made_batch(self, task: Task, tail: bytes | memoryview, memory: SlotMemory) -> Packed:
@@ -184,7 +185,7 @@ class LoaderWorker(Serving):
         text = dumps_exception(error)
         if len(text) <= _MOST_TEXT:
             return text
-        short = TransformError(type(error).__qualname__, repr(error)[:_SHOWN])
+        short = TransformError(type(opened(error)).__qualname__, repr(error)[:_SHOWN])
         for note in getattr(error, "__notes__", ()):
             short.add_note(str(note)[:_SHOWN])
         return dumps_exception(short.with_traceback(error.__traceback__))
@@ -224,8 +225,8 @@ def _make(
     try:
         if recipe.worker_init is not None:
             recipe.worker_init(seat)
-    except Exception as error:  # noqa: BLE001 - the first batch's error
-        failed = error
+    except BaseException as error:  # noqa: BLE001 - the first batch's error
+        failed = element_error(error)
     return LoaderWorker(channel, arena, recipe, seat, failed)
 
 

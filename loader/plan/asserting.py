@@ -129,7 +129,8 @@ class AssertingMethods:
         What is left out is counted, and the counts are in the iterator's state. To leave out only
         the element itself, put it before `batch`, or use ``map(..., on_error="skip")``, which
         leaves out what fails there and nothing else. An element that kills its worker, or does
-        not end before a deadline, is an error like any other.
+        not end before a deadline, is an error like any other. What ``except Exception`` does not
+        catch (``SystemExit``, ``KeyboardInterrupt``) is raised at its element's place.
 
         Examples
         --------

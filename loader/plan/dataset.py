@@ -50,6 +50,7 @@ from tundish.loader.plan.windows import WindowMethods
 from tundish.loader.run.access import counted, element_at, stored_rows
 from tundish.loader.run.context import draw_seed
 from tundish.loader.run.iterator import Iterator
+from tundish.loader.run.raised import element_error
 from tundish.loader.run.specs import learnt_spec
 from tundish.loader.run.storing.saving import found_dataset, keep_all, version_to_save
 from tundish.spec import DatasetSpec, Nested
@@ -174,7 +175,8 @@ class Dataset(
         """The spec of this dataset as a leaf of an element."""
         try:
             return DatasetSpec(self.element_spec)
-        except Exception:  # noqa: BLE001 - empty, or the first element is an error, whichever
+        except BaseException as error:  # noqa: BLE001 - empty, or the first element is an error, whichever
+            element_error(error)
             return DatasetSpec()
 
     def __iter__(self) -> Iterator:

@@ -161,7 +161,7 @@ class ElementwiseMethods:
             this operator, pass) and the element's origin, so that the numbers depend on no
             worker, no order and no interruption. `g` is re-keyed for the next element.
         on_error : {"raise", "skip", "retry"}, optional
-            What an exception does: it is raised at the element's place and iteration may go on
+            What an `Exception` does: it is raised at the element's place and iteration may go on
             behind it; the element is dropped and counted; or the function is called up to
             `retries` times more (with the same `rng`), then the last error is raised.
             Default: ``Options.on_error``, else "raise".

@@ -13,6 +13,7 @@ from tundish.loader.run.context import Context, first_seed
 from tundish.loader.run.effective import effective
 from tundish.loader.run.files.indexing import indexed_for_access
 from tundish.loader.run.items import Failure
+from tundish.loader.run.raised import opened
 from tundish.loader.run.reference import open_inline
 from tundish.loader.run.storing.setup import resolve
 from tundish.loader.run.storing.stored import rows_of, rows_of_found
@@ -51,7 +52,7 @@ def element_at(node: Node, index: int) -> Any:
     network.load(at)
     item = network.next()
     if type(item) is Failure:
-        raise item.error
+        raise opened(item.error)
     return copy_element(item.value)
 
 

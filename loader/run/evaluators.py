@@ -42,6 +42,7 @@ from tundish.loader.run.operators import (
     windows,
     zipping,
 )
+from tundish.loader.run.raised import element_error
 from tundish.loader.run.results import checked
 from tundish.loader.run.storing import stored
 from tundish.loader.run.storing.rereading import reread_value
@@ -148,6 +149,10 @@ def compile_sweep(top: Node, base: Node) -> Callable[[range], Iterator[Any]] | N
                 result = function(number)
             except StopIteration as stop:  # within a generator it would get another message
                 raise RuntimeError(STOPPED) from stop
+            except Exception:
+                raise
+            except BaseException as error:
+                raise element_error(error) from error
             yield result if type(result) is int64 else checked(result)
 
     return sweep

@@ -13,6 +13,7 @@ from typing import Any
 import cloudpickle
 
 from tundish.errors import TransformError, WorkerTraceback
+from tundish.loader.run.raised import carried, opened
 
 __all__ = ["dumps_exception", "loads_exception", "without_frames"]
 
@@ -32,6 +33,7 @@ def dumps_exception(error: BaseException) -> bytes:
     error : BaseException
         With its traceback, which goes along as text.
     """
+    error = opened(error)
     cls = type(error)
     name = ("" if cls.__module__ == "builtins" else f"{cls.__module__}.") + cls.__qualname__
     notes = [str(note) for note in getattr(error, "__notes__", ())]
@@ -62,17 +64,17 @@ def without_frames(error: BaseException) -> BaseException:
     all that they hold; one that is kept is to be a copy, and so is what is raised of it. One that
     cannot be copied by way of a pickle is given back itself.
     """
-    body = _body(error)
+    body = _body(opened(error))
     if body is None:
         return error
     copy: BaseException = pickle.loads(body)
-    cause = error.__cause__
+    cause = opened(error).__cause__
     copy.__cause__ = (
         cause
         if type(cause) is WorkerTraceback and cause.__traceback__ is None
-        else WorkerTraceback(_frames(error))
+        else WorkerTraceback(_frames(opened(error)))
     )
-    return copy
+    return carried(copy)
 
 
 def _body(error: BaseException) -> bytes | None:

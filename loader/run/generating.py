@@ -9,6 +9,7 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.loader.run.failure import dumps_exception, loads_exception
+from tundish.loader.run.raised import carried, element_error
 from tundish.spec import (
     ArraySpec,
     flatten,
@@ -53,7 +54,7 @@ class Broken:
 
 
 def _broken(data: bytes) -> Broken:
-    return Broken(loads_exception(data))
+    return Broken(carried(loads_exception(data)))
 
 
 def until_it_raises(node: Generator) -> Iterator[Any]:
@@ -64,8 +65,8 @@ def until_it_raises(node: Generator) -> Iterator[Any]:
             value = next(run)
         except StopIteration:
             return
-        except Exception as error:  # noqa: BLE001 - whatever the user's generator raises
-            yield Broken(error)
+        except BaseException as error:  # noqa: BLE001 - whatever the user's generator raises
+            yield Broken(element_error(error))
             return
         yield Broken(value) if isinstance(value, SpecError) else value
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from tundish.loader.run.failure import dumps_exception, loads_exception
+from tundish.loader.run.raised import carried
 
 Ref = Any
 """An int, or a nested tuple of ints: where an element comes from."""
@@ -66,7 +67,7 @@ class Failure:
 
 
 def _failure(ref: Ref, data: bytes) -> Failure:
-    return Failure(ref, loads_exception(data))
+    return Failure(ref, carried(loads_exception(data)))
 
 
 class Dropped:

@@ -34,6 +34,7 @@ from tundish.loader.run.operators.mixing import count_sources
 from tundish.loader.run.optional import Optional
 from tundish.loader.run.parallelengine import ParallelEngine
 from tundish.loader.run.parallelism import how_many_workers, is_tuned, writes_apart
+from tundish.loader.run.raised import Carried
 from tundish.loader.run.serving import in_worker, overruled
 from tundish.loader.run.specs import learnt_spec
 from tundish.loader.run.state import check_state, make_state
@@ -184,9 +185,14 @@ class Iterator:
     def __next__(self) -> Any:
         for element in self._ready:
             return element
-        if self._doubt:
-            return self._next_again()
-        return self._next()
+        try:
+            return self._next_again() if self._doubt else self._next()
+        except Carried as found:
+            raised = found.error  # no call from here on, as an interrupt might hit there
+        try:
+            raise raised
+        finally:
+            del raised  # else the error and this frame would keep each other
 
     def _next_again(self) -> Any:
         """The next element after a call that was interrupted.

@@ -15,6 +15,7 @@ from tundish.loader.plan.sources import FromSource
 from tundish.loader.plan.storing import Cache
 from tundish.loader.run.generating import Broken
 from tundish.loader.run.identity import identities
+from tundish.loader.run.raised import element_error
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
@@ -54,7 +55,8 @@ def compile_read(top: Node, context: Context) -> Callable[[Sequence[Any], int], 
             return
         try:
             found = list(getitems(indices))
-        except Exception:  # noqa: BLE001 - one by one then: the error belongs to its element
+        except BaseException as error:  # noqa: BLE001 - one by one then: it belongs to its element
+            element_error(error)
             return
         if len(found) == len(indices):
             records.update(zip(indices, found, strict=True))

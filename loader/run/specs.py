@@ -11,6 +11,7 @@ from tundish.loader.plan.static import static_spec
 from tundish.loader.run.context import Context
 from tundish.loader.run.effective import effective
 from tundish.loader.run.items import End, Failure
+from tundish.loader.run.raised import opened
 from tundish.loader.run.reference import open_inline
 from tundish.loader.run.storing.setup import resolve
 from tundish.spec import spec_of
@@ -38,5 +39,5 @@ def _first_spec(node: Node) -> Any:
                 "the dataset is empty: it has no element to learn the spec from"
             ) from None
         if type(item) is Failure:
-            raise item.error
+            raise opened(item.error)
         return spec_of(item.value)

@@ -102,7 +102,7 @@ def _mapped(function: Callable[..., Any], label: str) -> Step:
                 y = function(*x) if type(x) is tuple else function(x)
                 if type(y) is not int64:
                     y = checked(y)
-            except Exception as error:  # noqa: BLE001 - the user's, marked and raised again
+            except BaseException as error:  # noqa: BLE001 - the user's, marked and raised again
                 raise_from(error, label)
             yield y
 
@@ -118,7 +118,7 @@ def _filtered(predicate: Callable[..., Any], label: str, tally: list[int]) -> St
                 keep = predicate(*x) if type(x) is tuple else predicate(x)
                 if type(keep) is not bool_:
                     keep = truth(keep)
-            except Exception as error:  # noqa: BLE001 - the user's, marked and raised again
+            except BaseException as error:  # noqa: BLE001 - the user's, marked and raised again
                 raise_from(error, label)
             if keep:
                 yield x

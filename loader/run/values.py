@@ -104,7 +104,7 @@ class Maker:
                 return DROPPED
             try:
                 told = function(*element) if type(element) is tuple else function(element)
-            except Exception as error:  # noqa: BLE001 - the user's, marked and raised again
+            except BaseException as error:  # noqa: BLE001 - the user's, marked and raised again
                 raise_from(error, label)
             notes.append(told)
             return element

@@ -180,7 +180,7 @@ class Reader:
         except (UnicodeDecodeError, IndexError) as problem:
             self.batches.fail(b, problem)
 
-    def _error(self, n: int) -> Exception:
+    def _error(self, n: int) -> BaseException:
         stored = self._errors.get(n)
         if stored is None:
             return SnapshotCorruptError(self._files().shown(), "has no such element", n)

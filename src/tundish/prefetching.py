@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
+from tundish.loader.run.raised import is_interrupt
+
 __all__ = ["Prefetcher", "check_depth"]
 
 _NOT_YET: Any = object()
@@ -23,7 +25,7 @@ class _Taken:
     """What one call of the source gave, and the source's state behind it."""
 
     begun: Any
-    error: Exception | None
+    error: BaseException | None
     state: Any
 
 
@@ -102,13 +104,13 @@ class Prefetcher:
             self._end = self._source_state()
             self._exhausted = True
             return
-        except Exception as problem:  # noqa: BLE001 - the element's, raised at its place
-            error = problem
-        except BaseException:
-            # The source may have given an element that is lost by now: begin again behind the
-            # last one that is here.
-            self._doubt = True
-            raise
+        except BaseException as problem:
+            if is_interrupt(problem):
+                # The source may have given an element that is lost by now: begin again after the
+                # last one that is here.
+                self._doubt = True
+                raise
+            error = problem  # the element's, raised at its place
         self._ahead.append(_Taken(begun, error, self._source_state()))
 
     def _heal(self) -> None:

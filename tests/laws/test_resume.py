@@ -257,7 +257,7 @@ def stepped(it: Any) -> bool:
         next(it)
     except StopIteration:
         return False
-    except Exception:  # noqa: BLE001 - the element's own
+    except BaseException:  # noqa: BLE001 - the element's own
         return True
     return True
 

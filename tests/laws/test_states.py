@@ -62,27 +62,29 @@ def paths(state: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
             yield from paths(below, (*path, key))
 
 
-def outcomes(it: Any) -> Iterator[Exception | None]:
+def outcomes(it: Any) -> Iterator[BaseException | None]:
     """What each element is: None, or its error."""
     while True:
         try:
             next(it)
         except StopIteration:
             return
-        except Exception as error:  # noqa: BLE001 - the element's own
+        except BaseException as error:  # noqa: BLE001 - the element's own
             yield error
         else:
             yield None
 
 
-def own_errors(case: Case) -> tuple[type[Exception], ...]:
+def own_errors(case: Case) -> tuple[type[BaseException], ...]:
     """The types of a pipeline's own errors: of what it reads, and of its functions."""
     with case.build().iterator(workers=0) as it:
         found = {type(error) for error in itertools.islice(outcomes(it), 200) if error is not None}
     return (TundishError, *found)
 
 
-def gives_elements(case: Case, state: dict[str, Any], known: tuple[type[Exception], ...]) -> None:
+def gives_elements(
+    case: Case, state: dict[str, Any], known: tuple[type[BaseException], ...]
+) -> None:
     """A state is refused, or what comes behind it are elements and errors that have been seen to."""
     with case.build().iterator(workers=0) as it:
         try:

@@ -69,9 +69,17 @@ def test_another_comes_back_as_its_text(error: Exception, kind: str) -> None:
     assert (made.type_name, made.text) == (kind, repr(error))
 
 
-@pytest.mark.parametrize("kind", ["SystemExit", "KeyboardInterrupt", "print", "int", "__import__"])
+@pytest.mark.parametrize("kind", ["print", "int", "exit", "__import__"])
 def test_no_name_of_a_builtin_does_more_than_make_an_error(kind: str) -> None:
     assert isinstance(StoredError(0, kind, ("x",), "").exception(), TransformError)
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt("own"), GeneratorExit()])
+def test_what_is_no_exception_comes_back_as_itself(error: BaseException) -> None:
+    made = through_json(StoredError.of(5, error)).exception()
+
+    assert type(made) is type(error)
+    assert made.args == error.args
 
 
 def test_an_error_that_takes_other_arguments_comes_back_as_its_text() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from tundish.loader.run.blame import NODE_MARK
 from tundish.loader.run.messages import EXTRA, EXTRA_IN_SLOT, ROWS_INLINE, align, share_offset
+from tundish.loader.run.raised import carried
 from tundish.loader.run.receiving import copy_rows
 from tundish.loader.run.starting.payload import loads_exception
 from tundish.shm.encode import decode
@@ -91,7 +92,7 @@ def _add(block: Block, piece: Any) -> None:
     if told is not None:
         block.told.append(told)
     block.drops.update(drops)
-    block.errors.update({k: loads_exception(data) for k, data in errors.items()})
+    block.errors.update({k: carried(loads_exception(data)) for k, data in errors.items()})
     block.events.update(events)
     block.notes.update(notes)
     for at, extra in extras.items():

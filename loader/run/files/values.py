@@ -24,7 +24,7 @@ def _record(maker: Maker, node: Indexed) -> Value:
         if item in records:
             found = records.pop(item)
             if isinstance(found, Broken):
-                raise_from(found.error, label)  # type: ignore[arg-type]  # records fail with exceptions
+                raise_from(found.error, label)
             return found
         try:
             return source[item]

@@ -10,6 +10,7 @@ from tundish.loader.plan.asserting import AssertCardinality, IgnoreErrors, said_
 from tundish.loader.run.blame import raise_from
 from tundish.loader.run.inline import Counts
 from tundish.loader.run.items import End, Failure
+from tundish.loader.run.raised import Carried
 from tundish.loader.run.stated import count, counted_in, flag, load_part
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Ignoring:
     def next(self) -> Any:
         while True:
             item = self._up.next()
-            if type(item) is not Failure:
+            if type(item) is not Failure or type(item.error) is Carried:
                 return item
             self._counts.add([f"{self._label} ignored"])
             if self._log:

@@ -31,7 +31,7 @@ def _mapped(maker: Maker, node: Map) -> Value:
                 return result
             result = checked(result)
             return result if check is None else check(result)
-        except Exception as error:  # noqa: BLE001 - the user's, marked and raised again
+        except BaseException as error:  # noqa: BLE001 - the user's, marked and raised again
             raise_from(error, label)
 
     return value
@@ -57,7 +57,7 @@ def _filtered(maker: Maker, node: Filter) -> Value:
                 return DROPPED
             if truth(keep):
                 return kept.pop()
-        except Exception as error:  # noqa: BLE001 - the user's, marked and raised again
+        except BaseException as error:  # noqa: BLE001 - the user's, marked and raised again
             raise_from(error, label)
         finally:
             kept.clear()

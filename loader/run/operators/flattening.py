@@ -143,7 +143,7 @@ def inner_dataset(maker: Maker, node: FlatMap) -> Value:
     def value(item: Any, pass_: int) -> Any:
         try:
             return _plan_of(call(item, pass_), node.op)
-        except Exception as error:  # noqa: BLE001 - the user's, marked and raised again
+        except BaseException as error:  # noqa: BLE001 - the user's, marked and raised again
             raise_from(error, label)
 
     return value

@@ -15,6 +15,7 @@ from tundish.loader.run.blame import NODE_MARK
 from tundish.loader.run.inline import Counts
 from tundish.loader.run.items import Failure, Made, Ref, ref_of
 from tundish.loader.run.origins import add_origin, describe_origin
+from tundish.loader.run.raised import Carried
 
 if TYPE_CHECKING:
     from tundish.loader.plan.elementwise import FlatMap
@@ -214,7 +215,7 @@ class LeftOut:
 
     def has(self, item: Any) -> bool:
         """Whether an item is one of them."""
-        if type(item) is not Failure:
+        if type(item) is not Failure or type(item.error) is Carried:
             return False
         return item.ref[1] != NOT_OPENED or getattr(item.error, NODE_MARK, None) in self.own
 

@@ -98,12 +98,12 @@ class Told:
         self._label, self._where = context.label(node), context.where
         self._identity = identities(node.up, context)
 
-    def __call__(self, error: Exception, at: Any, pass_: int, ref: Any) -> Failure:
+    def __call__(self, error: BaseException, at: Any, pass_: int, ref: Any) -> Failure:
         """The failure of an element.
 
         Parameters
         ----------
-        error : Exception
+        error : BaseException
             What was raised.
         at : Ref
             The element of the input that is to blame.
@@ -114,7 +114,7 @@ class Told:
         """
         return self.about(error, describe_origin(*self._identity(at, pass_)), ref)
 
-    def about(self, error: Exception, origin: str, ref: Any) -> Failure:
+    def about(self, error: BaseException, origin: str, ref: Any) -> Failure:
         """The failure of what `origin` says."""
         try:
             raise_from(error, self._label)
@@ -139,7 +139,7 @@ class Scanned(Rerun):
             state, output = _two(self._function(self._state.value, item.value))
             output = map_leaves(private, checked(output))
             self._state.set(state)
-        except Exception as error:  # noqa: BLE001 - the element's error
+        except BaseException as error:  # noqa: BLE001 - the element's error
             return self._told(error, item.ref, self._pass, item.ref)
         return Made(item.ref, output)
 
@@ -188,7 +188,7 @@ class GroupedByReducer(Rerun):
         try:
             element = checked(self._node.finalize(self._states.pop(key).value))
             return Made(ref, map_leaves(private, element))
-        except Exception as error:  # noqa: BLE001 - the element's error
+        except BaseException as error:  # noqa: BLE001 - the element's error
             return self._told.about(error, f"key {key}", ref)
 
     def _take(self, item: Any) -> Failure | None:
@@ -201,7 +201,7 @@ class GroupedByReducer(Rerun):
             if state is None:
                 state = State(checked(self._node.init(np.int64(key))), "reduce_func")
             state.set(self._node.reduce(state.value, item.value))
-        except Exception as error:  # noqa: BLE001 - the element's error
+        except BaseException as error:  # noqa: BLE001 - the element's error
             return self._told(error, item.ref, self._pass, ref)
         self._states[key] = state
         return None

@@ -12,6 +12,7 @@ from tundish.loader.plan.sources import Files, FromSource, Generator, Range, Sli
 from tundish.loader.run.blame import raise_from
 from tundish.loader.run.generating import generated
 from tundish.loader.run.items import End, Failure, Made
+from tundish.loader.run.raised import element_error
 from tundish.loader.run.stated import count, flag
 from tundish.loader.run.values import Maker
 from tundish.loader.run.watching.watched import meter_of
@@ -58,8 +59,9 @@ class Generated:
         except StopIteration:
             self._ended = True
             raise End from None
-        except Exception as error:  # noqa: BLE001 - whatever the user's generator raises
+        except BaseException as error:  # noqa: BLE001 - whatever the user's generator raises
             # As in tf.data, what the generator raises ends the pass after it.
+            error = element_error(error)
             self._ended = True
             self._count += 1
             self._meter.fail(self._meter.name)
@@ -117,7 +119,7 @@ def _record(maker: Maker, node: FromSource) -> Value:
         try:
             # A function may change what it is given: each record is given once.
             return normalise(records.pop(item) if item in records else source[item])
-        except Exception as error:  # noqa: BLE001 - the user's, marked and raised again
+        except BaseException as error:  # noqa: BLE001 - the user's, marked and raised again
             raise_from(error, label)
 
     return value

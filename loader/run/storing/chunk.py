@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.loader.run.items import Failure, Made
+from tundish.loader.run.raised import opened
 from tundish.loader.run.rows import Row, Rows
 from tundish.snapshot.records import StoredError
 from tundish.spec import flatten, unflatten
@@ -48,7 +49,7 @@ class Chunk:
         part, nbytes = made
         if type(item) is Failure:
             # As text: an error that is kept keeps whoever it was raised to.
-            part = StoredError.of(self.start + self.rows, item.error)
+            part = StoredError.of(self.start + self.rows, opened(item.error))
         self._block = None
         self.nbytes += nbytes
         self.rows += 1

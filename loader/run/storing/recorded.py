@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tundish.errors import SharedMemoryError, SnapshotError, StalledError, WorkerDiedError
 from tundish.loader.run.items import End, Failure, Made, NotReady
 from tundish.loader.run.nested import read_position, stored_position
+from tundish.loader.run.raised import element_error
 from tundish.loader.run.rows import Row, Rows
 from tundish.loader.run.stages import ParallelStage
 from tundish.snapshot.encoding.structure import stored_tree
@@ -304,5 +305,5 @@ def _stored(reader: Any, at: int) -> Made | Failure:
     """An element that stands in a file; one that failed fails again."""
     try:
         return Made(at, reader[at])
-    except Exception as error:  # noqa: BLE001 - the element's error
-        return Failure(at, error)
+    except BaseException as error:  # noqa: BLE001 - the element's error
+        return Failure(at, element_error(error))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.loader.run.blame import raise_from
 from tundish.loader.run.items import End, Failure, Made
+from tundish.loader.run.raised import element_error
 from tundish.loader.run.stated import count, load_part
 from tundish.loader.run.storing.opening import reader_of
 
@@ -55,8 +56,8 @@ class Rereading:
         self._given = at + 1
         try:
             return Made(at, reader_of(self._node.found)[at])
-        except Exception as error:  # noqa: BLE001 - the element's error
-            return Failure(at, error)
+        except BaseException as error:  # noqa: BLE001 - the element's error
+            return Failure(at, element_error(error))
 
     def mark(self) -> Mark:
         return self._given, None if self._up is None else self._up.mark()
@@ -87,7 +88,7 @@ def reread_value(maker: Maker, node: Reread) -> Value:
             return again(item, pass_)
         try:
             return reader_of(node.found)[item]
-        except Exception as error:  # noqa: BLE001 - the element's, or its file's
+        except BaseException as error:  # noqa: BLE001 - the element's, or its file's
             raise_from(error, label)
 
     return value

@@ -8,6 +8,7 @@ import numpy as np
 
 from tundish.loader.run.plain import PlainStage
 from tundish.loader.run.positional import Positions
+from tundish.loader.run.raised import element_error
 from tundish.loader.run.storing.opening import reader_of
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class StoredStage(PlainStage):
             if refs[-1] - first + 1 == count and np.array_equal(refs, range(first, first + count)):
                 return reader.elements(first, first + count)
             return [reader[ref] for ref in refs]
-        except Exception:  # noqa: BLE001 - told at its element, when they are asked for one by one
+        except BaseException as error:  # noqa: BLE001 - told at its element, when they are asked for one by one
+            element_error(error)
             up.load(up.dump(before))
             return None

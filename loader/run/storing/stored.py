@@ -107,7 +107,7 @@ def _element(maker: Maker, node: Stored) -> Value:
             if reader is None:
                 reader = reader_of(node.found)
             return reader[item]
-        except Exception as error:  # noqa: BLE001 - the element's, or its file's
+        except BaseException as error:  # noqa: BLE001 - the element's, or its file's
             raise_from(error, label)
 
     return value

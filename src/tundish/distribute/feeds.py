@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tundish.distribute.pieces import cut, rows_in
 from tundish.errors import SpecError
 from tundish.loader.plan.sharing import NoRows, part_of
+from tundish.loader.run.raised import element_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +95,8 @@ class BatchFeed:
                 return self.nothing(number)
             except StopIteration:
                 raise
-            except Exception:
+            except BaseException as error:
+                element_error(error)
                 self._behind_an_error = True
                 raise
             step = self._cut(batch, number)

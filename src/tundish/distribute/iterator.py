@@ -21,6 +21,7 @@ from tundish.loader.run.checkpoints import (
     write_state,
 )
 from tundish.loader.run.optional import Optional
+from tundish.loader.run.raised import element_error
 
 if TYPE_CHECKING:
     import os
@@ -112,7 +113,8 @@ class DistributedIterator:
                 raise StopIteration
             try:
                 step = self._take()
-            except Exception:
+            except BaseException as error:
+                element_error(error)
                 # Divided rows: the other processes have this step, and it is over for this one too.
                 self._steps += self._kind.form in ("share", "whole")
                 raise

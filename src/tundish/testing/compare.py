@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from tundish.errors import TundishError
+from tundish.loader.run.raised import is_interrupt
 from tundish.spec import Nested
 from tundish.testing import poison
 
@@ -82,12 +83,12 @@ def digest(element: object) -> str:
     return sink.hexdigest()
 
 
-def outcome_of(error: Exception, *, exact: bool = True) -> Outcome:
+def outcome_of(error: BaseException, *, exact: bool = True) -> Outcome:
     """Make an outcome of an error.
 
     Parameters
     ----------
-    error : Exception
+    error : BaseException
         What ``next()`` raised.
     exact : bool, default True
         False leaves out the arguments of this library's own errors: a reference that knows only
@@ -134,7 +135,9 @@ def collect(iterator: Iterator[Any], *, limit: int = LIMIT, exact: bool = True) 
             element = next(iterator)
         except StopIteration:
             break
-        except Exception as error:  # noqa: BLE001 - whatever the user's function raises
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
             outcomes.append(outcome_of(error, exact=exact))
         else:
             outcomes.append(Outcome(None, digest(element), _short(element)))
@@ -276,6 +279,8 @@ def _feed_object(sink: _Sink, value: object, seen: dict[int, int]) -> None:
         return
     build, arguments, *rest = reduced
     state, items, pairs = [*rest, None, None, None][:3]
+    if type(state) is dict and not state:
+        state = None  # an object that was asked for its `__dict__` has one from then on
     parts = [build, arguments, state, list(items or ()), [tuple(pair) for pair in pairs or ()]]
     _feed_all(sink, f"{type(value).__module__}.{type(value).__qualname__}", parts, seen)
 

@@ -81,6 +81,8 @@ def _longer(
 
 
 def _outcomes(drawn: Pipeline) -> int:
+    if "folder()" in str(drawn) and "Quit(" in str(drawn):
+        raise SpecError("not all that is raised comes back from a file as it was")
     if "folder()" in str(drawn) and drawn.steps[-1].text.startswith(".shuffle(None"):
         raise SpecError("there is no random access before all stands in files")
     made = drawn.build()
@@ -151,6 +153,9 @@ def _own_steps(rng: random.Random, last: str, other: Callable[[], str]) -> dict[
         f".map(Become({rng.choice(KINDS)!r}))": 4,
         f".map(Draw({k}), seed={seed})": 4,
         f".map(Fail({k}, {rng.choice((5, 30))}){policy})": 2,
+        f".map(Quit({k}, {rng.choice((5, 30))}){policy})": 1,
+        f".filter(Quit({k}, 20, Keep({few})){policy})": 1,
+        f".flat_map(Quit({k}, 20, Inner(D, {few})))": 1,
         f".filter(Keep({k}))": 2,
         f".filter(Keep({k}, 70, 10){policy})": 1,
         f".flat_map(Inner(D, {k}))": 2,

@@ -14,6 +14,7 @@ from tundish.testing import functions
 from tundish.testing.files import Reading, at_home, files, home, read
 from tundish.testing.folders import folder, saved
 from tundish.testing.functions import Inner
+from tundish.testing.raising import Quit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,14 @@ def evaluate(text: str, dataset: Any, **more: Any) -> Any:
     """What an expression of ours stands for, with the class `dataset` for ``D``."""
     names = {name: getattr(functions, name) for name in functions.__all__}
     names |= {"InputContext": InputContext, "FILES": FILES, "Within": Within, "np": np}
-    names |= {"folder": folder, "saved": saved, "files": files, "read": read, "Reading": Reading}
+    names |= {
+        "folder": folder,
+        "saved": saved,
+        "files": files,
+        "read": read,
+        "Reading": Reading,
+        "Quit": Quit,
+    }
     return eval(text, {"D": dataset, **names, **more})  # noqa: S307 - our own expression
 
 

@@ -27,6 +27,7 @@ from tundish.testing.functions import (
     Records,
     Tag,
 )
+from tundish.testing.raising import Quit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,6 +68,11 @@ def tagged(kind: str) -> Callable[[Any], Any]:
     return lambda d: d.range(9).map(Become(kind)).map(Tag(1))
 
 
+def add(state: Any, element: Any) -> Any:
+    """For `scan`: the sum so far."""
+    return state + element, state
+
+
 def batched(kind: str) -> Callable[[Any], Any]:
     """Elements of a kind in batches."""
     return lambda d: d.range(11).map(Become(kind)).batch(4)
@@ -93,6 +99,12 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
         Case("from_generator", lambda d: d.from_generator(Emit(9)).map(Tag(2))),
         Case("from_generator-args", lambda d: d.from_generator(Emit(5), args=(3, "x")).repeat(2)),
         Case("from_generator-fails", lambda d: d.from_generator(Emit(9, fails=4)).repeat(2)),
+        Case(
+            "from_generator-quits",
+            lambda d: (
+                d.from_generator(Emit(9)).map(Quit(2, 40)).scan(np.int64(0), Quit(1, 20, add))
+            ),
+        ),
         Case("from_generator-shuffle", lambda d: d.from_generator(Emit(11)).shuffle(4, seed=2)),
     ),
     "from_source": (
@@ -149,6 +161,11 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
         Case(
             "map-skip", lambda d: d.range(23).map(Fail(3, 30), on_error="skip").map(Draw(1), seed=1)
         ),
+        Case("map-quits", lambda d: d.range(23).map(Quit(3, 40)).map(Tag(1))),
+        Case(
+            "map-quits-skip",  # what an `except Exception` does not catch is not left out
+            lambda d: d.range(23).map(Quit(3, 40), on_error="skip").batch(3).ignore_errors(),
+        ),
         Case("map-retry", lambda d: d.range(9).map(Fail(3, 40), on_error="retry", retries=1)),
         Case(
             "map-arguments",
@@ -171,11 +188,13 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
             lambda d: d.range(30).filter(Keep(1)).map(Draw(2), seed=4).filter(Keep(5)),
         ),
         Case("filter-errors", lambda d: d.range(20).filter(Keep(3, 60, 20))),
+        Case("filter-quits", lambda d: d.range(20).filter(Quit(3, 30, Keep(3))).batch(2)),
         Case("filter-skip", lambda d: d.range(20).filter(Keep(3, 60, 20), on_error="skip")),
         Case("filter-nothing", lambda d: d.range(20).filter(Keep(1, 0)).repeat()),
     ),
     "flat_map": (
         Case("flat_map", lambda d: d.range(8).flat_map(Inner(d, 1))),
+        Case("flat_map-quits", lambda d: d.range(12).flat_map(Quit(3, 40, Inner(d, 2)))),
         Case("flat_map-errors", lambda d: failing(d, 12).flat_map(Inner(d, 2)).batch(3)),
         Case(
             "flat_map-retried",
@@ -322,6 +341,7 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
                 d.range(9).map(Draw(1), seed=1).cache(folder()).map(Draw(2), seed=1).repeat(2)
             ),
         ),
+        Case("cache-quits", lambda d: d.range(12).map(Quit(3, 40)).cache().shuffle(4, 1).repeat(2)),
         Case("cache-part", lambda d: d.range(9).map(Tag(1)).cache().take(4).repeat(2)),
     ),
 }

@@ -177,7 +177,7 @@ class Interrupted:
         for index in range(self.count):
             if index == self.at and not self.done:
                 self.done = True
-                raise KeyboardInterrupt
+                signal.raise_signal(signal.SIGINT)
             yield index
 
     def __len__(self) -> int:
@@ -194,7 +194,7 @@ class InterruptedSample(Numbers):
     def __getitem__(self, index: int) -> int:
         if index == self.at and not self.done:
             self.done = True
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
         return index
 
 
@@ -207,7 +207,7 @@ class InterruptedStream(Stream):
         for value in super().__iter__():
             if value == 5 and not self.done:
                 self.done = True
-                raise KeyboardInterrupt
+                signal.raise_signal(signal.SIGINT)
             yield value
 
 

@@ -14,6 +14,7 @@ from tundish.loader.run.checkpoints import newest_state, read_state
 from tundish.loader.run.context import Context, draw_seed
 from tundish.loader.run.effective import effective
 from tundish.loader.run.items import End, Failure
+from tundish.loader.run.raised import opened
 from tundish.loader.run.reference import open_inline
 from tundish.loader.run.state import check_state, make_state
 from tundish.loader.run.stated import go_to
@@ -128,7 +129,7 @@ class Replay:
         item = self._network.next()
         if type(item) is Failure:
             try:
-                raise item.error
+                raise opened(item.error)
             finally:
                 del item  # else the error and this frame would keep each other
         for probe in self._context.probes:

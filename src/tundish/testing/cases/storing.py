@@ -15,6 +15,7 @@ from tundish.ragged import Ragged
 from tundish.testing.cases.case import Case
 from tundish.testing.folders import folder, saved
 from tundish.testing.functions import Become, Draw, Emit, Fail, Inner, Keep, Key, Refuse, Tag
+from tundish.testing.raising import Quit
 
 if TYPE_CHECKING:
     import random
@@ -90,6 +91,9 @@ PIPELINES: dict[str, Callable[[Any], Any]] = {
         d.range(60).map(Tag(3), num_parallel_calls=2).snapshot(folder(), shard_bytes=99).map(Tag(1))
     ),
     "errors": lambda d: refusing(d).snapshot(folder(), **SMALL).repeat(2),
+    "quits": lambda d: (
+        d.range(23).map(Quit(3, 30, kept=True)).snapshot(folder(), **SMALL).repeat(2)
+    ),
     "skips": lambda d: (
         d.range(23).map(Fail(3, 30), on_error="skip").snapshot(folder()).map(Draw(1), seed=1)
     ),

@@ -20,7 +20,7 @@ class Asserting(Basic):
 
     def ignore_errors(self, log_warning: bool = False) -> Self:
         def items(this: Pass) -> Iterator[Item]:
-            return (item for item in self.items(this) if not item.error)
+            return (item for item in self.items(this) if not isinstance(item.error, Exception))
 
         return type(self)(items, self)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from tundish.errors import SpecError
+from tundish.loader.run.raised import is_interrupt
 from tundish.loader.run.shuffling import permute
 from tundish.testing.compare import Outcome, collect
 from tundish.testing.nests import by_row, misfit, normal, stacked, taken_apart
@@ -49,7 +50,7 @@ class Pass:
     numbers: dict[int, int] = field(default_factory=dict)
     prefix: tuple[Any, ...] = ()
 
-    def at(self, index: int, value: Any = None, error: Exception | None = None) -> Item:
+    def at(self, index: int, value: Any = None, error: BaseException | None = None) -> Item:
         """An item that begins at this node."""
         return Item(self.number, (*self.prefix, index) if self.prefix else index, value, error)
 
@@ -60,7 +61,7 @@ class Item(NamedTuple):
     number: int
     path: Any
     value: Any
-    error: Exception | None = None
+    error: BaseException | None = None
 
     def inside(self, *behind: int, before: tuple[int, ...] = ()) -> Item:
         """The same with a longer path."""
@@ -160,8 +161,8 @@ class Basic:
                     value = next(stream)
                 except StopIteration:
                     return
-                except Exception as error:  # noqa: BLE001 - the user's
-                    yield this.at(ordinal, error=error)
+                except BaseException as error:  # noqa: BLE001 - the user's
+                    yield this.at(ordinal, error=users(error))
                     return
                 yield called(this.at(ordinal), lambda value: value, value)
 
@@ -207,7 +208,7 @@ class Basic:
                 if seed is not None:
                     keywords["rng"] = generator(seed, this.numbers[id(model)], item)
                 made = called(item, map_func, *arguments(item.value), **keywords)
-                if not made.error or on_error != "skip":
+                if not isinstance(made.error, Exception) or on_error != "skip":
                     yield made
 
         model = type(self)(items, self)
@@ -223,9 +224,10 @@ class Basic:
                     yield item
                     continue
                 verdict = called(item, lambda *args: bool(predicate(*args)), *arguments(item.value))
-                if verdict.error and on_error != "skip":
-                    yield verdict
-                elif not verdict.error and verdict.value:
+                if verdict.error:
+                    if on_error != "skip" or not isinstance(verdict.error, Exception):
+                        yield verdict
+                elif verdict.value:
                     yield item
 
         return type(self)(items, self)
@@ -390,14 +392,21 @@ def arguments(value: Any) -> tuple[Any, ...]:
     return value if type(value) is tuple else (value,)
 
 
+def users(error: BaseException) -> BaseException:
+    """What the user's function raised; what interrupted it is raised again."""
+    if is_interrupt(error):
+        raise error
+    return error
+
+
 def called(item: Item, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Item:
     """The item with the function's result for its value, or with its error."""
     try:
         value = function(*args, **kwargs)
     except StopIteration as error:
         return item._replace(error=RuntimeError(*error.args))
-    except Exception as error:  # noqa: BLE001 - the user's
-        return item._replace(error=error)
+    except BaseException as error:  # noqa: BLE001 - the user's
+        return item._replace(error=users(error))
     if value is None:
         return item._replace(error=SpecError("None is no element"))
     try:

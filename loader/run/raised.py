@@ -1,0 +1,139 @@
+"""What a user's function raised: the error of its element, or an interrupt of the consumer.
+
+Any exception that a function raises is its element's error, `SystemExit` and `KeyboardInterrupt`
+among them. One that a signal brought about (Ctrl-C, or a handler that raises) is nobody's: it only
+happened to hit while the function ran, and ends the call of ``next`` as it would end any other code.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from functools import partial
+from inspect import CO_VARARGS
+from opcode import opmap
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import FrameType, TracebackType
+
+_RAISE = opmap["RAISE_VARARGS"]
+_PASSED_ON = "asyncio.runners"
+"""It takes Ctrl-C for itself, cancels what runs, and raises a KeyboardInterrupt of its own."""
+
+
+class Carried(Exception):  # noqa: N818 - the error is what it carries
+    """An exception that is no `Exception`, on its way to its element's place.
+
+    Where it is delivered it is opened. In between it is an error as any other, and what is no
+    `Exception` is an interrupt.
+
+    Parameters
+    ----------
+    error : BaseException
+        What the function raised.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Carried, (self.error,)
+
+    def __repr__(self) -> str:
+        return repr(self.error)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "error":  # not made yet
+            raise AttributeError(name)
+        return getattr(self.error, name)
+
+    def add_note(self, note: str) -> None:
+        self.error.add_note(note)
+
+
+def carried(error: BaseException) -> Exception:
+    """An exception in the form in which it travels."""
+    return error if isinstance(error, Exception) else Carried(error)
+
+
+def opened(error: BaseException) -> BaseException:
+    """An exception in the form in which it was raised."""
+    return error.error if type(error) is Carried else error
+
+
+def element_error(error: BaseException) -> Exception:
+    """What a user's function raised, in the form in which it travels.
+
+    Raises
+    ------
+    BaseException
+        The error itself, where it is an interrupt.
+    """
+    if not isinstance(error, Exception) and is_interrupt(error):
+        raise error
+    return carried(error)
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether a signal brought an exception about, or one that it was raised for.
+
+    Only the main thread runs handlers of signals. A handler in Python is called with the frame that
+    it interrupted, as a debugger is; the built-in one for Ctrl-C raises where no `raise` stands.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    waiting: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while waiting:
+        each = waiting.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        if _is_of_signal(each):
+            return True
+        members = each.exceptions if isinstance(each, BaseExceptionGroup) else ()
+        waiting += [each.__cause__, each.__context__, *members]
+    return False
+
+
+def _is_of_signal(error: BaseException) -> bool:
+    at = error.__traceback__
+    if at is None:
+        return False
+    handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()}
+    while at.tb_next is not None:
+        interrupted, at = at.tb_frame, at.tb_next
+        if at.tb_frame.f_code in handlers or _was_given(at.tb_frame, interrupted):
+            return True
+    return isinstance(error, KeyboardInterrupt) and not _stands_at_raise(at)
+
+
+def _code_of(handler: Any) -> CodeType | None:
+    """The code of a signal's handler; None of what is not written in Python."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    code = getattr(handler, "__code__", None) or getattr(type(handler).__call__, "__code__", None)
+    return code if isinstance(code, CodeType) else None
+
+
+def _was_given(frame: FrameType, interrupted: FrameType) -> bool:
+    """Whether a frame has the one before it among its arguments, as a handler has that is no more."""
+    code = frame.f_code
+    several = code.co_argcount + code.co_kwonlyargcount
+    names = list(code.co_varnames[: code.co_argcount])
+    if code.co_flags & CO_VARARGS:
+        names.append(code.co_varnames[several])
+    given: list[Any] = []
+    for name in names:
+        value = frame.f_locals.get(name)
+        given += value if type(value) is tuple else [value]
+    return any(value is interrupted for value in given)
+
+
+def _stands_at_raise(at: TracebackType) -> bool:
+    code, place = at.tb_frame.f_code.co_code, at.tb_lasti
+    raises = 0 <= place < len(code) and code[place] == _RAISE
+    return raises and at.tb_frame.f_globals.get("__name__") != _PASSED_ON
