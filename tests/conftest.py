@@ -160,6 +160,13 @@ def bury_the_dead() -> None:
         store.visit_graves()
 
 
+def await_ending(before: Holdings) -> None:
+    """Wait for threads that end: a worker that is a thread may on a busy machine take longer than closing waits."""
+    deadline = time.monotonic() + ENDING_S
+    for thread in set(threading.enumerate()) - before.threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def a_cache_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Indexes of files that tests read are kept apart from the user's."""
@@ -198,6 +205,7 @@ def leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     before = holdings()
     yield
+    await_ending(before)
     collect()
     bury_the_dead()
     after = holdings()

@@ -87,7 +87,10 @@ class _ThreadMain:
         context.where = f"in thread {threading.current_thread().name}"
         context.probes, context.watch = own.probes, Watch(enabled=own.watch.enabled)
         options, clocked = self._options, self._clocked
-        Worker(channel, arena, context, options, forks=False, clocked=clocked).run()
+        try:
+            Worker(channel, arena, context, options, forks=False, clocked=clocked).run()
+        finally:
+            context.close_files()  # of a source that the plan holds, and so other iterators
 
 
 def _pack(context: Context, options: Options) -> Payload:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tundish.loader.watch.aggregator import StatsAggregator, take_no_more, take_of_all
 from tundish.loader.watch.exposition import registry_of
+
+if TYPE_CHECKING:
+    from tundish.loader.watch.answering import Answering
 
 __all__ = ["MetricsServer"]
 
@@ -67,7 +70,7 @@ class MetricsServer:
         served = StatsAggregator() if aggregator is None else aggregator
         self._of_all = served if aggregator is None else None
         registry = registry_of(served.summary)
-        self._server, self._thread = _listening(port, host, registry)
+        self._server = _listening(port, host, registry)
         self.host, self.port = host, int(self._server.server_port)
         self._open = True
         if self._of_all is not None:
@@ -81,15 +84,13 @@ class MetricsServer:
         return f"http://{host}:{self.port}/metrics"
 
     def close(self) -> None:
-        """Stop listening, and end the thread; again it does nothing."""
+        """Stop listening, and end the threads; again it does nothing."""
         if not self._open:
             return
         self._open = False
         if self._of_all is not None:
             take_no_more(self._of_all)
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        self._server.end()
 
     def __enter__(self) -> Self:
         return self
@@ -121,11 +122,11 @@ def _check(port: Any, host: Any, aggregator: Any) -> None:
         raise TypeError(f"aggregator must be a td.StatsAggregator or None, not {what}")
 
 
-def _listening(port: int, host: str, registry: Any) -> tuple[Any, Any]:
-    from prometheus_client import start_http_server  # noqa: PLC0415 - an extra: `registry_of` has asked
+def _listening(port: int, host: str, registry: Any) -> Answering:
+    from tundish.loader.watch.answering import listening  # noqa: PLC0415 - an extra: `registry_of` has asked
 
     try:
-        return start_http_server(port, host, registry)
+        return listening(port, host, registry)
     except OSError as problem:
         where = f"{host or '*'}:{port}"
         hint = "; port=0 takes one that is free" if port else ""

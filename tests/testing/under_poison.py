@@ -45,7 +45,7 @@ def held(ds: Any, workers: int) -> str:
 
 @pytest.mark.parametrize("size", [1, 9, 1000, 1 << 20])
 def test_new_memory_holds_the_pattern(size: int) -> None:
-    found = []
+    found: list[set[int]] = []
 
     def look() -> None:
         # The second and third time, of what was freed.

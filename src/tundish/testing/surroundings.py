@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import psutil
 
+from tundish.loader.run import store
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
@@ -46,6 +48,7 @@ class Resources:
         deadline = time.monotonic() + within
         while True:
             gc.collect()
+            store.visit_graves()  # a killed process may be gone later than closing waits for it
             now = self.now()
             leaked = {kind: now[kind] - held for kind, held in self.held.items()}
             if not any(leaked.values()):

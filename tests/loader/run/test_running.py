@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.conftest import descriptors
 
 from tundish import Dataset, Options
 from tundish.errors import SharedMemoryError, StalledError, WorkerDiedError
@@ -23,6 +24,7 @@ from tundish.loader.run.iterator import Iterator
 from tundish.loader.run.parallelism import how_many_workers
 from tundish.loader.run.store import shared_ring
 from tundish.testing import digest
+from tundish.testing.files import files, read
 
 
 def uneven(x: Any) -> Any:
@@ -359,3 +361,19 @@ def test_beside_a_writer_alone_flat_map_is_computed_here(tmp_path: Path) -> None
     ds = Dataset.range(4).prefetch(3).snapshot(tmp_path).flat_map(three)
 
     assert [int(x) for x in ds.iterator(workers=0)] == [0, 1, 2] * 4
+
+
+@pytest.mark.parametrize("kind", ["csv", "text", "tfrecord", "parquet", "tar"])
+def test_threads_close_the_files_that_they_read(kind: str) -> None:
+    """Once the iterator is closed, though the dataset is still there and nothing was collected."""
+    ds = read(Dataset, kind).shard(3, 1).map(digest).with_options(Options(executor="thread"))
+    names = files(kind)
+    before = set(threading.enumerate())
+    with ds.iterator(workers=2) as it:
+        next(it)
+        reading = set(threading.enumerate()) - before
+        assert any(target in names for _, target in descriptors())
+    for thread in reading:
+        thread.join()
+
+    assert not [target for _, target in descriptors() if target in names]

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -180,6 +181,20 @@ def test_closed_it_is_gone() -> None:
         socket.create_connection(("127.0.0.1", port), timeout=5)
     with experimental.serve_metrics(port=port) as again:
         assert again.port == port
+
+
+def test_closed_no_thread_is_left_that_answers() -> None:
+    """Not even one whose client has asked for half of something."""
+    before = threading.active_count()
+    server = experimental.serve_metrics()
+    with socket.create_connection(("127.0.0.1", server.port), timeout=5) as client:
+        client.sendall(b"GET /metrics")
+        deadline = time.monotonic() + 10
+        while threading.active_count() < before + 2:
+            assert time.monotonic() < deadline
+        server.close()
+
+        assert threading.active_count() == before
 
 
 def test_a_port_in_use_is_named() -> None:
