@@ -8,7 +8,7 @@ once; what has no fixed size (str, bytes, objects) travels beside them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -17,7 +17,19 @@ if TYPE_CHECKING:
 
 ALIGN = 128
 
+MOST_DIMENSIONS = 64 if int(np.__version__.partition(".")[0]) >= 2 else 32
+"""Of an array of numpy's."""
+
 Key = tuple[Any, tuple[int, ...]] | type
+
+
+def is_fixed(key: Key) -> TypeGuard[tuple[Any, tuple[int, ...]]]:
+    """Whether rows of a leaf can lie in one array in shared memory.
+
+    Not ``str``, ``bytes`` and objects, which have no fixed size, nor an array with so many dimensions that there is
+    none left for the rows.
+    """
+    return not isinstance(key, type) and not key[0].hasobject and len(key[1]) < MOST_DIMENSIONS
 
 
 @dataclass(frozen=True)
@@ -29,7 +41,7 @@ class Layout:
     tree : Tree
         The elements' structure.
     keys : tuple of ((dtype, shape) or type)
-        Of every leaf; a type, or a dtype of objects, for one without a fixed size.
+        Of every leaf; a type for one that is no array.
     rows : int
         How many elements.
     """
@@ -45,7 +57,7 @@ class Layout:
         offsets: list[int | None] = []
         end = row = 0
         for key in self.keys:
-            if isinstance(key, type) or key[0].hasobject:
+            if not is_fixed(key):
                 offsets.append(None)
                 continue
             start = -(-end // ALIGN) * ALIGN

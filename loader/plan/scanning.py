@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from tundish.errors import SpecError
+from tundish.gaps import copied
 from tundish.loader.plan.checks import check_callable
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY, Node, Unary
 from tundish.loader.plan.refs import numbered
@@ -189,6 +190,6 @@ class ScanningMethods:
 def own(leaf: Any) -> Any:
     """A leaf of a state: of an array a copy that nobody can write to."""
     if isinstance(leaf, np.ndarray) and (leaf.flags.writeable or leaf.base is not None):
-        leaf = leaf.copy()
+        leaf = copied(leaf)
         leaf.flags.writeable = False
     return leaf

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from tundish.arraylikes import is_read_by_rows
 from tundish.errors import SpecError
 from tundish.formats.paths import find
 from tundish.loader.plan.checks import (
@@ -241,8 +242,9 @@ class SourceMethods:
 
         Parameters
         ----------
-        tensors : nest of (n, ...) arrays or lists
-            All with the same first dimension. Arrays are neither copied nor changed: functions
+        tensors : nest of (n, ...) arrays, lists or tables
+            All with the same first dimension. A table (of pandas, polars or Arrow) is a dict of its columns, so
+            that an element is a row. Arrays are neither copied nor changed: functions
             get read-only views of them, the consumer gets its own copies. Workers share one copy.
         name : str, optional
             For tf.data's sake; ignored.
@@ -258,16 +260,16 @@ class SourceMethods:
         >>> [int(x) for x in td.Dataset.from_tensor_slices([3, 1, 2])]
         [3, 1, 2]
         """
-        leaves, tree = flatten(tensors)
+        arrays = map_leaves(_sliceable, tensors)
+        leaves = flatten(arrays)[0]
         if not leaves:
             raise SpecError("from_tensor_slices needs at least one array")
-        arrays = [_sliceable(leaf) for leaf in leaves]
-        sizes = sorted({len(a) for a in arrays})
+        sizes = sorted({len(leaf) for leaf in leaves})
         if len(sizes) > 1:
             raise SpecError(
                 f"tensors must share their first dimension, which is one of {sizes} here"
             )
-        return cls._of(Slices(unflatten(tree, arrays), sizes[0]))
+        return cls._of(Slices(arrays, sizes[0]))
 
     @classmethod
     def from_source(cls, source: Source) -> Self:
@@ -279,7 +281,8 @@ class SourceMethods:
         Parameters
         ----------
         source : object with ``__len__`` and ``__getitem__``
-            Its length is taken now. It is never changed here. If it has ``__getitems__(indices)``,
+            A table, a pandas Series or an Arrow array is read by rows, as `from_tensor_slices` does it: their own
+            ``[i]`` is a column, what has a label, or an Arrow scalar. Its length is taken now. It is never changed here. If it has ``__getitems__(indices)``,
             as Hugging Face datasets have, a worker reads the records of a task in one call.
 
         Raises
@@ -303,6 +306,8 @@ class SourceMethods:
             raise TypeError(
                 f"from_source needs __len__ and __getitem__; {type(source).__name__} has not"
             )
+        if is_read_by_rows(source):
+            return cls.from_tensor_slices(source)
         return cls._of(FromSource(source, len(source)))
 
     @classmethod
@@ -494,10 +499,14 @@ def _read_only(leaf: Any) -> Any:
 
 
 def _sliceable(leaf: Any) -> Any:
-    array = np.asarray(leaf) if not isinstance(leaf, (list, tuple)) else normalise(list(leaf))
+    """An array that can be sliced; of a table a dict of them."""
+    found = normalise(leaf)
+    if type(found) is dict:
+        return map_leaves(_read_only, found)
+    array = found if isinstance(found, np.ndarray) else normalise(np.asarray(leaf))
     if not isinstance(array, np.ndarray) or array.ndim == 0:
         raise SpecError(f"from_tensor_slices needs arrays with a first dimension, not {leaf!r}")
-    return _read_only(normalise(array))
+    return _read_only(array)
 
 
 def _older_signature(types: Any, shapes: Any) -> Any:

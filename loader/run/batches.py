@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SpecError
-from tundish.loader.run.collate import Collator, misfit
+from tundish.loader.run.collate import Collator, misfit, unstackable
 from tundish.loader.run.inline import give_up
 from tundish.loader.run.items import End, Failure, Made, Ref
 from tundish.loader.run.operators.flattening import FlatMapped
@@ -104,11 +104,14 @@ class Batches:
         return None
 
     def _misfit(self, key: Any) -> str | None:
+        (tree, keys) = key
         if self._key is None:
-            self._key = key
+            problem = unstackable(keys, tree)
+            self._key = key if problem is None else None
+            return problem
         if key is self._key or key == self._key:
             return None
-        (tree, keys), (first_tree, first_keys) = key, self._key
+        first_tree, first_keys = self._key
         return misfit(self._have, list(keys), tree, list(first_keys), first_tree)
 
     def _misfitting(self, ref: Ref, problem: str) -> Failure:

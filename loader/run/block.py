@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tundish.gaps import copied
 from tundish.loader.run.collate import stack_loose
 from tundish.spec import LEAF, Tree, map_leaves, unflatten
 
@@ -177,7 +178,7 @@ class Block:
                 arrays.append(self.loose(at, first, stop))
                 continue
             rows = column[first:stop]
-            arrays.append(rows.copy() if copy or rows.nbytes <= COPY_BELOW else rows)
+            arrays.append(copied(rows) if copy or rows.nbytes <= COPY_BELOW else rows)
         return unflatten(layout.tree, arrays)
 
     def loose(self, at: int, first: int, stop: int) -> np.ndarray:
@@ -200,7 +201,7 @@ class Block:
         rows = column[first:stop]
         if column.ndim == 1 and column.dtype.kind != "V":
             return list(rows)
-        return [row.copy() for row in rows]
+        return [copied(row) for row in rows]
 
     def evict(self) -> bool:
         """Move the rows to private memory, so that the slot comes back; False if consumers hold it."""
@@ -217,5 +218,5 @@ def _one(column: np.ndarray, row: int, copy: bool) -> Any:
 
 def _private(value: Any, *, copy: bool) -> Any:
     if isinstance(value, (np.ndarray, np.void)):
-        return value.copy() if copy or value.nbytes <= COPY_BELOW else value
+        return copied(value) if copy or value.nbytes <= COPY_BELOW else value
     return value

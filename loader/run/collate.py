@@ -6,12 +6,14 @@ row into a (3,) one, so every leaf's dtype and shape are compared with the first
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tundish.errors import SpecError
+from tundish.gaps import copied, room
+from tundish.shm.layout import MOST_DIMENSIONS
 from tundish.spec import (
     LEAF,
     Tree,
@@ -58,9 +60,16 @@ def misfit(
     return None
 
 
-def is_fixed(key: Key) -> bool:
-    """Whether a leaf has a fixed size, so that rows of it can lie in shared memory."""
-    return not isinstance(key, type) and not key[0].hasobject
+def unstackable(keys: Sequence[Key], tree: Tree) -> str | None:
+    """Why elements cannot be rows of a batch at all; None where they can."""
+    for path, key in zip(paths(tree), keys, strict=True):
+        if not isinstance(key, type) and len(key[1]) >= MOST_DIMENSIONS:
+            field = f" at {path}" if path else ""
+            return (
+                f"the element{field} has {len(key[1])} dimensions, which is as many as an array of numpy can have, "
+                "and a batch of it would have one more; reshape it before"
+            )
+    return None
 
 
 class Collator:
@@ -92,16 +101,15 @@ class Collator:
         if k == 0:
             self._start(value)
         single = self._single
-        if single is None:
-            self._add_nest(k, value)
-        elif (
-            isinstance(value, (np.ndarray, np.generic))
+        if (
+            single is not None
+            and isinstance(value, (np.ndarray, np.generic))
             and value.dtype == self._dtype
             and value.shape == self._shape
         ):
             single[k] = value
         else:
-            self._check(k, *flatten(value))
+            self._add_nest(k, value)
         self.count = k + 1
 
     @property
@@ -123,8 +131,11 @@ class Collator:
     def _start(self, value: Any) -> None:
         leaves, self._tree = flatten(value)
         self._keys = [leaf_key(x) for x in leaves]
+        problem = unstackable(self._keys, self._tree)
+        if problem is not None:
+            raise SpecError(problem)
         self._columns = [
-            np.empty((self.size, *key[1]), key[0]) if not isinstance(key, type) else []
+            room((self.size, *key[1]), key[0]) if not isinstance(key, type) else []
             for key in self._keys
         ]
         if self._tree is LEAF and isinstance(self._columns[0], np.ndarray):
@@ -159,7 +170,7 @@ class Collator:
             if isinstance(column, list):
                 arrays.append(objects(column))
             else:
-                arrays.append(column if n == self.size else column[:n].copy())
+                arrays.append(column if n == self.size else copied(column[:n]))
         return unflatten(self._tree, arrays)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.errors import SpecError
+from tundish.gaps import copied
 from tundish.loader.run.failure import dumps_exception, loads_exception
 from tundish.loader.run.raised import carried, element_error
 from tundish.spec import (
@@ -81,7 +82,7 @@ def fit(value: Any, signature: Any) -> Any:
     """
     if signature is None:
         leaves, tree = flatten(normalise(value))
-        return unflatten(tree, [x.copy() if isinstance(x, np.ndarray) else x for x in leaves])
+        return unflatten(tree, [copied(x) if isinstance(x, np.ndarray) else x for x in leaves])
     specs, want = flatten(signature)
     # A list stands for a tuple where the signature has one, as in tf.data.
     if isinstance(value, list) and want is not None and want[0] == "t":
@@ -126,7 +127,7 @@ def _fit_leaf(leaf: Any, spec: ArraySpec, path: str) -> Any:
             )
         array = cast
     elif isinstance(leaf, np.ndarray):
-        array = array.copy()
+        array = copied(array)
     if spec.shape is not None and not spec.accepts(array):
         raise SpecError(f"{where} has shape {array.shape}, the signature says {spec.shape}")
     return array if array.ndim else array[()]

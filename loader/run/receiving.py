@@ -12,28 +12,11 @@ if TYPE_CHECKING:
 
 
 def copy_rows(block: Block, own: Layout, first: int, rows: memoryview) -> None:
-    """Rows that came in the message: into the block's private memory."""
+    """Rows that came packed in the message: each column's to its place in the block's private memory."""
     assert block.layout is not None
-    if own.rows == block.total and own.rows == block.layout.rows:
-        block.root = np.frombuffer(_aligned(own, rows), np.uint8)
-        return
     if block.root is None:
         block.root = np.empty(block.layout.nbytes, np.uint8)
     at = 0
-    for column, (_, nbytes) in zip(
-        [c for c in block.columns if c is not None], own.spans(0, own.rows), strict=True
-    ):
-        part = np.frombuffer(rows[at : at + nbytes], column.dtype)
-        column[first : first + own.rows] = part.reshape(own.rows, *column.shape[1:])
+    for offset, nbytes in block.layout.spans(first, own.rows):
+        block.root[offset : offset + nbytes] = rows[at : at + nbytes]
         at += nbytes
-
-
-def _aligned(own: Layout, rows: memoryview) -> bytearray:
-    """Columns that came packed, each moved to its place."""
-    spans = own.spans(0, own.rows)
-    target = bytearray(own.nbytes)
-    at = 0
-    for offset, nbytes in spans:
-        target[offset : offset + nbytes] = rows[at : at + nbytes]
-        at += nbytes
-    return target

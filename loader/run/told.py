@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tundish.gaps import copied
 from tundish.loader.run.collate import collate
 from tundish.loader.run.items import Made, Ref
 from tundish.shm.layout import Layout
@@ -146,4 +147,4 @@ def kept(item: Any) -> Any:
 
 
 def _own(leaf: Any) -> Any:
-    return leaf.copy() if isinstance(leaf, (np.ndarray, np.void)) else leaf
+    return copied(leaf) if isinstance(leaf, (np.ndarray, np.void)) else leaf

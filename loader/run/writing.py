@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tundish.gaps import copied
 from tundish.spec import flatten, leaf_key, unflatten
 
 if TYPE_CHECKING:
@@ -73,12 +74,10 @@ def writer(rows: Rows, tree: Any, keys: tuple[Any, ...], shift: int) -> Any:
     columns = rows.columns
     if tree is None and columns[0] is not None:
         column, (dtype, shape) = columns[0], keys[0]
+        kind = _type_of(dtype, shape)
 
         def write_one(k: int, element: Any) -> bool:
-            try:
-                if element.dtype != dtype or element.shape != shape:
-                    return False
-            except AttributeError:
+            if type(element) is not kind or element.dtype != dtype or element.shape != shape:
                 return False
             column[k - shift] = element
             return True
@@ -101,12 +100,17 @@ def writer(rows: Rows, tree: Any, keys: tuple[Any, ...], shift: int) -> Any:
     return write
 
 
+def _type_of(dtype: np.dtype, shape: tuple[int, ...]) -> Any:
+    """The type of a leaf, as `tundish.spec.normalise` gives it: who only has a dtype and a shape is no array."""
+    return np.ndarray if shape else dtype.type
+
+
 def _flat_writer(rows: Rows, tree: Any, keys: tuple[Any, ...], shift: int) -> Any:
     """As `_writer`, for a dict or tuple of leaves: the common case, without `flatten`."""
     kind = dict if tree[0] == "d" else tuple
     names = tree[1] if kind is dict else tuple(range(len(tree[2])))
     fixed = [
-        (name, column, key[0], key[1])
+        (name, column, _type_of(*key), key[0], key[1])
         for name, column, key in zip(names, rows.columns, keys, strict=True)
         if column is not None
     ]
@@ -122,17 +126,14 @@ def _flat_writer(rows: Rows, tree: Any, keys: tuple[Any, ...], shift: int) -> An
             return False
         if kind is dict and tuple(element) != names:
             return False
-        try:
-            for name, _, dtype, shape in fixed:
-                leaf = element[name]
-                if leaf.dtype != dtype or leaf.shape != shape:
-                    return False
-        except (AttributeError, KeyError):
-            return False
+        for name, _, cls, dtype, shape in fixed:
+            leaf = element[name]
+            if type(leaf) is not cls or leaf.dtype != dtype or leaf.shape != shape:
+                return False
         for name, _, key in loose:
             if leaf_key(element[name]) != key or isinstance(element[name], (dict, tuple)):
                 return False
-        for name, column, _, _ in fixed:
+        for name, column, _, _, _ in fixed:
             column[k - shift] = element[name]
         for name, extra, _ in loose:
             extra[k] = element[name]
@@ -180,4 +181,4 @@ def scatter(rows: Rows, first: int, upto: int) -> Any:
 
 def _own(value: Any) -> Any:
     """A value that shares no memory with its block."""
-    return value.copy() if isinstance(value, np.ndarray) else value
+    return copied(value) if isinstance(value, (np.ndarray, np.void)) else value

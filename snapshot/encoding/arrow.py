@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tundish.gaps import copied, has_gaps
 from tundish.snapshot.encoding.dtypes import carrier
 
 __all__ = [
@@ -37,6 +38,8 @@ def values_array(array: np.ndarray) -> Any:
     item = item_type(array.dtype)
     if pa.types.is_null(item):
         return pa.nulls(array.size)
+    if has_gaps(array.dtype):
+        array = copied(array)
     buffer = pa.py_buffer(array.view(np.uint8)) if array.size else pa.py_buffer(b"")
     if not pa.types.is_fixed_size_list(item):
         return pa.Array.from_buffers(item, array.size, [None, buffer])

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from tundish.gaps import copied
 from tundish.snapshot.files.mapping import Mapping
 
 __all__ = [
@@ -106,7 +107,7 @@ class Memory:
         else:
             array = np.ndarray(shape, dtype, buffer, start)
         if not array.flags.aligned:  # only of types that want more than the 8 bytes of Arrow
-            array = array.copy()
+            array = copied(array)
         array.flags.writeable = False
         return array
 

@@ -1,8 +1,9 @@
 """The structure of an element: nests of dict, tuple and namedtuple over leaves.
 
 A *leaf* is a numpy array or scalar, a ``str``, ``bytes``, a dataset, or any other object (which is
-passed on as it is and pickled between processes). A list is an array, as in tf.data. `normalise` gives every
-value its one numpy form, `flatten` takes a nest apart, `ArraySpec` describes a leaf.
+passed on as it is and pickled between processes). A list is an array, as in tf.data, and so is what is like an
+array (`tundish.arraylikes`). `normalise` gives every value its one numpy form, `flatten` takes a nest apart,
+`ArraySpec` describes a leaf.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from tundish.arraylikes import plain
 from tundish.errors import SpecError
+from tundish.gaps import copied, has_gaps
 
 __all__ = [
     "LEAF",
@@ -47,12 +50,11 @@ _KEEP = frozenset(
         *(np.dtype(c).type for c in "?bhilqBHILQefdgFDG"),
         np.datetime64,
         np.timedelta64,
-        np.void,
         str,
         bytes,
     }
 )
-_PLAIN = "biufcmMVO"  # the kinds of arrays that stay as they are
+_PLAIN = "biufcmMO"  # the kinds of arrays that stay as they are
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -223,12 +225,14 @@ def normalise(value: Any) -> Any:
 
     Ints become int64, floats float64, bools bool_, complex complex128; lists become arrays;
     zero-dimensional arrays become scalars; ``str`` and ``bytes`` stay. Arrays of a class derived from
-    numpy's become plain ones. An object of another type is a leaf as it is.
+    numpy's become plain ones, what is like an array an array, and a table a dict of its columns
+    (`tundish.arraylikes`). An object of another type is a leaf as it is.
 
     Raises
     ------
     SpecError
-        An int does not fit 64 bits, a list is ragged, or values of an array are masked.
+        An int does not fit 64 bits, a list is ragged, values of an array are masked or missing, or what
+        is like an array cannot become one.
 
     Examples
     --------
@@ -239,7 +243,7 @@ def normalise(value: Any) -> Any:
     if kind in _KEEP:
         return value
     if kind is np.ndarray:
-        return value if value.ndim and value.dtype.kind not in "US" else _odd_array(value)
+        return value if value.ndim and value.dtype.kind not in "USV" else _odd_array(value)
     if kind is dict:
         for x in value.values():
             inner = type(x)
@@ -256,7 +260,10 @@ def normalise(value: Any) -> Any:
         return normalise(_plain_array(value))
     if is_namedtuple(kind):
         return kind(*[normalise(x) for x in value])
-    return value._as_element() if isinstance(value, Nested) else value  # noqa: SLF001 - ours
+    if isinstance(value, Nested):
+        return value._as_element()  # noqa: SLF001 - ours
+    found = plain(value)
+    return value if found is value else normalise(found)
 
 
 def _plain_array(array: np.ndarray) -> np.ndarray:
@@ -273,9 +280,15 @@ def _plain_array(array: np.ndarray) -> np.ndarray:
 def _odd_array(array: np.ndarray) -> Any:
     if array.dtype.kind in "US":  # trailing zeros are lost in these; Python strings keep them
         array = array.astype(object)
+    elif has_gaps(array.dtype):
+        array = copied(array)
     if array.ndim == 0:
         return array[()] if array.dtype != object else normalise(array.item())
     return array
+
+
+def _struct(value: np.void) -> np.void:
+    return copied(value) if has_gaps(value.dtype) else value
 
 
 def _int64(value: int) -> np.int64:
@@ -313,6 +326,7 @@ _SCALARS: dict[type, Callable[[Any], Any]] = {
     list: _array,
     np.str_: str,
     np.bytes_: bytes,
+    np.void: _struct,
 }
 
 
@@ -400,8 +414,7 @@ def leaf_key(leaf: Any) -> tuple[Any, tuple[int, ...]] | type:
     """
     if type(leaf) in (str, bytes):
         return type(leaf)
-    dtype = dtype_of(leaf)
-    return object if dtype is None else (dtype, leaf.shape)
+    return (leaf.dtype, leaf.shape) if isinstance(leaf, (np.ndarray, np.generic)) else object
 
 
 def dtype_of(leaf: Any) -> np.dtype | None:
@@ -463,7 +476,7 @@ def copy_element(value: Any) -> Any:
     if kind in _KEEP:
         return value
     if kind is np.ndarray:
-        return value if value.flags.writeable or _is_immutable(value) else value.copy()
+        return value if value.flags.writeable or _is_immutable(value) else copied(value)
     if kind is dict or isinstance(value, tuple):
         for leaf in value.values() if kind is dict else value:
             if type(leaf) not in _KEEP:

@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tundish.gaps import copied
 from tundish.ragged import Ragged, Sparse
 from tundish.spec import Tree, flatten
 
@@ -52,7 +53,7 @@ DTYPES: dict[str, np.dtype] = {
 
 
 def random_array(dtype: np.dtype, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-    """An array of random bytes: NaNs with payloads, NaT, padding, whatever comes."""
+    """An array of random bytes: NaNs with payloads, NaT, whatever comes; but zeros in the gaps of structs."""
     if dtype.itemsize == 0:
         return np.ndarray(shape, dtype, bytearray())
     bits = rng.integers(0, 256, (*shape, dtype.itemsize), np.uint8)
@@ -63,7 +64,7 @@ def random_array(dtype: np.dtype, shape: tuple[int, ...], rng: np.random.Generat
     if dtype.char in "gG":  # bytes that do not belong to the number may change
         numbers: np.ndarray = (bits[..., 0].astype("f8") * np.sqrt(2)).astype(dtype)
         return numbers
-    array: np.ndarray = np.frombuffer(bits.tobytes(), dtype).reshape(shape)
+    array: np.ndarray = copied(np.frombuffer(bits.tobytes(), dtype).reshape(shape))
     return array
 
 
@@ -136,7 +137,7 @@ NESTS: dict[str, Callable[[int, np.random.Generator], Any]] = {
 """Elements that are nests."""
 
 
-def is_same(one: Any, other: Any, *, padding: bool = True) -> bool:
+def is_same(one: Any, other: Any) -> bool:
     """Whether two leaves are one to the bit: type, dtype, shape and every byte."""
     if type(one) is not type(other):
         return False
@@ -149,26 +150,17 @@ def is_same(one: Any, other: Any, *, padding: bool = True) -> bool:
         return all(type(a) is type(b) and a == b for a, b in pairs)
     if one.dtype.char in "gG":
         return bool(np.array_equal(one, other))
-    if not padding:
-        return _bytes(np.asarray(one)) == _bytes(np.asarray(other))
     return bool(one.tobytes() == other.tobytes())
 
 
-def _bytes(array: np.ndarray) -> bytes:
-    """The bytes of all fields, without what lies between them, which numpy does not copy."""
-    if array.dtype.names is None:
-        return array.tobytes()
-    return b"".join(_bytes(array[name]) for name in array.dtype.names)
-
-
-def differences(one: Any, other: Any, *, padding: bool = True) -> str | None:
+def differences(one: Any, other: Any) -> str | None:
     """How two elements differ; None where they are one to the bit, but for classes of namedtuples."""
     mine, my_tree = flatten(one)
     others, tree = flatten(other)
     if _named(my_tree) != _named(tree):
         return f"structures {my_tree} and {tree}"
     for k, (a, b) in enumerate(zip(mine, others, strict=True)):
-        if not is_same(a, b, padding=padding):
+        if not is_same(a, b):
             return f"leaf {k}: {a!r} and {b!r}"
     return None
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.errors import SpecError
+from tundish.gaps import copied
 from tundish.loader.plan.packing import Pack
 from tundish.loader.plan.refs import not_there
 from tundish.loader.run.blame import raise_from
@@ -263,7 +264,7 @@ def _kept(item: Any, first: int, stop: int) -> Any:
     """A sequence that waits in an open row: rows of shared memory are not held for it."""
     if type(item) is Made:
         return item
-    return Piece(ref_of(item), map_leaves(lambda leaf: leaf[first:stop].copy(), item.value), first)
+    return Piece(ref_of(item), map_leaves(lambda leaf: copied(leaf[first:stop]), item.value), first)
 
 
 # -- what a sequence is, and a row -------------------------------------------------------------

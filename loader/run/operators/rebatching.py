@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.errors import SpecError
+from tundish.gaps import room
 from tundish.loader.plan.rebatching import BatchRows, Rebatch
 from tundish.loader.plan.refs import not_there
 from tundish.loader.run.blame import NODE_MARK, raise_from
@@ -225,7 +226,7 @@ def joined(parts: list[Slice]) -> Any:
 
 def _stacked(key: Any, column: list[Any], rows: int) -> np.ndarray:
     # Given where to put it, numpy keeps a byte order that is not this machine's.
-    return np.concatenate(column, out=np.empty((rows, *key[1]), key[0]))
+    return np.concatenate(column, out=room((rows, *key[1]), key[0]))
 
 
 class ToldRows(Unbatched):

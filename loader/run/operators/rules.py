@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from tundish.errors import SpecError
+from tundish.gaps import room
 from tundish.loader.plan.pads import Pad, Padding, check_fits
-from tundish.loader.run.collate import Key, collate, fits, misfit, objects
+from tundish.loader.run.collate import Key, collate, fits, misfit, objects, unstackable
 from tundish.ragged import Ragged, Sparse
 from tundish.spec import LEAF, Tree, flatten, leaf_key, paths, show_key, show_tree, unflatten
 
@@ -43,7 +44,7 @@ class Stacking:
     """Equal shapes, stacked: the rule of `batch`."""
 
     def alone(self, form: Form) -> None:
-        """Anything can begin a batch."""
+        _stackable(form)
 
     def together(self, k: int, form: Form, first: Form) -> None:
         _compare(k, form, first, fits)
@@ -68,6 +69,7 @@ class Padded:
         return found
 
     def alone(self, form: Form) -> None:
+        _stackable(form)
         pads, leaves = self._over(form), form[1]
         if self._padding.shapes is not None:
             check_fits(form[0], pads, [_shape(key) for key in leaves], list(map(show_key, leaves)))
@@ -93,7 +95,7 @@ class Raggedly:
         self._dense, self._dtype = node.dense, np.dtype(node.row_splits_dtype)
 
     def alone(self, form: Form) -> None:
-        """Anything can begin a batch."""
+        _stackable(form)
 
     def together(self, k: int, form: Form, first: Form) -> None:
         _compare(k, form, first, _but_for_length)
@@ -141,7 +143,7 @@ class Sparsely:
         dense = [int(s) if want is None else want for s, want in zip(shapes.max(0), known, strict=True)]  # fmt: skip
         sizes = shapes.prod(1, dtype=np.int64)
         indices = np.empty((int(sizes.sum()), len(known) + 1), np.int64)
-        entries = np.empty(len(indices), values[0].dtype)
+        entries = room((len(indices),), values[0].dtype)
         indices[:, 0] = np.repeat(np.arange(len(values)), sizes)
         stop = 0
         for row in values:
@@ -174,6 +176,12 @@ def _compare(k: int, form: Form, first: Form, may: Callable[[Key, Key], bool]) -
         raise SpecError(problem)
 
 
+def _stackable(form: Form) -> None:
+    problem = unstackable(form[1], form[0])
+    if problem is not None:
+        raise SpecError(problem)
+
+
 def _shape(key: Key) -> tuple[int, ...]:
     return () if isinstance(key, type) else key[1]
 
@@ -197,7 +205,7 @@ def _stack(rows: Sequence[Any]) -> np.ndarray:
     first = rows[0]
     if not isinstance(first, (np.ndarray, np.generic)):
         return objects(list(rows))
-    array = np.empty((len(rows), *first.shape), first.dtype)
+    array = room((len(rows), *first.shape), first.dtype)
     for k, row in enumerate(rows):
         array[k] = row
     return array
@@ -210,7 +218,7 @@ def _ragged(rows: Sequence[np.ndarray], dtype: np.dtype) -> Ragged:
         raise SpecError(
             f"the rows of the batch have {splits[-1]} entries, more than {dtype} counts"
         )
-    values = np.empty((int(splits[-1]), *rows[0].shape[1:]), rows[0].dtype)
+    values = room((int(splits[-1]), *rows[0].shape[1:]), rows[0].dtype)
     return Ragged(np.concatenate(rows, out=values), splits.astype(dtype, copy=False))
 
 
@@ -250,7 +258,10 @@ def _filled(shape: tuple[int, ...], rows: Sequence[np.ndarray], value: Any) -> n
         array = np.empty(shape, dtype)
         array.fill(_empty(rows) if value is None else value)
         return array
-    return np.zeros(shape, dtype) if value is None else np.full(shape, value, dtype)
+    array = np.zeros(shape, dtype)
+    if value is not None:
+        array[...] = value
+    return array
 
 
 def _empty(rows: Sequence[np.ndarray]) -> Any:

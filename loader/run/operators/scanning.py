@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.errors import SpecError
+from tundish.gaps import copied
 from tundish.loader.plan.scanning import GroupByReducer, Scan, own
 from tundish.loader.run.blame import raise_from
 from tundish.loader.run.identity import identities
@@ -152,7 +153,7 @@ def _two(result: Any) -> tuple[Any, Any]:
 
 def private(leaf: Any) -> Any:
     """A leaf that is no view: an element of one would hold shared memory as long as it is kept."""
-    return leaf.copy() if isinstance(leaf, np.ndarray) and leaf.base is not None else leaf
+    return copied(leaf) if isinstance(leaf, np.ndarray) and leaf.base is not None else leaf
 
 
 class GroupedByReducer(Rerun):

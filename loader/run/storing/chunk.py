@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tundish.gaps import copied
 from tundish.loader.run.items import Failure, Made
 from tundish.loader.run.raised import opened
 from tundish.loader.run.rows import Row, Rows
@@ -85,7 +86,7 @@ def part_of(item: Any) -> tuple[Any, int] | None:
         return (block, first, stop, True), block.nbytes * (stop - first) // block.total
     leaves, tree = flatten(item.value)
     # Whoever made it may use its memory again, and what is above may be given it.
-    own = [leaf.copy() if type(leaf) is np.ndarray else leaf for leaf in leaves]
+    own = [copied(leaf) if type(leaf) is np.ndarray else leaf for leaf in leaves]
     value = own[0] if tree is None else unflatten(tree, own)
     return Made(0, value), sum(map(_nbytes, own))
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.run.collate import is_fixed
+from tundish.gaps import clear
 from tundish.loader.run.messages import INLINE_BLOCK, NO_SLOT, RECORD, Kind, Task
 from tundish.loader.run.writing import NeedsMore, Rows, writer
 from tundish.shm.encode import Encoded
@@ -57,14 +57,18 @@ class Blocks:
             own = Layout(tree, keys, task.rows)
             rows.columns = own.columns(np.empty(own.nbytes, np.uint8))
             shift = task.first
+            mine = slice(None)
         else:
             assert self._arena is not None
             self._make_room(self._arena, task, layout)
             rows.columns = layout.columns(self._arena.root(task.slot, layout.nbytes))
             shift = 0
-        for at, key in enumerate(keys):
-            if not is_fixed(key):
+            mine = slice(task.first, task.first + task.rows)
+        for at, column in enumerate(rows.columns):
+            if column is None:
                 rows.extras[at] = {}
+            else:
+                clear(column[mine])
         return writer(rows, tree, keys, shift)
 
     def _make_room(self, arena: Arena, task: Task, layout: Layout) -> None:

@@ -10,6 +10,7 @@ from tundish.loader.plan.dataset import Dataset
 from tundish.testing.cases import FAMILIES, reading
 from tundish.testing.expressions import Pipeline, Step
 from tundish.testing.model import Model
+from tundish.testing.values import VALUES
 
 if TYPE_CHECKING:
     import random
@@ -25,6 +26,7 @@ KINDS = (
     "int", "float", "small", "str", "bytes", "array", "image", "ragged", "words", "dict",
     "tuple", "nested", "object", "swapped", "mixed", "long", "large",
 )  # fmt: skip
+WITHIN = ("", "", "dict", "tuple", "both")
 ARRAYS = (
     "np.arange(9)",
     "np.arange(12.0).reshape(6, 2)",
@@ -112,6 +114,8 @@ def _source(rng: random.Random) -> str:
             f"D.from_tensors({rng.choice(ARRAYS)})",
             f"D.from_tensor_slices({rng.choice(ARRAYS)})",
             f"D.from_source(Records({n}, {rng.choice(KINDS)!r}))",
+            f"D.from_source(Given({n}, {_value(rng)}))",
+            f"D.from_list(given({n + 1}, {_value(rng)}))",
             f"D.from_generator(Emit({n}, {n}{rng.choice(('', '', ', 3'))}))",
             f"D.counter({n}, {rng.choice((-3, 0, 2))}).take({n})",
             f"D.random(seed={n}).take({n})",
@@ -121,6 +125,11 @@ def _source(rng: random.Random) -> str:
             *[reading.source(rng) for _ in range(3)],
         )
     )
+
+
+def _value(rng: random.Random) -> str:
+    """A kind of value, and the nest that it is a leaf of."""
+    return f"{rng.choice(tuple(VALUES))!r}, {rng.choice(WITHIN)!r}"
 
 
 def _step(rng: random.Random, depth: int, drawn: Pipeline) -> Step:
@@ -151,6 +160,7 @@ def _own_steps(rng: random.Random, last: str, other: Callable[[], str]) -> dict[
     return {
         f".map(Tag({k}))": 2,
         f".map(Become({rng.choice(KINDS)!r}))": 4,
+        f".map(Give({_value(rng)}))": 3,
         f".map(Draw({k}), seed={seed})": 4,
         f".map(Fail({k}, {rng.choice((5, 30))}){policy})": 2,
         f".map(Quit({k}, {rng.choice((5, 30))}){policy})": 1,

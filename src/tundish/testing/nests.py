@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from array import array
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,10 @@ from tundish.ragged import Ragged
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["by_row", "misfit", "normal", "stacked", "taken_apart"]
+MOST_DIMENSIONS = 64 if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else 32
+"""An array of numpy has no more."""
+
+__all__ = ["MOST_DIMENSIONS", "by_row", "misfit", "normal", "stacked", "taken_apart"]
 
 
 def normal(value: Any) -> Any:
@@ -44,9 +48,70 @@ def normal(value: Any) -> Any:
                 raise SpecError("a ragged list") from error
         case np.ndarray() if value.dtype.kind in "US":
             return normal(value.astype(object))
+        case np.ma.MaskedArray():
+            if np.ma.getmaskarray(value).any():
+                raise SpecError("values are masked")
+            return normal(np.array(value.data))
+        case np.ndarray() if type(value) is not np.ndarray:
+            return normal(np.array(value))
+        case np.ndarray() | np.void() if value.dtype.names and not value.dtype.hasobject:
+            return _fields_copied(value)
         case np.ndarray() if value.ndim == 0:
             return normal(value[()])
-    return value
+        case np.ndarray() | np.generic() | str() | bytes():
+            return value
+        case bytearray():
+            return bytes(value)
+        case memoryview() | array():
+            return np.asarray(value)
+    return _of_another_library(value)
+
+
+def _fields_copied(value: Any) -> Any:
+    """Structs whose padding is 0."""
+    made = np.zeros(value.shape, value.dtype)
+    made[...] = value
+    return made if made.ndim else made[()]
+
+
+def _of_another_library(value: Any) -> Any:
+    """What pandas, polars, Arrow, xarray, torch and JAX make is known by name here, as its class's or its base's."""
+    match next((base.__name__ for base in type(value).__mro__ if base.__name__ in _OTHERS), None):
+        case "DataFrame" | "Table" | "RecordBatch" | "Frame":
+            names = (
+                value.schema.names
+                if hasattr(value, "schema") and hasattr(value, "nbytes")
+                else value.columns
+            )
+            return {name: normal(value[name]) for name in names}
+        case "Tracked" | "Tensor":
+            return normal(value.detach().__array__())
+        case "Array" | "ChunkedArray" | "Series" | "Index" if _is_missing_some(value):
+            raise SpecError("values are missing")
+        case None:
+            return value
+    try:
+        return normal(value.__array__())
+    except Exception as error:
+        raise SpecError("it cannot be an array") from error
+
+
+_OTHERS = {
+    *("DataFrame", "Table", "RecordBatch", "Frame", "Tracked", "Tensor", "Like"),
+    *("Array", "ChunkedArray", "Series", "Index", "DataArray"),
+}
+
+
+def _is_missing_some(value: Any) -> bool:
+    if (
+        hasattr(value, "to_list")
+        and hasattr(value, "dtype")
+        and not isinstance(value.dtype, np.dtype)
+    ):
+        found = value.to_list()
+    else:
+        found = value.to_pylist() if hasattr(value, "to_pylist") else []
+    return any(x is None or x != x or repr(x) == "<NA>" for x in found)  # noqa: PLR0124 - nan
 
 
 def taken_apart(nest: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:
@@ -95,6 +160,8 @@ def misfit(first: Any, row: Any) -> SpecError | None:
         case (dict() | tuple(), _) | (_, dict() | tuple()):
             pairs = None
         case _:
+            if np.ndim(row) >= MOST_DIMENSIONS and isinstance(row, np.ndarray):
+                return SpecError("no dimension is left")
             return SpecError("other rows") if _form(first) != _form(row) else None
     if pairs is None:
         return SpecError("another structure")
@@ -116,7 +183,7 @@ def stacked(rows: list[Any]) -> Any:
         columns = [stacked(list(column)) for column in zip(*rows, strict=True)]
         return getattr(type(first), "_make", tuple)(columns)
     numeric = isinstance(first, np.ndarray | np.generic)
-    column = np.empty(
+    column = np.zeros(
         (len(rows), *(first.shape if numeric else ())), first.dtype if numeric else object
     )
     for i, row in enumerate(rows):

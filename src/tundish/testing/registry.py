@@ -28,6 +28,7 @@ from tundish.testing.functions import (
     Tag,
 )
 from tundish.testing.raising import Quit
+from tundish.testing.values import Give, Given
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,6 +111,8 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
     "from_source": (
         Case("from_source", lambda d: d.from_source(Records(9)).batch(4)),
         Case("from_source-objects", lambda d: d.from_source(Records(6, "object"))),
+        Case("from_source-values", lambda d: d.from_source(Given(40, "any", "dict"))),
+        Case("from_source-table", lambda d: d.from_source(Given(7, "table")).unbatch().batch(4)),
     ),
     "list_files": (
         Case("list_files", lambda d: d.list_files(str(HERE / "*.py"), shuffle=False).map(Tag(1))),
@@ -166,6 +169,7 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
             "map-quits-skip",  # what an `except Exception` does not catch is not left out
             lambda d: d.range(23).map(Quit(3, 40), on_error="skip").batch(3).ignore_errors(),
         ),
+        Case("map-values", lambda d: d.range(60).map(Give("any")).map(Tag(1))),
         Case("map-retry", lambda d: d.range(9).map(Fail(3, 40), on_error="retry", retries=1)),
         Case(
             "map-arguments",
@@ -229,6 +233,9 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
             "batch-augment",
             lambda d: d.range(23).map(Draw(1), seed=1).batch(3).map(Draw(2), seed=1),
         ),
+        Case("batch-like", lambda d: d.range(11).map(Give("like")).batch(4)),
+        Case("batch-aligned", lambda d: d.range(11).map(Give("aligned", "dict")).batch(4)),
+        Case("batch-deep", lambda d: d.range(5).map(Give("almost_deep")).batch(2).batch(2)),
         Case("batch-batch", lambda d: d.range(23).batch(3).batch(2, drop_remainder=True)),
         Case("batch-unequal", lambda d: d.range(30).map(Become("ragged")).batch(2)),
         Case("batch-mixed", lambda d: d.range(30).map(Become("mixed")).batch(2)),

@@ -73,7 +73,7 @@ def check_stacked(decoded: Decoded, elements: list[Any], first: int, stop: int) 
         expected = batch_or_none(decoded.elements(first, stop))
         found = decoded.stacked(first, stop)
         assert (found is None) == (expected is None)
-        assert found is None or differences(expected, found, padding=False) is None
+        assert found is None or differences(expected, found) is None
 
 
 def test_there_are_enough_kinds() -> None:

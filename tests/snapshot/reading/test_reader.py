@@ -85,11 +85,11 @@ def check_batches(reader: Reader, elements: list[Any], ranges: list[tuple[int, i
     for start, stop in ranges:
         expected, found = collated(elements[start:stop]), reader.stacked(start, stop)
         assert (expected is None) == (found is None), (start, stop)
-        assert expected is None or differences(expected, found, padding=False) is None
+        assert expected is None or differences(expected, found) is None
         indices = np.random.default_rng(start).permutation(np.arange(start, stop))
         expected, found = collated([elements[i] for i in indices]), reader.take(indices)
         assert (expected is None) == (found is None), indices
-        assert expected is None or differences(expected, found, padding=False) is None
+        assert expected is None or differences(expected, found) is None
 
 
 ALL_RANGES = [(0, 1), (0, 4), (1, 3), (3, 9), (0, 30), (29, 30), (12, 24), (5, 5)]

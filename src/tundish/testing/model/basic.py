@@ -327,7 +327,7 @@ class Basic:
             rows: list[Any] = []
             ordinal = itertools.count()
             for item in self.items(this):
-                error = item.error or (misfit(rows[0], item.value) if rows else None)
+                error = item.error or misfit((rows or [item.value])[0], item.value)
                 if error:
                     rows = []  # what was gathered is given up
                     yield this.at(0, error=error)

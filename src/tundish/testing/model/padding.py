@@ -181,8 +181,8 @@ def _padding(
         for row in column:
             missing = [room - have for room, have in zip(shape, row.shape, strict=True)]
             before = missing if side == "left" else [0] * len(missing)
-            filled = np.empty(shape, row.dtype)
-            filled.fill(value)
+            filled = np.zeros(shape, row.dtype)
+            filled[...] = value
             behind = map(operator.add, before, row.shape)
             filled[tuple(map(slice, before, behind))] = row
             padded.append(filled)
@@ -208,7 +208,9 @@ def _ragged(rows: list[Any]) -> Any:
         if len({row.shape[1:] for row in column}) > 1:
             raise SpecError("other rows")
         ends = [0, *itertools.accumulate(map(len, column))]
-        values = np.concatenate(column).astype(column[0].dtype)
+        values = np.zeros((ends[-1], *column[0].shape[1:]), column[0].dtype)
+        for row, end in zip(column, ends[1:], strict=True):
+            values[end - len(row) : end] = row
         made.append(Ragged(values, np.array(ends)))
     return build(made)
 
