@@ -32,7 +32,7 @@ FACES = {
     "prefetching",
     "__main__",
 }
-BASE = {"errors", "ragged", "spec", "source"}
+BASE = {"arraylikes", "errors", "gaps", "ragged", "spec", "source"}
 MAY_IMPORT = {
     **dict.fromkeys(BASE, BASE),
     "shm": BASE,

@@ -27,6 +27,18 @@ KINDS = (
     "tuple", "nested", "object", "swapped", "mixed", "long", "large",
 )  # fmt: skip
 WITHIN = ("", "", "dict", "tuple", "both")
+WHOLE = (
+    "like",
+    "read_only",
+    "strided",
+    "big_endian",
+    "aligned",
+    "memoryview",
+    "arrow",
+    "table",
+    "frame",
+)
+"""Values that are elements without an error: others are refused where a list is taken."""
 ARRAYS = (
     "np.arange(9)",
     "np.arange(12.0).reshape(6, 2)",
@@ -115,7 +127,7 @@ def _source(rng: random.Random) -> str:
             f"D.from_tensor_slices({rng.choice(ARRAYS)})",
             f"D.from_source(Records({n}, {rng.choice(KINDS)!r}))",
             f"D.from_source(Given({n}, {_value(rng)}))",
-            f"D.from_list(given({n + 1}, {_value(rng)}))",
+            f"D.from_list(given({n + 1}, {_value(rng, WHOLE)}))",
             f"D.from_generator(Emit({n}, {n}{rng.choice(('', '', ', 3'))}))",
             f"D.counter({n}, {rng.choice((-3, 0, 2))}).take({n})",
             f"D.random(seed={n}).take({n})",
@@ -127,9 +139,9 @@ def _source(rng: random.Random) -> str:
     )
 
 
-def _value(rng: random.Random) -> str:
+def _value(rng: random.Random, kinds: tuple[str, ...] = tuple(VALUES)) -> str:
     """A kind of value, and the nest that it is a leaf of."""
-    return f"{rng.choice(tuple(VALUES))!r}, {rng.choice(WITHIN)!r}"
+    return f"{rng.choice(kinds)!r}, {rng.choice(WITHIN)!r}"
 
 
 def _step(rng: random.Random, depth: int, drawn: Pipeline) -> Step:
