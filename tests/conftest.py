@@ -19,6 +19,7 @@ import pytest
 from pyarrow import csv
 
 from tundish.loader.run import store
+from tundish.snapshot.reading import verified
 from tundish.testing import poison
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def holdings() -> Holdings:
         descriptors=frozenset(descriptors()),
         names=frozenset(names()),
         threads=frozenset(threading.enumerate()),
-        arenas=len(store._current),
+        arenas=len(store._current) + len(verified._current),
     )
 
 
@@ -196,7 +197,8 @@ def pyarrow_listens() -> None:
 def leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
     """No process, descriptor, thread or name that was not there before the test.
 
-    Allowed is what a process has once and keeps: its zygote and its arena. A test in which they
+    Allowed is what a process has once and keeps: its zygote, its arena, and the table of what was
+    verified. A test in which they
     appear is not asked about descriptors. One that runs another library's processes (`untidy`) is
     not asked at all.
     """

@@ -50,7 +50,7 @@ class Keeping:
     on_mismatch : {"new", "error", "any"}
         What to do where only snapshots of other pipelines stand: write a new one and say so, fail,
         or write it without a word.
-    verify : {"size", "batch", "full"}
+    verify : {"batch", "size", "full"}
         What is checked of the files when they are read.
     shard_bytes, batch_bytes : int
         When a file, and a batch in it, is large enough.
@@ -64,7 +64,7 @@ class Keeping:
     version: str | None = None
     mode: Mode = "auto"
     on_mismatch: Literal["new", "error", "any"] = "new"
-    verify: Literal["size", "batch", "full"] = "size"
+    verify: Literal["batch", "size", "full"] = "batch"
     shard_bytes: int = 256 * MIB
     batch_bytes: int = 4 * MIB
     part: tuple[int, int] | None = None
@@ -138,7 +138,7 @@ class Found:
         Whether all elements have one structure, and leaves of one dtype and shape.
     safe : bool
         Whether none of them is an error.
-    verify : {"size", "batch", "full"}
+    verify : {"batch", "size", "full"}
         What is checked.
     content : str or None
         The name of what was drawn that the plan does not say.
@@ -152,7 +152,7 @@ class Found:
     mapped: bool
     uniform: bool
     safe: bool
-    verify: str = "size"
+    verify: str = "batch"
     content: str | None = None
 
 
@@ -278,7 +278,7 @@ class StoringMethods:
         version: str | None = None,
         mode: Mode = "auto",
         on_mismatch: Literal["new", "error"] = "new",
-        verify: Literal["size", "batch", "full"] = "size",
+        verify: Literal["batch", "size", "full"] = "batch",
         shard_bytes: int = 256 * MIB,
         batch_bytes: int = 4 * MIB,
     ) -> Self:
@@ -316,7 +316,7 @@ class StoringMethods:
         on_mismatch : {"new", "error"}
             Where only snapshots of other pipelines stand: begin a new one, and log what has changed;
             or raise.
-        verify : {"size", "batch", "full"}
+        verify : {"batch", "size", "full"}
             What is checked of a complete snapshot: that all files are there, of the right size; also
             the checksum of each batch when it is first read; or all of them before the first element.
         shard_bytes : int
@@ -374,7 +374,7 @@ class StoringMethods:
             check_version(version),
             _word("mode", mode, ("auto", "read", "write", "off")),
             _word("on_mismatch", on_mismatch, ("new", "error")),
-            _word("verify", verify, ("size", "batch", "full")),
+            _word("verify", verify, ("batch", "size", "full")),
             check_count("shard_bytes", shard_bytes, least=1),
             check_count("batch_bytes", batch_bytes, least=1),
         )

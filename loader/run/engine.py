@@ -352,7 +352,7 @@ class InlineEngine(Engine):
             self._trace.gave(perf_counter() - self._asked)
         if found is not None:
             if self._kept:
-                for element in found:
+                for element in getattr(found, "elements", found):  # handed out they are later
                     frozen(element)
             self._elements += len(found)
         else:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tundish.loader.run.peers import Crew, Peer
 from tundish.loader.run.starting.launcher import launcher
 from tundish.shm.channel import Channel, default_kind
+from tundish.snapshot.reading.verified import shared_marks
 
 if TYPE_CHECKING:
     from tundish.shm.liveness import Poller
@@ -85,18 +86,21 @@ class Recruiting:
                 self._launcher_fd = None
             self._launcher = launcher(crew.threads)
             self._watch()
+        verified = shared_marks()
         config = pickle.dumps(
             {
                 **crew.config,
                 "channel": self._kind,
                 "stride": arena.stride if arena else 0,
                 "slots": arena.slots if arena else 0,
+                "verified": verified.stride if verified else 0,
                 "seat": peer.seat,
                 "writes": peer.writes,
             }
         )
         assert crew.payload is not None
-        fds = [theirs.fileno(), *([arena.fd] if arena else []), crew.payload.fd]
+        memory = [shared.fd for shared in (arena, verified) if shared is not None]
+        fds = [theirs.fileno(), *memory, crew.payload.fd]
         self._launcher.preload(crew.preload)
         peer.process = self._launcher.start(crew.entry, fds, config)
         theirs.close()

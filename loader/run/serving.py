@@ -19,6 +19,7 @@ from tundish.loader.run.outbox import Outbox
 from tundish.loader.run.starting.payload import dumps_exception
 from tundish.shm.channel import Channel, ChannelClosed
 from tundish.shm.memory import Arena
+from tundish.snapshot.reading.verified import use
 
 __all__ = ["IN_WORKER", "Serving", "in_worker", "overruled", "serve"]
 
@@ -107,7 +108,7 @@ def serve(fds: list[int], config: bytes, make: Make) -> int:
     Parameters
     ----------
     fds : list of int
-        Channel, arena if there is one, payload.
+        Channel, arena if there is one, what was verified of snapshots if one was read, payload.
     config : bytes
         Pickled settings.
     make : callable
@@ -127,6 +128,8 @@ def serve(fds: list[int], config: bytes, make: Make) -> int:
         arena = None
         if settings["stride"]:
             arena = Arena.attach(fds.pop(0), settings["stride"], settings["slots"])
+        if settings["verified"]:
+            use(Arena.attach(fds.pop(0), settings["verified"], 1))
         worker = make(channel, arena, fds.pop(0), settings)
     except BaseException as error:  # noqa: BLE001 - told to the coordinator
         tail = dumps_exception(error)

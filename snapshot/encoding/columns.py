@@ -26,9 +26,11 @@ __all__ = [
     "VaryingColumn",
     "as_objects",
     "is_mapped",
+    "is_simple",
 ]
 
 _SHORT = 4096
+_SMALL = 1024  # bytes of a row that is copied together with its neighbours
 _INT64 = np.dtype(np.int64)
 
 
@@ -50,7 +52,10 @@ class Column(Protocol):
         """The leaf of row k."""
 
     def many(self, first: int, stop: int) -> list[Any]:
-        """The leaf of some rows."""
+        """The leaf of some rows; of short ones copies, which cost less than to watch their file."""
+
+    def views(self, first: int, stop: int) -> bool:
+        """Whether `many` gives views of the buffers."""
 
     def stacked(self, first: int, stop: int) -> np.ndarray | None:
         """Some rows in one array; None where their shapes differ."""
@@ -169,6 +174,17 @@ def _nothing(dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
     return array
 
 
+def is_simple(dtype: np.dtype) -> bool:
+    """Whether numpy copies each byte of its items: of records it leaves the padding out."""
+    return dtype.kind in "biufcmMSU"
+
+
+def _copied(array: np.ndarray) -> np.ndarray:
+    copy = array.copy()
+    copy.flags.writeable = False
+    return copy
+
+
 class FixedColumn:
     """Rows of one dtype and shape."""
 
@@ -182,7 +198,12 @@ class FixedColumn:
 
     def many(self, first: int, stop: int) -> list[Any]:
         assert self.array is not None
-        return list(self.array[first:stop])
+        rows = self.array[first:stop]
+        return list(rows if self.views(first, stop) else _copied(rows))
+
+    def views(self, first: int, stop: int) -> bool:
+        assert self.array is not None
+        return self.array.strides[0] > _SMALL or not is_simple(self.array.dtype)
 
     def stacked(self, first: int, stop: int) -> np.ndarray | None:
         assert self.array is not None
@@ -209,10 +230,18 @@ class VaryingColumn:
 
     def many(self, first: int, stop: int) -> list[Any]:
         values, offsets = self._values, self._offsets[first : stop + 1]
+        if not self.views(first, stop):
+            values = _copied(values[offsets[0] : offsets[-1]])
+            offsets = [offset - offsets[0] for offset in offsets]
         rows = [values[a:b] for a, b in pairwise(offsets)]
         if self._shapes is None:
             return rows
         return [r.reshape(s) for r, s in zip(rows, self._shapes[first:stop], strict=True)]
+
+    def views(self, first: int, stop: int) -> bool:
+        items = self._offsets[stop] - self._offsets[first]
+        nbytes = items * self._values.itemsize
+        return nbytes > _SMALL * (stop - first) or not is_simple(self._values.dtype)
 
     def stacked(self, first: int, stop: int) -> np.ndarray | None:
         offsets = self._offsets
@@ -261,6 +290,9 @@ class TextColumn:
         rows = [whole[a - start : b - start] for a, b in pairs]
         return [row.decode("utf-8", self._errors) for row in rows] if self._str else rows
 
+    def views(self, first: int, stop: int) -> bool:
+        return False
+
     def stacked(self, first: int, stop: int) -> np.ndarray | None:
         return as_objects(self.many(first, stop))
 
@@ -285,6 +317,9 @@ class ObjectsColumn:
     def many(self, first: int, stop: int) -> list[Any]:
         return [self.one(k) for k in range(first, stop)]
 
+    def views(self, first: int, stop: int) -> bool:
+        return False
+
     def stacked(self, first: int, stop: int) -> np.ndarray | None:
         shape = self._shapes[first]
         if any(other != shape for other in self._shapes[first + 1 : stop]):
@@ -308,6 +343,9 @@ class Constant:
 
     def many(self, first: int, stop: int) -> list[Any]:
         return [None] * (stop - first)
+
+    def views(self, first: int, stop: int) -> bool:
+        return False
 
     def stacked(self, first: int, stop: int) -> np.ndarray | None:
         return as_objects(self.many(first, stop))

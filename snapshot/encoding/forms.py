@@ -283,6 +283,10 @@ class Decoded:
         """The elements of some rows."""
         return _elements(self.tree, iter(self._columns), first, stop)
 
+    def views(self, first: int, stop: int) -> bool:
+        """Whether there are views of the buffers in what `elements` gives."""
+        return any(column.views(first, stop) for column in self._columns)
+
     def stacked(self, first: int, stop: int) -> Any | None:
         """Some rows as one batch, of views where leaves are arrays; None where shapes differ."""
         arrays = [column.stacked(first, stop) for column in self._columns]

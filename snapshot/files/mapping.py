@@ -2,31 +2,57 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tundish.errors import SnapshotCorruptError
 
-__all__ = ["Mapping"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-# The mapping would keep a descriptor of its own: thousands of shards, thousands of descriptors.
-_UNTRACKED = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+__all__ = ["Identity", "Mapping"]
+
+Identity = tuple[int, int, int, int, int]
+"""Device, inode, size, mtime and ctime in ns: who changes a file changes this."""
+
+_PIECE = 1 << 20
+# Python names it from 3.14 on, Linux knows it from 5.14 on.
+_POPULATE_READ = 22 if sys.platform.startswith("linux") else None
+_UNREADABLE = (errno.EFAULT, errno.EIO, getattr(errno, "EHWPOISON", errno.EIO))
+
+
+def _identity(status: os.stat_result) -> Identity:
+    return (
+        status.st_dev,
+        status.st_ino,
+        status.st_size,
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+    )
 
 
 class Mapping(mmap.mmap):
     """A whole file, mapped for reading; what numpy views of it have at their base.
 
+    Reading where the file has been cut ends the process. So `size`, the file's size at this moment
+    (``len`` is what was mapped), is asked before bytes are handed out.
+
     Attributes
     ----------
     path : str
         The file; "" for memory without one.
+    identity : tuple of int
+        Which file it was, and when it was last changed.
     immutable : bool
         Nobody changes the bytes, so views of them need no copy to be given away.
     """
 
     path = ""
+    identity: Identity = (0, 0, 0, 0, 0)
     immutable = True
 
     @classmethod
@@ -41,8 +67,53 @@ class Mapping(mmap.mmap):
             It is empty.
         """
         with Path(path).open("rb", buffering=0) as file:
-            if not os.fstat(file.fileno()).st_size:
+            status = os.fstat(file.fileno())
+            if not status.st_size:
                 raise SnapshotCorruptError(os.fspath(path), "is empty")
-            mapping = cls(file.fileno(), 0, access=mmap.ACCESS_READ, **_UNTRACKED)
-        mapping.path = os.fspath(path)
+            # It keeps a descriptor of its own, by which `size` asks.
+            mapping = cls(file.fileno(), status.st_size, access=mmap.ACCESS_READ)
+        mapping.path, mapping.identity = os.fspath(path), _identity(status)
         return mapping
+
+    def changed(self) -> bool:
+        """Whether the file was written or cut since it was mapped.
+
+        A file that has another one in its place, or no name any more, can only be cut by who has it
+        open: it is asked for its size alone.
+        """
+        try:
+            now = _identity(os.stat(self.path))  # noqa: PTH116 - a third of the time of Path's
+        except OSError:
+            now = None
+        if now is None or now[:2] != self.identity[:2]:
+            return self.size() != len(self)
+        return now != self.identity
+
+    def pieces(self, first: int, length: int) -> Iterator[memoryview]:
+        """The bytes of a range, piece by piece, each brought into memory before it is given.
+
+        Raises
+        ------
+        OSError
+            The file has been cut, or the disk cannot read it.
+        """
+        view = memoryview(self)
+        for at in range(first, first + length, _PIECE):
+            count = min(_PIECE, first + length - at)
+            self._bring(at, count)
+            yield view[at : at + count]
+
+    def _bring(self, first: int, length: int) -> None:
+        """Have pages in memory; what would be a SIGBUS when they are touched is an error here."""
+        if self.size() != len(self):
+            raise OSError(
+                errno.EIO, f"has {self.size():,} bytes, {len(self):,} were written", self.path
+            )
+        if _POPULATE_READ is None:
+            return
+        start = first // mmap.PAGESIZE * mmap.PAGESIZE
+        try:
+            self.madvise(_POPULATE_READ, start, first + length - start)
+        except OSError as problem:
+            if problem.errno in _UNREADABLE:  # else the system does not know how
+                raise OSError(errno.EIO, "cannot be read from the disk", self.path) from problem

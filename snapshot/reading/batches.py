@@ -1,17 +1,19 @@
 """The record batches of a snapshot: decoded when they are touched, and kept while there is room.
 
 Files of this machine's disks are mapped, and the mappings kept up to a number: each takes one of the
-process's, and before Python 3.13 a descriptor. Nothing is mapped before its size was compared, and files
-are never changed, so no access runs behind their end.
+process's, and a descriptor. A batch of a mapped file is compared with its checksum once, by whichever
+process touches it first; one that is fetched, each time. Before anything is handed out, the file is asked
+whether it still is what was mapped: an access behind its end would be a SIGBUS.
 """
 
 from __future__ import annotations
 
+import math
 import mmap
-import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -21,6 +23,7 @@ import pyarrow as pa
 from tundish.errors import SnapshotCorruptError
 from tundish.snapshot.encoding.forms import INDEX, Decoded, Form, decode
 from tundish.snapshot.files.checksum import crc32
+from tundish.snapshot.reading.verified import mark_of, verified
 
 if TYPE_CHECKING:
     from tundish.snapshot.files.mapping import Mapping
@@ -28,10 +31,13 @@ if TYPE_CHECKING:
     from tundish.snapshot.records import Shard
     from tundish.snapshot.run import Prefix
 
-__all__ = ["CACHE_BYTES", "VERIFY", "Batches", "open_limit"]
+__all__ = ["CACHE_BYTES", "FETCHED", "VERIFY", "Batches", "open_limit"]
 
 VERIFY = ("size", "batch", "full")
 CACHE_BYTES = 256 << 20
+LOOK_S = 0.01
+"""How old what is known of a file may be, when one element of it is asked for."""
+
 _MAGIC = b"ARROW1\0\0"
 _REMEDY = "restore the file, or remove the snapshot's folder so that it is written anew"
 _DAMAGE = (
@@ -48,22 +54,54 @@ _DAMAGE = (
 
 
 def open_limit() -> int:
-    """How many shards are mapped at once."""
-    if sys.version_info >= (3, 13):  # a mapping needs no descriptor
-        return 4096
+    """How many shards are mapped at once, each with a descriptor."""
     soft = psutil.Process().rlimit(psutil.RLIMIT_NOFILE)[0] if psutil.LINUX else 1024
     return 1024 if soft < 0 else max(16, min(1024, soft // 4))  # below 0: as many as one likes
 
 
 class _Open:
-    """A mapped shard, and which of its batches are decoded."""
+    """A mapped shard, and which of its batches are decoded.
 
-    __slots__ = ("batches", "buffer", "mapping")
+    Attributes
+    ----------
+    size : callable
+        The file's size now; what has no file has none.
+    whole : int
+        What it has to be.
+    due : float
+        From when on (`time.monotonic`) the file is asked whether it was written.
+    """
+
+    __slots__ = ("batches", "buffer", "due", "mapping", "size", "whole")
 
     def __init__(self, mapping: Mapping) -> None:
-        self.mapping = mapping
+        self.mapping, self.size, self.whole = mapping, mapping.size, len(mapping)
+        self.due = monotonic() + LOOK_S
         self.buffer = pa.py_buffer(mapping)
         self.batches: set[int] = set()
+
+    def changed(self) -> bool:
+        """Whether the file is not what was mapped."""
+        if self.mapping.changed():
+            return True
+        self.due = monotonic() + LOOK_S
+        return False
+
+
+class _Fetched:
+    """In the place of a mapped shard for batches whose bytes are in memory: nobody changes them."""
+
+    size = int
+    whole = 0
+    due = math.inf
+
+    def changed(self) -> bool:
+        """They never do."""
+        return False
+
+
+FETCHED = _Fetched()
+"""Any of these."""
 
 
 class Batches:
@@ -76,7 +114,7 @@ class Batches:
     prefixes : sequence of Prefix
         The runs.
     verify : {"size", "batch", "full"}
-        "batch": every batch's crc32 is compared when it is decoded first.
+        Unless it is "size", every batch's crc32 is compared when it is touched first.
     mapped : bool
         Whether shards are mapped; else their bytes are read.
     cache_bytes : int
@@ -84,8 +122,9 @@ class Batches:
 
     Attributes
     ----------
-    ready : dict of int to callable
-        The `Decoded.element` of the batches that are decoded: reading an element is two look-ups.
+    ready : dict of int to pair
+        The `Decoded.element` of the batches that are decoded, and their open shard, whose size has to be
+        looked at.
     """
 
     def __init__(
@@ -118,12 +157,12 @@ class Batches:
         self.entries = np.concatenate(entries) if entries else np.empty(0, [("start", "i8")])
         compressed = [p.header.compression is not None for p in prefixes for _ in p.shards]
         self._compressed = compressed  # by shard
-        self._unchecked = np.full(len(self.entries), verify != "size")
+        self._verified = verified() if verify != "size" else None
         self._open: OrderedDict[int, _Open] = OrderedDict()
-        self._decoded: dict[int, tuple[Decoded, int]] = {}
+        self._decoded: dict[int, tuple[Decoded, int, _Open | _Fetched]] = {}
         self._cost = 0
         self._lock = threading.RLock()
-        self.ready: dict[int, Callable[[int], Any]] = {}
+        self.ready: dict[int, tuple[Callable[[int], Any], _Open | _Fetched]] = {}
 
     def _add_forms(self, forms: Sequence[bytes]) -> None:
         for serialized in forms:
@@ -136,8 +175,21 @@ class Batches:
         return len(self.entries)
 
     def __getitem__(self, b: int) -> Decoded:
+        """A batch, verified; its file is as it was then."""
         found = self._decoded.get(b)
-        return found[0] if found is not None else self._load(b)
+        if found is not None:
+            if not found[2].changed():
+                return found[0]
+            self._close(int(self.entries[b]["shard"]))
+        return self._load(b)
+
+    def look_again(self) -> bool:
+        """Ask all files that are open whether they were changed; those are mapped and verified anew."""
+        with self._lock:
+            changed = [number for number, opened in self._open.items() if opened.changed()]
+            for number in changed:
+                self._close(number)
+        return bool(changed)
 
     def renew(self) -> None:
         """Make it right in a forked child: a thread that is not here may have held the lock."""
@@ -152,15 +204,16 @@ class Batches:
                 return found[0]
             number = int(self.entries[b]["shard"])
             batch, opened = self._record_batch(b)
-            cost = 0 if opened is not None and not self._compressed[number] else batch.nbytes
+            viewed = opened is not None and not self._compressed[number]
             try:
                 mapping = None if opened is None else opened.mapping
                 decoded = decode(batch, self.forms[self._files[number][2]], mapping)
             except _DAMAGE as problem:
                 self.fail(b, problem)
-            cost += decoded.cost
-            self._decoded[b] = decoded, cost
-            self.ready[b] = decoded.element
+            cost = decoded.cost + (0 if viewed else batch.nbytes)
+            where = opened if opened is not None and viewed else FETCHED
+            self._decoded[b] = decoded, cost, where
+            self.ready[b] = decoded.element, where
             self._cost += cost
             if opened is not None:
                 opened.batches.add(b)
@@ -171,11 +224,15 @@ class Batches:
         entry = self.entries[b]
         number, first, length = int(entry["shard"]), int(entry["offset"]), int(entry["length"])
         form = self._files[number][2]
-        opened = self._opened(number) if self._mapped else None
-        data = self._bytes(b) if opened is None else opened.buffer.slice(first, length)
-        if self._unchecked[b]:
-            self._check(b, data)
-            self._unchecked[b] = False
+        opened = self._opened(number, b) if self._mapped else None
+        if opened is None:
+            data = self._bytes(b)
+            if self._verified is not None:
+                self._compare(b, crc32(data))
+        else:
+            data = opened.buffer.slice(first, length)
+            if self._verified is not None:
+                self._verify(b, opened.mapping)
         try:
             if self._compressed[number]:
                 batch = _decompressed(data, self._heads[form])
@@ -198,34 +255,58 @@ class Batches:
             self.fail(b, f"has {len(data):,} bytes, {length:,} were written")
         return data
 
-    def _check(self, b: int, data: Any) -> None:
-        found, written = crc32(data), int(self.entries[b]["crc32"])
+    def _verify(self, b: int, mapping: Mapping, *, again: bool = False) -> None:
+        """Compare a batch of a mapped file with its checksum, unless some process has, or `again`."""
+        entry = self.entries[b]
+        first, length, crc = (int(entry[name]) for name in ("offset", "length", "crc32"))
+        known = self._verified or verified()
+        mark = mark_of(mapping.identity, first, length, crc)
+        if mark in known and not again:
+            return
+        found = 0
+        try:
+            for piece in mapping.pieces(first, length):
+                found = crc32(piece, found)
+        except OSError as problem:
+            self.fail(b, str(problem.strerror))
+        self._compare(b, found)
+        known.add(mark)
+
+    def _compare(self, b: int, found: int) -> None:
+        written = int(self.entries[b]["crc32"])
         if found != written:
             self.fail(b, f"its bytes have crc32 {found}, {written} was written")
 
-    def _opened(self, number: int) -> _Open:
+    def _opened(self, number: int, b: int | None = None) -> _Open:
+        """A shard as it is now, mapped; what is wrong with it is told of batch `b`."""
         opened = self._open.get(number)
         if opened is not None:
-            self._open.move_to_end(number)
-            return opened
+            if not opened.changed():
+                self._open.move_to_end(number)
+                return opened
+            self._close(number)
         name, shard, form = self._files[number]
         store = self._store()
-        path = store.shown(name)
         try:
             mapping = store.map(name)
         except FileNotFoundError:
-            raise SnapshotCorruptError(path, "is missing", remedy=_REMEDY) from None
+            self._fail_shard(number, "is missing", b)
+        except SnapshotCorruptError as problem:
+            self._fail_shard(number, problem.problem, b)
         if len(mapping) != shard.bytes:
-            problem = f"has {len(mapping):,} bytes, {shard.bytes:,} were written"
-            raise SnapshotCorruptError(path, problem, remedy=_REMEDY)
+            self._fail_shard(number, f"has {len(mapping):,} bytes, {shard.bytes:,} were written", b)
         head = self._heads[form]
         if mapping[: len(head)] != head:
-            problem = "does not begin with the schema that it was written with"
-            raise SnapshotCorruptError(path, problem, remedy=_REMEDY)
+            self._fail_shard(number, "does not begin with the schema that it was written with", b)
         while len(self._open) >= self._open_limit:
             self._close(next(iter(self._open)))
         self._open[number] = opened = _Open(mapping)
         return opened
+
+    def _fail_shard(self, number: int, problem: str, b: int | None = None) -> NoReturn:
+        first = None if b is None else int(self.entries[b]["start"])
+        path = self._store().shown(self._files[number][0])
+        raise SnapshotCorruptError(path, problem, first, _REMEDY) from None
 
     def _close(self, number: int) -> None:
         with self._lock:
@@ -244,7 +325,7 @@ class Batches:
             self._drop(oldest)
 
     def _drop(self, b: int) -> None:
-        _, cost = self._decoded.pop(b)
+        _, cost, _ = self._decoded.pop(b)
         del self.ready[b]
         self._cost -= cost
 
@@ -276,7 +357,7 @@ class Batches:
         first = int(entry["offset"]) // mmap.PAGESIZE * mmap.PAGESIZE
         length = int(entry["offset"]) + int(entry["length"]) - first
         with self._lock:
-            mapping = self._opened(int(entry["shard"])).mapping
+            mapping = self._opened(int(entry["shard"]), b).mapping
             mapping.madvise(mmap.MADV_WILLNEED, first, length)
 
     def check(self) -> None:
@@ -287,42 +368,45 @@ class Batches:
         SnapshotCorruptError
             For the first that is not what was written.
         """
-        for number, (name, shard, form) in enumerate(self._files):
-            data = self._file(number)
+        for number, (_, shard, form) in enumerate(self._files):
+            data, opened = self._file(number)
             own = np.flatnonzero(self.entries["shard"] == number)
             first = last = len(self._heads[form])
             for b in own[np.argsort(self.entries["offset"][own])].tolist():
-                entry = self.entries[b]
-                self._check(b, data.slice(int(entry["offset"]), int(entry["length"])))
-                last = int(entry["offset"]) + int(entry["length"])
+                offset, length = (int(self.entries[b][name]) for name in ("offset", "length"))
+                if opened is None:
+                    self._compare(b, crc32(data.slice(offset, length)))
+                else:
+                    self._verify(b, opened.mapping, again=True)
+                last = offset + length
             problem = _frame_problem(data, self._heads[form], len(own), shard.bytes)
             frame = crc32(data.slice(last), crc32(data.slice(0, first)))
             if not problem and shard.frame not in (None, frame):
                 problem = f"its footer has crc32 {frame}, {shard.frame} was written"
             if problem:
-                raise SnapshotCorruptError(self._store().shown(name), problem, remedy=_REMEDY)
+                self._fail_shard(number, problem)
 
-    def _file(self, number: int) -> Any:
+    def _file(self, number: int) -> tuple[Any, _Open | None]:
         name, shard, _ = self._files[number]
         if self._mapped:
             with self._lock:
-                return self._opened(number).buffer
+                opened = self._opened(number)
+                return opened.buffer, opened
         try:
-            return pa.py_buffer(self._store().read(name, shard.bytes))
+            return pa.py_buffer(self._store().read(name, shard.bytes)), None
         except FileNotFoundError:
-            path = self._store().shown(name)
-            raise SnapshotCorruptError(path, "is missing", remedy=_REMEDY) from None
+            self._fail_shard(number, "is missing")
 
     def fail(self, b: int, problem: Any) -> NoReturn:
         """Raise the error of a batch that is not what was written."""
-        store = self._store()
         text = problem if isinstance(problem, str) else f"cannot be read: {problem!r}"
         if not 0 <= b < len(self.entries):
-            raise SnapshotCorruptError(store.shown(), f"there is no batch {b}", remedy=_REMEDY)
-        entry = self.entries[b]
-        self._close(int(entry["shard"]))  # who restores the file and asks again sees the new one
-        path = store.shown(self._files[int(entry["shard"])][0])
-        raise SnapshotCorruptError(path, text, int(entry["start"]), _REMEDY) from None
+            raise SnapshotCorruptError(
+                self._store().shown(), f"there is no batch {b}", remedy=_REMEDY
+            )
+        number = int(self.entries[b]["shard"])
+        self._close(number)  # who restores the file and asks again sees the new one
+        self._fail_shard(number, text, b)
 
 
 def _frame_problem(data: Any, head: bytes, batches: int, size: int) -> str:

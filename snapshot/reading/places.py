@@ -9,9 +9,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+
+from tundish.errors import SnapshotCorruptError
+
+if TYPE_CHECKING:
+    from tundish.snapshot.files.mapping import Mapping
 
 __all__ = ["Chained", "Ordered", "Places", "Spans"]
 
@@ -96,22 +101,34 @@ class Ordered:
     ----------
     order : numpy.ndarray of shape (rows, 2), int64
         The batch and the row of each element; (-1, -1): it failed.
+    mapping : Mapping, optional
+        The file that it is a view of.
     """
 
-    def __init__(self, order: np.ndarray) -> None:
-        self._order = order
+    def __init__(self, order: np.ndarray, mapping: Mapping | None = None) -> None:
+        self._order, self._mapping = order, mapping
         self._flat = memoryview(order.reshape(-1))  # type: ignore[arg-type]  # it has the buffer protocol
 
+    def _look(self) -> None:
+        """Raise where the file was cut: to touch it would end the process."""
+        mapping = self._mapping
+        if mapping is not None and mapping.size() != len(mapping):
+            problem = f"has {mapping.size():,} bytes, {len(mapping):,} were written"
+            raise SnapshotCorruptError(mapping.path, problem)
+
     def find(self, n: int, /) -> tuple[int, int]:
+        self._look()
         return self._flat[2 * n], self._flat[2 * n + 1]
 
     def find_all(self, indices: np.ndarray, /) -> tuple[np.ndarray, np.ndarray]:
+        self._look()
         found = self._order[indices]
         return found[:, 0], found[:, 1]
 
     def spans(self, start: int, stop: int) -> Iterator[Span]:
         if stop <= start:
             return
+        self._look()
         batches, rows = self._order[start:stop].T
         goes_on = (batches[1:] == batches[:-1]) & (rows[1:] == rows[:-1] + 1) & (batches[1:] >= 0)
         cuts = [0, *(np.flatnonzero(~goes_on) + 1).tolist(), stop - start]

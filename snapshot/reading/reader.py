@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet, WeakValueDictionary
 
@@ -14,17 +15,20 @@ import numpy as np
 from tundish.errors import IncompleteSnapshotError, SnapshotCorruptError, SnapshotError
 from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.encoding.arrow import bits, join_rows, stack
-from tundish.snapshot.encoding.columns import as_objects
+from tundish.snapshot.encoding.columns import as_objects, is_simple
 from tundish.snapshot.encoding.kinds import Fixed, Text
 from tundish.snapshot.finished import read_finished
 from tundish.snapshot.index import order_blocks
-from tundish.snapshot.reading.batches import CACHE_BYTES, VERIFY, Batches
+from tundish.snapshot.reading.batches import CACHE_BYTES, FETCHED, VERIFY, Batches
+from tundish.snapshot.reading.handed import Handed
 from tundish.snapshot.reading.places import Chained, Ordered, Places, Spans
+from tundish.snapshot.reading.verified import mark_of, verified
 from tundish.snapshot.run import read_run
 from tundish.spec import leaf_key, unflatten
 
 if TYPE_CHECKING:
     from tundish.snapshot.encoding.forms import Decoded, Form
+    from tundish.snapshot.files.mapping import Mapping as MappedFile
     from tundish.snapshot.files.store import Store
     from tundish.snapshot.manifest import Manifest, ManifestRun
     from tundish.snapshot.records import Checked, StoredError
@@ -65,7 +69,7 @@ class Source:
             self.key,
             runs=self.runs,
             upto=self.upto,
-            verify="size" if self.verify == "full" else self.verify,  # that has been done
+            verify="batch" if self.verify == "full" else self.verify,  # that has been done
             storage_options=self.options,
         )
 
@@ -145,8 +149,10 @@ class Reader:
             self._errors.update((first + n, error) for n, error in prefix.errors.items())
             first += prefix.next
         self._prefixes, self._orders = list(prefixes), list(orders)
+        self._mapped_orders: list[MappedFile] = []
         self._places = self._make_places()
         self._width = self._places.width if isinstance(self._places, Spans) else 0
+        self._last = self._until = 0  # the last element of a stream, and where its batch ends
         _READERS.add(self)
         if source.verify == "full":
             self.check()
@@ -168,7 +174,9 @@ class Reader:
         width = self._width
         b, k = divmod(n, width) if width else self._places.find(n)
         try:
-            return self._ready[b](k)
+            element, shard = self._ready[b]
+            if shard.size() == shard.whole and monotonic() < shard.due:
+                return element(k)
         except KeyError:
             pass
         except (UnicodeDecodeError, IndexError) as problem:
@@ -179,6 +187,19 @@ class Reader:
             return self.batches[b].element(k)
         except (UnicodeDecodeError, IndexError) as problem:
             self.batches.fail(b, problem)
+
+    def following(self, n: int) -> Any:
+        """As ``reader[n]``, for a stream of elements.
+
+        Where it comes to another batch, or begins again, the file is asked whether it was changed.
+        """
+        last, self._last = self._last, n
+        if n <= last or n >= self._until:
+            b, k = self._places.find(n)
+            if b >= 0:
+                rows = self.batches[b].rows
+                self._until = n - k + rows if isinstance(self._places, Spans) else n + 1
+        return self[n]
 
     def _error(self, n: int) -> BaseException:
         stored = self._errors.get(n)
@@ -204,6 +225,67 @@ class Reader:
             except (UnicodeDecodeError, IndexError) as problem:
                 self.batches.fail(b, problem)
         return found
+
+    def handed(self, indices: Sequence[int]) -> Sequence[Any]:
+        """Elements of any indices, to be handed out one by one.
+
+        Their files are asked for their sizes once for all of them, and again before each is handed out
+        that is a view.
+        """
+        first, count = indices[0], len(indices)
+        places: list[Any] = []
+        if indices[-1] - first + 1 == count and np.array_equal(
+            indices, range(first, first + count)
+        ):
+            found = self.elements(first, first + count)
+            for b, start, stop in self._places.spans(first, first + count):
+                if b >= 0 and self.batches[b].views(start, stop):
+                    places += [(b, self._ready[b][1])] * (stop - start)
+                else:
+                    places += [_NOWHERE] * max(1, stop - start)
+        else:
+            found, places = self._apart(indices)
+            if self._copies:
+                return found
+        return Handed(found, places, self.batches.fail) if any(b >= 0 for b, _ in places) else found
+
+    def _apart(self, indices: Sequence[int]) -> tuple[list[Any], list[Any]]:
+        """Elements that do not lie side by side; of each its batch and that one's open shard."""
+        batches, rows = self._places.find_all(np.asarray(indices, np.int64))
+        ready, fail = self._ready, self.batches.fail
+        found: list[Any] = []
+        places: list[Any] = []
+        known: dict[int, Any] = {}
+        for n, b, k in zip(indices, batches.tolist(), rows.tolist(), strict=True):
+            place = known.get(b)
+            if place is None:  # the first of its batch: it is verified
+                found.append(self[n])
+                known[b] = place = (b, ready[b][1])
+            else:
+                try:
+                    found.append(ready[b][0](k))
+                except (UnicodeDecodeError, IndexError) as problem:
+                    fail(b, problem)
+                except KeyError:  # it was dropped, to make room
+                    found.append(self[n])
+            places.append(place)
+        return found, places
+
+    @cached_property
+    def at_once(self) -> int:
+        """How many elements may be made at once: those of a batch."""
+        rows = self.batches.entries["rows"]
+        return int(rows.max()) if len(rows) else 1
+
+    @cached_property
+    def _copies(self) -> bool:
+        """Whether elements are made of numbers and texts alone, which are no views."""
+        return all(
+            isinstance(kind, Text)
+            or (isinstance(kind, Fixed) and not kind.shape and is_simple(kind.dtype))
+            for form in self.batches.forms
+            for kind in form.kinds
+        )
 
     # -- batches -------------------------------------------------------------------------------
 
@@ -305,6 +387,15 @@ class Reader:
         for b in dict.fromkeys(b for b, _, _ in self._places.spans(start, stop) if b >= 0):
             self.batches.advise(b)
 
+    def look_again(self) -> None:
+        """Ask the files whether they were changed: what was is verified again, when it is touched."""
+        changed = self.batches.look_again()
+        if any(mapping.changed() for mapping in self._mapped_orders):
+            changed = True
+            self._places = self._make_places()
+        if changed and self.source.verify == "full":
+            self.check()
+
     def check(self) -> None:
         """Compare every byte with its checksum.
 
@@ -323,40 +414,51 @@ class Reader:
         entries = self.batches.entries
         if not any(prefix.user_shards for prefix in self._prefixes):
             return Spans(entries["start"], entries["rows"], self._rows)
+        self._mapped_orders = []
         parts: list[Places] = []
         firsts, bases, first, base = [], [], 0, 0
         for prefix, checked in zip(self._prefixes, self._orders, strict=True):
             firsts.append(first)
             bases.append(base)
             if prefix.user_shards:
-                parts.append(Ordered(self._order(prefix, checked, first, base)))
+                parts.append(self._order(prefix, checked, first, base))
             else:
                 own = prefix.entries
                 parts.append(Spans(own["start"], own["rows"], prefix.next))
             first, base = first + prefix.next, base + len(prefix.entries)
         return parts[0] if len(parts) == 1 else Chained(parts, firsts, bases, first)
 
-    def _order(self, prefix: Prefix, checked: Checked | None, first: int, base: int) -> np.ndarray:
+    def _order(self, prefix: Prefix, checked: Checked | None, first: int, base: int) -> Ordered:
         """Where the rows of a run with user shards stand: as it was written, or made of the batches."""
         if checked is None:
             numbers = (self.batches.numbers(base + b) - first for b in range(len(prefix.entries)))
             blocks = list(order_blocks(prefix.entries, lambda _: next(numbers), prefix.next))
-            return np.concatenate(blocks)
+            return Ordered(np.concatenate(blocks))
         name = f"runs/{prefix.run}/{checked.file}"
         path = self._files().shown(name)
-        data: Any
-        if self._files().local and self._files().mappable:
-            data = self._files().map(name)
-        else:
-            data = self._files().read(name, checked.bytes)
+        mapped = self._files().local and self._files().mappable
+        data: Any = self._files().map(name) if mapped else self._files().read(name, checked.bytes)
         size = 16 * prefix.next
         if len(data) != checked.bytes or len(data) < size:
             raise SnapshotCorruptError(
                 path, f"has {len(data):,} bytes, {checked.bytes:,} were written"
             )
+        if mapped:
+            self._mapped_orders.append(data)
         if self.source.verify != "size":
+            self._check_order(data, path, checked, mapped=mapped)
+        order = np.frombuffer(data, "<i8", offset=len(data) - size).reshape(-1, 2)
+        return Ordered(order, data if mapped else None)
+
+    def _check_order(self, data: Any, path: str, checked: Checked, *, mapped: bool) -> None:
+        """Compare an order with its checksum, unless some process has compared the mapped file."""
+        if not mapped:
             checked.check(data, path)
-        return np.frombuffer(data, "<i8", offset=len(data) - size).reshape(-1, 2)
+            return
+        mark = mark_of(data.identity, 0, checked.bytes, checked.crc32)
+        if mark not in verified():
+            checked.check(data, path)
+            verified().add(mark)
 
 
 def _joined(pieces: Sequence[np.ndarray | None]) -> np.ndarray | None:
@@ -397,6 +499,8 @@ def _gathered(
     return stack(values, *keys.pop()) if len(keys) == 1 else None  # type: ignore[misc]  # a pair
 
 
+_NOWHERE = (-1, FETCHED)
+
 _OPEN: WeakValueDictionary[tuple[Any, ...], Reader] = WeakValueDictionary()
 _READERS: WeakSet[Reader] = WeakSet()
 
@@ -416,7 +520,7 @@ def open_reader(
     *,
     runs: tuple[str, ...] | None = None,
     upto: tuple[int, ...] | None = None,
-    verify: str = "size",
+    verify: str = "batch",
     storage_options: Mapping[str, Any] | None = None,
 ) -> Reader:
     """Open a snapshot; the same one again while its reader is in use.
@@ -431,9 +535,9 @@ def open_reader(
         Names of runs, in order. Default: those of the manifest, which must be there.
     upto : tuple of int, optional
         How many journal records of each run. Default: all that are durable.
-    verify : {"size", "batch", "full"}
-        What is compared with what was written: the files' sizes when it is opened; also the checksum of
-        each batch when it is touched first; or every byte at once.
+    verify : {"batch", "size", "full"}
+        What is compared with what was written: the checksum of each batch when it is touched first; only
+        the sizes of files; or every byte at once.
     storage_options : mapping, optional
         Of a remote filesystem.
 
@@ -469,6 +573,7 @@ def open_reader(
     if upto is not None:
         found = _OPEN.get((path, key, runs, upto, verify, repr(options)))
         if found is not None:
+            found.look_again()
             return found
     orders: list[Checked | None]
     if finished is not None:

@@ -26,3 +26,10 @@ def reader_of(found: Found) -> Reader:
             found.path, found.key, runs=found.runs, upto=found.upto, verify=found.verify
         )
     return reader
+
+
+def look_again(found: Found) -> None:
+    """A pass begins: ask the files of an open reader whether they were changed."""
+    reader = _READERS.get(found)
+    if reader is not None:
+        reader.look_again()

@@ -31,6 +31,7 @@ from tundish.loader.run.storing.dealing import in_order_of
 from tundish.loader.run.storing.lingering import wait_for
 from tundish.loader.run.storing.live import Live, Served, Setup, nothing_served
 from tundish.loader.run.storing.looking import look
+from tundish.loader.run.storing.opening import look_again
 from tundish.loader.run.storing.orders import Target
 from tundish.loader.run.storing.recorder import WRITING, Recorder, leasing
 from tundish.loader.run.storing.telling import (
@@ -67,8 +68,9 @@ class Resolving:
     def _rebuilt(self, node: Node) -> Node:
         if not isinstance(node, Snapshot):
             return self._with_inputs(node)
-        if isinstance(node, Stored):
-            return node  # what `load` found
+        if isinstance(node, Stored):  # what `load` found
+            look_again(node.found)
+            return node
         found = self._found(node)
         if found is not None:
             return _stored(node, found)

@@ -110,7 +110,7 @@ def find(path: str, *, wait: bool) -> Load:
         time.sleep(pause)
         pause = min(2 * pause, _LOOK_S)
     manifest = catalog.manifest(key)
-    found = look(path, key, "size")
+    found = look(path, key, "batch")
     assert manifest is not None
     assert found is not None
     return found_node(found, manifest.content, stored_spec(found))

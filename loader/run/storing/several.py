@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from tundish.loader.run.items import End
 from tundish.loader.run.plain import PlainStage
 from tundish.loader.run.positional import Positions
 from tundish.loader.run.raised import element_error
@@ -21,18 +20,17 @@ class StoredStage(PlainStage):
     found: Found
     """Of which snapshot."""
 
-    def several(self, most: int) -> list[Any] | None:
+    def several(self, most: int) -> Any:
         up = self._up
         if not isinstance(up, Positions):
             return None
         before = up.mark()
-        refs = up.run(most)
-        first, count = refs[0], len(refs)
         try:
             reader = reader_of(self.found)
-            if refs[-1] - first + 1 == count and np.array_equal(refs, range(first, first + count)):
-                return reader.elements(first, first + count)
-            return [reader[ref] for ref in refs]
+            refs = up.run(min(most, reader.at_once))
+            return reader.handed(refs)
+        except End:
+            raise
         except BaseException as error:  # noqa: BLE001 - told at its element, when they are asked for one by one
             element_error(error)
             up.load(up.dump(before))

@@ -106,7 +106,7 @@ def _element(maker: Maker, node: Stored) -> Value:
         try:
             if reader is None:
                 reader = reader_of(node.found)
-            return reader[item]
+            return reader.following(item)
         except BaseException as error:  # noqa: BLE001 - the element's, or its file's
             raise_from(error, label)
 
