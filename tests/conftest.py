@@ -18,8 +18,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv
 
-from tundish.loader.run import store
-from tundish.snapshot.reading import verified
+from tundish.loader.run import marks, store
 from tundish.testing import poison
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def holdings() -> Holdings:
         descriptors=frozenset(descriptors()),
         names=frozenset(names()),
         threads=frozenset(threading.enumerate()),
-        arenas=len(store._current) + len(verified._current),
+        arenas=len(store._current) + len(marks._current),
     )
 
 

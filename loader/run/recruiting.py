@@ -6,10 +6,10 @@ import pickle
 import threading
 from typing import TYPE_CHECKING, Any
 
+from tundish.loader.run.marks import shared_marks
 from tundish.loader.run.peers import Crew, Peer
 from tundish.loader.run.starting.launcher import launcher
 from tundish.shm.channel import Channel, default_kind
-from tundish.snapshot.reading.verified import shared_marks
 
 if TYPE_CHECKING:
     from tundish.shm.liveness import Poller

@@ -14,12 +14,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from tundish.loader.run.marks import take_marks
 from tundish.loader.run.messages import RECORD, TASK, Kind, Task
 from tundish.loader.run.outbox import Outbox
 from tundish.loader.run.starting.payload import dumps_exception
 from tundish.shm.channel import Channel, ChannelClosed
 from tundish.shm.memory import Arena
-from tundish.snapshot.reading.verified import use
 
 __all__ = ["IN_WORKER", "Serving", "in_worker", "overruled", "serve"]
 
@@ -129,7 +129,7 @@ def serve(fds: list[int], config: bytes, make: Make) -> int:
         if settings["stride"]:
             arena = Arena.attach(fds.pop(0), settings["stride"], settings["slots"])
         if settings["verified"]:
-            use(Arena.attach(fds.pop(0), settings["verified"], 1))
+            take_marks(fds.pop(0), settings["verified"])
         worker = make(channel, arena, fds.pop(0), settings)
     except BaseException as error:  # noqa: BLE001 - told to the coordinator
         tail = dumps_exception(error)

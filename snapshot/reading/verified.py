@@ -1,7 +1,7 @@
 """Which bytes of which files were compared with their checksums, remembered by all processes of a pipeline.
 
-One table of 8-byte marks in shared memory: made by the first process that reads a snapshot, inherited
-by what it forks, and sent to its workers. A mark is a digest of the file's identity (device, inode, size,
+One table of 8-byte marks in shared memory: made by the process that reads a snapshot first, inherited by
+those that it forks, and sent to its workers. A mark is a digest of the file's identity (device, inode, size,
 mtime, ctime), the range, and the checksum that was found; so a file that is changed has other marks, and
 nothing is ever taken back. Processes write without a lock: a mark that is lost, or overwritten where the
 table is full, costs a second verification and nothing else.
@@ -9,21 +9,20 @@ table is full, costs a second verification and nothing else.
 
 from __future__ import annotations
 
+import mmap
 import struct
 import threading
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from tundish.errors import SharedMemoryError
-from tundish.shm.memory import Arena
-
 if TYPE_CHECKING:
     from tundish.snapshot.files.mapping import Identity
 
-__all__ = ["Verified", "mark_of", "shared_marks", "use", "verified"]
+__all__ = ["NBYTES", "Verified", "is_used", "mark_of", "verified"]
 
 _SLOTS = 1 << 19  # of 8 bytes: half full with 1 TiB in batches of 4 MiB
 _WAYS = 8
+NBYTES = 8 * _SLOTS
 _FACTS = struct.Struct("<8Q")
 _MASK = (1 << 64) - 1
 
@@ -36,28 +35,10 @@ def mark_of(identity: Identity, offset: int, length: int, crc32: int) -> int:
 
 
 class Verified:
-    """A set of marks that may forget some.
+    """A set of marks that may forget some; in memory that forked children share."""
 
-    Parameters
-    ----------
-    arena : Arena or None
-        Shared memory of one slot; None: memory of this process.
-    """
-
-    def __init__(self, arena: Arena | None) -> None:
-        self.arena = arena
-        memory: Any = bytearray(8 * _SLOTS) if arena is None else arena.root(0, 8 * _SLOTS)
-        self._marks = memoryview(memory).cast("B").cast("Q")
-
-    @classmethod
-    def shared(cls) -> Verified:
-        """A new one in shared memory, if there is some."""
-        try:
-            arena = Arena.create(stride=8 * _SLOTS, slots=1)
-            arena.allocate(0, 0, 8 * _SLOTS)
-        except SharedMemoryError:
-            return cls(None)
-        return cls(arena)
+    def __init__(self) -> None:
+        self._marks = memoryview(mmap.mmap(-1, NBYTES)).cast("Q")
 
     def __contains__(self, mark: int) -> bool:
         start = mark % (_SLOTS - _WAYS)
@@ -70,6 +51,21 @@ class Verified:
         free = places.index(0) if 0 in places else (mark >> 32) % _WAYS
         self._marks[start + free] = mark
 
+    def share(self, memory: Any, *, new: bool) -> None:
+        """Keep the marks in memory that other processes have mapped.
+
+        Parameters
+        ----------
+        memory : writable buffer
+            Of `NBYTES`.
+        new : bool
+            Whether nobody has written marks into it yet: then it gets those that are here.
+        """
+        shared = memoryview(memory).cast("B").cast("Q")
+        if new:
+            shared[:] = self._marks
+        self._marks = shared
+
 
 _making = threading.Lock()
 _current: list[Verified] = []
@@ -80,15 +76,10 @@ def verified() -> Verified:
     if not _current:
         with _making:
             if not _current:
-                _current.append(Verified.shared())
+                _current.append(Verified())
     return _current[0]
 
 
-def shared_marks() -> Arena | None:
-    """The memory that workers are given; None if nothing was read, or nothing can be shared."""
-    return _current[0].arena if _current else None
-
-
-def use(arena: Arena) -> None:
-    """In a worker: take the consumer's for this process's."""
-    _current[:] = [Verified(arena)]
+def is_used() -> bool:
+    """Whether this process has read a snapshot."""
+    return bool(_current)
