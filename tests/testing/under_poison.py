@@ -12,8 +12,9 @@ import pytest
 from tundish import Dataset, Options
 from tundish.shm.memory import Arena
 from tundish.shm.ring import Ring
-from tundish.testing import collect, poison
+from tundish.testing import collect, digest, drawing, poison
 from tundish.testing.folders import folder
+from tundish.testing.functions import Become
 
 if TYPE_CHECKING:
     pass
@@ -59,6 +60,13 @@ def test_new_memory_holds_the_pattern(size: int) -> None:
     assert found == [{poison.FRESH}] * 6
     assert set(pa.allocate_buffer(size).to_pybytes()) == {poison.FRESH}
     assert not np.zeros(size).any()
+
+
+def test_nothing_that_the_fuzzer_makes_looks_like_it() -> None:
+    for kind in drawing.KINDS:
+        for number in range(200):
+            digest(Become(kind)(number))
+            poison.assert_clean()
 
 
 @pytest.mark.parametrize("workers", [0, 1])

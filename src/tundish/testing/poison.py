@@ -46,10 +46,13 @@ __all__ = [
     "watch",
 ]
 
-FRESH, FREED = 0xE4, 0x1B
-"""What memory holds that was taken and not written, and that was freed. No text has a run of either."""
+FRESH, FREED = 0x80, 0x7F
+"""What memory holds that was taken and not written, and that was freed: each the other's complement.
 
-_RUN = re.compile(rb"\xe4{8}|\x1b{8}")
+No text has a run of either, nor has an image that the fuzzer makes: its bytes are all 121 at most.
+"""
+
+_RUN = re.compile(rb"\x80{8}|\x7f{8}")
 _SLOT_BYTES = 1 << 18
 """So much of a slot is filled even if it never had so many pages."""
 _TUNABLES = {"glibc.malloc.perturb": FREED, "glibc.malloc.tcache_count": 0}
