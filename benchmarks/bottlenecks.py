@@ -137,7 +137,7 @@ KNOWN = {
         ),
         2,
         "map#2",
-        "snapshot behind map#2",
+        "snapshot after map#2",
         idle_s=0.01,
     ),
     "sleeping": Known(("workers",), lambda: ranged().map(fetch).batch(8), 2, "map#1", "one more"),

@@ -11,11 +11,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tundish.loader.watch.costs import MEMORY_BYTES_S
-from tundish.loader.watch.prediction import RATE, WORTH, Prediction, noise_of
-from tundish.loader.watch.wording import bytes_text, count_text, seconds_text, share_text
+from tundish.loader.watch.hints import Keep, Move, Together
+from tundish.loader.watch.prediction import RATE, TO_RESTORE, WORTH, Prediction, noise_of
+from tundish.loader.watch.throughput import warranted
+from tundish.loader.watch.wording import bytes_text, count_text, joined, seconds_text, share_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from tundish.loader.watch.costs import Costs
     from tundish.loader.watch.limit import Kind
@@ -32,6 +34,7 @@ _MARGIN = 1.15  # that fewer workers must have over what is wanted of them
 _LONG_S = 2.0  # to restore
 _CHEAP_S = 20e-6  # a call that is worth sparing
 _TENTH = 0.1  # of the time of calls for each row, for a function of many
+_SPARED = 0.05  # of what is computed, by what is kept
 _READ_S = 2.5e-6  # a row of a snapshot
 _HEARD_S = 200e-6  # what an element must take to be computed elsewhere with a sure outcome
 
@@ -80,6 +83,10 @@ def _faster(stats: Stats, plan: PlanView, costs: Costs, limit: Kind) -> Iterator
 
 def _more_workers(costs: Costs, spread: float) -> Iterator[Prediction]:
     now, workers = costs.rate, costs.workers
+    blocked_s = max(0.0, costs.alone_s - costs.cpu_s)
+    most = warranted(blocked_s, costs.cpu_s, costs.cores, _MOST_WORKERS)
+    if workers >= most:
+        return
     assumed = _assumed(costs)
     one = costs.rate_with(workers + 1)
     basis = (
@@ -89,7 +96,7 @@ def _more_workers(costs: Costs, spread: float) -> Iterator[Prediction]:
     )
     yield Prediction("one more worker" if workers else "1 worker", now, one, basis, spread)
     many, then = workers + 1, one
-    for more in range(workers + 2, _MOST_WORKERS + 1):
+    for more in range(workers + 2, most + 1):
         rate = costs.rate_with(more)
         if rate < 1.02 * then:
             break
@@ -199,14 +206,17 @@ def _filtered_first(
         passed = chain[costly:at]
         dropped = seen.dropped / (seen.elements + seen.dropped)
         seconds = dropped * sum(costs.nodes.get(node.name, 0.0) for node in passed)
+        if seconds <= 0:
+            continue
+        needs = f"{keep.called} needs nothing that {_names(passed)} make{'s' * (len(passed) == 1)}"
         basis = (
-            f"if it needs nothing of what {_names(passed)} make{'s' * (len(passed) == 1)}: it leaves out "
-            f"{share_text(dropped)} of the elements, on which {seconds_text(seconds)} are spent"
+            f"if {needs}: it drops {share_text(dropped)} of the elements, and {seconds_text(seconds)} of work "
+            f"an element goes into those"
         )
         rate = _rate(costs, costs.cheaper(seconds))
-        yield Prediction(
-            f"{keep.called} before {passed[0].called}", costs.rate, rate, basis, spread
-        )
+        what = f"{keep.called} before {passed[0].called}"
+        hint = Move(keep.name, passed[0].name, assumes=needs)
+        yield Prediction(what, costs.rate, rate, basis, spread, hint=hint)
 
 
 def _many_at_once(stats: Stats, plan: PlanView, costs: Costs) -> Iterator[Prediction]:
@@ -216,49 +226,63 @@ def _many_at_once(stats: Stats, plan: PlanView, costs: Costs) -> Iterator[Predic
         seen = told.get(each.name)
         if each.op != "map" or not each.function or each.draws or batch.rows < 2 or seen is None:
             continue
-        if not 0 < seen.time.mean_s < _CHEAP_S:
+        if not 0 < seen.time.mean_s < _CHEAP_S or not costs.nodes.get(each.name):
             continue
         seconds = (1 - _TENTH) * costs.nodes.get(each.name, 0.0)
+        takes = f"{each.function} takes arrays of {batch.rows} rows"
         basis = (
-            f"if {each.function} takes arrays of {batch.rows} rows in a tenth of the time, as arithmetic of numpy "
-            f"does: now it is called for each row, {seconds_text(seen.time.mean_s)} a call"
+            f"if {takes} in a tenth of the time, as arithmetic of numpy does: now it is called for each row, "
+            f"{seconds_text(seen.time.mean_s)} a call"
         )
-        what = f"map_batches({each.function}, {batch.rows}) for {each.name}"
-        yield Prediction(what, costs.rate, _rate(costs, costs.cheaper(seconds)), basis, 0.3)
+        what = f"map_batches({each.function}, {batch.rows}) instead of {each.name}"
+        then = _rate(costs, costs.cheaper(seconds))
+        hint = Together(each.name, batch.rows, assumes=takes)
+        yield Prediction(what, costs.rate, then, basis, 0.3, hint=hint)
 
 
 def _restored_sooner(plan: PlanView, costs: Costs) -> Iterator[Prediction]:
-    """A window of computed elements, which a restored iterator computes again."""
-    for node in plan.chain():
-        below = list(plan.below(node.name))
-        each_s = sum(costs.nodes.get(under.name, 0.0) for under in below)
+    """A window of computed elements, which a restored iterator computes again, before what computes them."""
+    chain = plan.chain()
+    for at, node in enumerate(chain):
+        if not node.window or any(after.keeps for after in chain[at + 1 :]):
+            continue  # what is kept downstream would have to be made again
+        start = at
+        while start and chain[start - 1].each:  # past anything else a shuffle gives other elements
+            start -= 1
+        if start == at:
+            continue
+        costly = max(range(start, at), key=lambda k: costs.nodes.get(chain[k].name, 0.0))
+        passed = chain[costly:at]
+        each_s = sum(costs.nodes.get(under.name, 0.0) for under in passed)
         each_s /= plan.rows_above(node.name) or 1
         takes_s = node.window * each_s / max(1, costs.workers)
         if takes_s < _LONG_S:
             continue
-        costly = max(below, key=lambda under: costs.nodes.get(under.name, 0.0))
+        moved = any(under.drops for under in passed)
+        order = ". The same elements then come in another random order" if moved else ""
         basis = (
-            f"a restored iterator computes the {node.window:,} elements of its window again; before "
-            f"{costly.name} they are only numbers"
+            f"after a restart the {node.window:,} elements of the shuffle's window are computed again; "
+            f"before {passed[0].name} they are not computed yet{order}"
         )
-        what = f"{node.name} before {costly.called}"
-        yield Prediction(what, takes_s, 0.0, basis, 0.2, "s to restore")
+        what = f"{node.name} before {passed[0].called}"
+        hint = Move(node.name, passed[0].name, reorders=moved)
+        yield Prediction(what, takes_s, 0.0, basis, 0.2, TO_RESTORE, hint)
 
 
-def _names(nodes: tuple[PlanNode, ...]) -> str:
-    return " and ".join(node.called for node in nodes)
+def _names(nodes: Iterable[PlanNode]) -> str:
+    return joined(node.called for node in nodes)
 
 
 # -- something that is kept --------------------------------------------------------------------
 
 
 def _kept(plan: PlanView, costs: Costs, budget: int, spread: float) -> Iterator[Prediction]:
-    """The best place for a snapshot."""
+    """The best place for a cache or a snapshot."""
     if any(node.keeps for node in plan.nodes):
         return
     best: tuple[float, PlanNode] | None = None
     for node in plan.chain():
-        if not may_be_kept(plan, node):
+        if not _spares(plan, costs, node) or not may_be_kept(plan, node):
             continue
         then = _read_from(plan, costs, node)
         # What looks at one element may as well be kept; batches are made of what is kept.
@@ -268,25 +292,46 @@ def _kept(plan: PlanView, costs: Costs, budget: int, spread: float) -> Iterator[
     if best is None:
         return
     then, node = best
-    below = list(plan.below(node.name))
-    costly = sorted(below, key=lambda under: -costs.nodes.get(under.name, 0.0))
-    seconds = sum(costs.nodes.get(under.name, 0.0) for under in below)
-    costly = [under for under in costly if costs.nodes.get(under.name, 0.0) > 0.1 * seconds]
-    functions = [under.function for under in costly if under.function]
-    drawn = f"if {functions[0]} draws nothing at random itself, " if functions else ""
     whole = node.count * costs.nbytes / (plan.rows_above(node.name) or 1)
     if whole > _MOST_BYTES:
         return
-    size = f" {bytes_text(whole)}" if whole > 0 else ""
-    basis = (
-        f"{drawn}later epochs do without {_names(tuple(costly[:2]))}, {seconds_text(seconds)} an element; "
-        f"the first one writes{size or ' it'}, and takes as long as now"
+    spared = _spares(plan, costs, node)
+    below = list(plan.below(node.name))
+    seconds = sum(costs.nodes.get(under.name, 0.0) for under in below)
+    functions = dict.fromkeys(under.function for under in below if under.function)
+    drawn = (
+        f"{joined(functions)} give{'s' * (len(functions) == 1)} the same in each epoch"
+        if functions
+        else ""
     )
-    orders = [under.name for under in below if under.shuffles]
-    moved = f", {orders[0]} behind it" if orders else ""
-    small = "a cache or snapshot" if 0 < whole < budget / 4 else "a snapshot"
-    what = f"{small} behind {node.name}{moved}"
-    yield Prediction(what, costs.rate, then, basis, math.hypot(spread, 0.15))
+    size = bytes_text(whole) if whole > 0 else "it"
+    orders = [under for under in below if under.shuffles]
+    reorders = bool(orders) and any(under.drops for under in below)
+    basis = (
+        f"{f'if {drawn}: ' if drawn else ''}later epochs read {size} instead of computing "
+        f"{_names(spared[:2])}, {seconds_text(seconds)} an element; the first epoch takes as long as now"
+    )
+    if orders and orders[0].permutes:
+        basis += f". {orders[0].name} takes a snapshot that is complete: write it first (tundish snapshot)"
+    if reorders:
+        basis += ". The same elements then come in another random order"
+    moved = f", then {orders[0].name}" if orders else ""
+    fits = 0 < whole < budget / 4 and not any(under.permutes for under in orders)
+    small = "a cache or snapshot" if fits else "a snapshot"
+    what = f"{small} after {node.name}{moved}"
+    hint = Keep(node.name, orders[0].name if orders else "", reorders, drawn)
+    yield Prediction(what, costs.rate, then, basis, math.hypot(spread, 0.15), hint=hint)
+
+
+def _spares(plan: PlanView, costs: Costs, node: PlanNode) -> tuple[PlanNode, ...]:
+    """The operators that later epochs would do without, the costliest first; none where that is no gain."""
+    if node.shuffles or not node.inputs:
+        return ()
+    below = sorted(plan.below(node.name), key=lambda under: -costs.nodes.get(under.name, 0.0))
+    seconds = sum(costs.nodes.get(under.name, 0.0) for under in below)
+    if seconds < _SPARED * costs.busy_s or not seconds:
+        return ()
+    return tuple(under for under in below if costs.nodes.get(under.name, 0.0) > _TENTH * seconds)
 
 
 def _read_from(plan: PlanView, costs: Costs, node: PlanNode) -> float:
@@ -315,12 +360,12 @@ def _read_from(plan: PlanView, costs: Costs, node: PlanNode) -> float:
 def may_be_kept(plan: PlanView, node: PlanNode) -> bool:
     """Whether what an operator gives is the same in each epoch, but for an order that can be made later."""
     below = list(plan.below(node.name))
-    if not node.inputs or any(under.draws or under.op == "repeat" for under in below):
+    if not node.inputs or node.inner or any(under.draws or under.op == "repeat" for under in below):
         return False
     orders = [under for under in below if under.shuffles]
     if not orders:
         return True
     at = node
-    while at.each:  # a shuffle goes behind what looks at one element at a time
+    while at.each:  # a shuffle may move past what looks at one element at a time
         at = plan[at.inputs[0]]
     return orders == [at]

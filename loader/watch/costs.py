@@ -69,8 +69,8 @@ class Costs:
     share_made : float
         What was made of what workers and cores could make: the yield.
     queueing : float
-        The share of the workers' time that they were ready to run and had no core; without workers, of
-        the consumer's.
+        The share of the time that tasks take in which workers were ready to run and had no core; without
+        workers, of the consumer's time.
     stays_s : float
         Without workers: what of `busy_s` no worker could take over, a generator.
     handed : float
@@ -279,11 +279,11 @@ def _handed(stats: Stats, plan: PlanView) -> int:
 def _with_workers(costs: Costs, stats: Stats, calls: float) -> Costs:
     queued = sum(worker.queued_s for worker in stats.pool)
     worked = sum(worker.busy_s for worker in stats.pool)
-    alive = sum(worker.alive_s for worker in stats.pool)
-    costs = replace(costs, queueing=min(1.0, queued / alive) if alive else 0.0)
     waiting_s = costs.busy_s - costs.cpu_s
     if queued and worked:
         waiting_s = min(waiting_s, costs.busy_s * queued / worked)
+        # Of tasks only: workers that hardly have any still wait for a core when they have one.
+        costs = replace(costs, queueing=waiting_s / costs.busy_s if costs.busy_s else 0.0)
         had = max(0.01, costs.cpu_s / max(costs.cpu_s + waiting_s, 1e-12))
         wanted = costs.cores / had
         mine = costs.workers * costs.cpu_s / max(costs.busy_s - waiting_s, 1e-12)

@@ -94,7 +94,7 @@ def find_limit(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
         return _beside_workers(plan, costs)
     short = costs.busy < _BUSY and _short_of_memory(stats)
     # Functions that mostly wait for something else are not helped by a core.
-    waiting = (costs.alone_s - costs.cpu_s) / max(costs.busy_s, 1e-12)
+    waiting = max(0.0, costs.alone_s - costs.cpu_s) / max(costs.busy_s, 1e-12)
     if costs.queueing >= max(QUEUE, waiting) and not short:
         return _cores(stats, plan, costs)
     busy = costs.busy
@@ -118,7 +118,7 @@ def _in_process(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
     share = costs.waited_s / wall_s
     if costs.queueing >= QUEUE:
         why = (
-            f"The limit: the cores. Other programs use them, too, and this process, which runs the functions "
+            f"The limit: the cores. Other programs use them as well, and this process, which runs the functions "
             f"itself, waits for one {share_text(costs.queueing)} of the time. {_most_of(stats, costs, node)}"
         )
         return Limit("cores", node.name, why)
@@ -126,8 +126,6 @@ def _in_process(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
         f"The limit: this process, which runs the functions itself {share_text(share)} of the time. "
         f"{_most_of(stats, costs, node)}"
     )
-    if costs.queueing >= QUEUE:
-        why += f"; other programs use the cores, and it waits for one {share_text(costs.queueing)} of the time"
     return Limit("process", node.name, why)
 
 
@@ -196,9 +194,9 @@ def _cores(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
     who = f"{count_text(costs.workers, 'worker')} and this process"
     used = f"{number_text(round(costs.cores_used, 1))} of {costs.cores} are in use by {who}"
     if costs.queueing >= QUEUE and costs.cores_used < _MOSTLY * costs.cores:
-        used += "; other programs use them, too"
+        used += "; other programs use the cores as well"
     if costs.queueing >= QUEUE:
-        used += f", and workers wait for one {share_text(costs.queueing)} of the time"
+        used += f", and tasks wait for a core {share_text(costs.queueing)} of the time"
     why = f"The limit: the cores. {used}. {_most_of(stats, costs, node)}"
     return Limit("cores", node.name if node else "", why)
 

@@ -115,8 +115,7 @@ def _changes(costs: Costs, found: Sequence[Prediction]) -> Iterator[Bar]:
     most = max([costs.rate, *(each.then for each in rates)])
     for each in found:
         if each not in rates:
-            text = f"{number_text(each.now)} -> {number_text(each.then)} {each.unit}"
-            yield Bar(each.what, text)
+            yield Bar(each.what, each.change.removeprefix(f"{each.what}: "))
             continue
         text = f"{rate_text(each.then)}, x {number_text(each.gain)} (±{max(each.spread, 0.01):.0%})"
         parts = (("gain", each.then / most),)

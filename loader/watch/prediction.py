@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tundish.loader.watch.wording import number_text, share_text
+from tundish.loader.watch.wording import number_text, seconds_text, share_text
 
 if TYPE_CHECKING:
+    from tundish.loader.watch.hints import Hint
     from tundish.loader.watch.stats import Stats
 
 __all__ = ["WORTH", "Prediction", "noise_of"]
@@ -20,6 +21,7 @@ MODEL_SPREAD = 0.05
 """How far the model is off where nothing else is."""
 
 RATE = "elements/s"
+TO_RESTORE = "s to restore"
 _UPPER = 0.92  # of a bucket's upper end: about its middle
 
 
@@ -39,6 +41,8 @@ class Prediction:
         How far `then` may be off, as a share of it.
     unit : str
         Of `now` and `then`.
+    hint : Move, Keep, Together or None
+        The change as data, where it is one of the plan; None: it changes only how the plan is run.
     """
 
     what: str
@@ -47,6 +51,7 @@ class Prediction:
     basis: str
     spread: float = MODEL_SPREAD
     unit: str = RATE
+    hint: Hint | None = None
 
     @property
     def gain(self) -> float:
@@ -56,10 +61,10 @@ class Prediction:
     @property
     def change(self) -> str:
         """The change, and what it would give, in one line."""
-        return (
-            f"{self.what}: {number_text(self.now)} -> {number_text(self.then)} {self.unit} "
-            f"(±{share_text(max(self.spread, 0.01))})"
-        )
+        off = f"(±{share_text(max(self.spread, 0.01))})"
+        if self.unit == TO_RESTORE:
+            return f"{self.what}: a restart takes {seconds_text(self.now - self.then)} less {off}"
+        return f"{self.what}: {number_text(self.now)} -> {number_text(self.then)} {self.unit} {off}"
 
     def __str__(self) -> str:
         return f"{self.change}\n    {self.basis}"

@@ -33,12 +33,16 @@ class PlanNode:
         Whether what it gives depends on randomness of its own: then it differs by epoch.
     shuffles : bool
         Whether only the order depends on randomness.
+    permutes : bool
+        Whether it shuffles all at once: then it takes positions, and no cache may be before it.
     window : int
         How many elements a shuffle holds, of those that are computed below it; else 0.
     rows : int
         How many elements of its input one of its own is made of; 0: that is not fixed.
     keeps : bool
         Whether it keeps what passes, for the next epoch (cache, snapshot).
+    inner : bool
+        Whether it is a part of the operator after it, so that nothing can be put between the two.
     reads : {"", "generator", "stream"}
         Whether elements come from a generator in the consumer's process, or from files that are
         read from front to back, each by one worker at a time.
@@ -54,9 +58,11 @@ class PlanNode:
     drops: bool = False
     draws: bool = False
     shuffles: bool = False
+    permutes: bool = False
     window: int = 0
     rows: int = 1
     keeps: bool = False
+    inner: bool = False
     reads: str = ""
     count: int = -2
 

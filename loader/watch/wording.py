@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from textwrap import wrap
 
 __all__ = [
     "a_text",
     "bytes_text",
     "count_text",
+    "joined",
     "lines_of",
     "number_text",
     "rate_text",
@@ -68,6 +70,21 @@ def share_text(value: float) -> str:
 def count_text(count: int, one: str, several: str = "") -> str:
     """So many of something: ``1 worker``, ``2 workers``."""
     return f"{count:,} {one if count == 1 else several or one + 's'}"
+
+
+def joined(names: Iterable[str]) -> str:
+    """Several names in a sentence: ``a``, ``a and b``, ``a, b and c``.
+
+    Raises
+    ------
+    ValueError
+        There is none, or an empty one: the sentence would say nothing.
+    """
+    found = list(names)
+    if not found or not all(found):
+        raise ValueError(f"no names to put into a sentence: {found}")
+    *most, last = found
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def a_text(word: str) -> str:

@@ -6,8 +6,10 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from tundish.loader.plan.batching import Batch
+from tundish.loader.plan.costing import Cost
 from tundish.loader.plan.elementwise import Filter, FlatMap, Map
 from tundish.loader.plan.files.node import FileRecords, Reads
+from tundish.loader.plan.grouping import Groups
 from tundish.loader.plan.node import Node, OwnFunction, function_name
 from tundish.loader.plan.options import options_of
 from tundish.loader.plan.order import Shuffle
@@ -51,9 +53,11 @@ def _viewed(node: Node, context: Context) -> PlanNode:
         drops=drops(node),
         draws=_draws(node),
         shuffles=shuffles,
+        permutes=isinstance(node, Shuffle) and node.window is None,
         window=(node.window or 0) if isinstance(node, Shuffle) and held else 0,
         rows=node.size if isinstance(node, Batch) else rows,
         keeps=isinstance(node, (Cache, Snapshot)),
+        inner=_is_inner(node),
         reads=_reads(node),
         count=node.cardinality,
     )
@@ -72,6 +76,14 @@ def _function(node: Node) -> str:
         if callable(value) and not isinstance(value, (OwnFunction, type, Node)):
             return function_name(value).rpartition("<locals>.")[2].strip("<>")
     return ""
+
+
+def _is_inner(node: Node) -> bool:
+    """Whether a method put the operator before another: nothing can be put between the two."""
+    function = node.function if isinstance(node, Map) else None
+    return isinstance(node, (Cost, Groups)) or type(function).__module__.startswith(
+        "tundish.loader."
+    )
 
 
 def _draws(node: Node) -> bool:

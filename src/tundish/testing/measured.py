@@ -10,6 +10,7 @@ from tundish.debugging.dumping import disable_dump_debug_info, enable_dump_debug
 from tundish.debugging.info import MODES
 from tundish.loader.plan.options import Options
 from tundish.loader.run.iterator import Iterator
+from tundish.testing.advising import assert_advice_is_harmless, check_text
 from tundish.testing.compare import collect, difference
 from tundish.testing.expressions import Pipeline, Step
 
@@ -18,13 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tundish.loader.plan.dataset import Dataset
-    from tundish.testing.compare import Outcome
+from tundish.testing.compare import Outcome
 
 __all__ = ["check_measured", "measured"]
 
 
 def check_measured(made: Pipeline, rng: random.Random, workers: Sequence[int]) -> None:
     """Check that a pipeline that is measured and dumped gives the same elements, errors and states.
+
+    What a verdict says of it is whole sentences, and no change that a verdict may offer shows.
 
     Parameters
     ----------
@@ -56,6 +59,7 @@ def check_measured(made: Pipeline, rng: random.Random, workers: Sequence[int]) -
         finally:
             disable_dump_debug_info()
     _compare(expected, found, f"a dump of {mode}, {size}")
+    assert_advice_is_harmless(made.build)
 
 
 def measured(made: Pipeline, rng: random.Random) -> Pipeline:
@@ -79,6 +83,7 @@ def _run(dataset: Dataset, iteration: int, workers: int) -> tuple[list[Outcome],
         while one := collect(iterator, limit=1):
             outcomes += one
             places.append(iterator.state_dict()["position"])
+        check_text(iterator.explain())
     return outcomes, places
 
 

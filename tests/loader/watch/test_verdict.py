@@ -95,8 +95,51 @@ def test_other_programs_on_the_cores_are_known_by_the_queue() -> None:
     assert offered(asleep)["one more worker"] == pytest.approx(2.0, rel=0.02)
     assert (asleep.limit, queued.limit) == ("workers", "cores")
     assert not [what for what in offered(queued) if "more worker" in what]
-    assert "other programs use them, too, and workers wait for one 50 % of the time" in text(queued)
+    assert (
+        "other programs use the cores as well, and tasks wait for a core 50 % of the time"
+        in text(queued)
+    )
     assert "the rest mostly waiting for a core" in text(queued)
+
+
+def test_few_tasks_that_wait_for_cores_are_not_held_up_by_the_order() -> None:
+    """Many workers with little to do on cores that others have: some tasks take long for want of a core."""
+    uneven = times((0.004, 950), (0.2, 50))
+    computed = loading(0.0138, 100, tasks=uneven, busy_s=13.8, cpu=0.2)
+    settings: dict[str, Any] = {
+        "workers": 28,
+        "elements": 100,
+        "waited_s": 4.4,
+        "own_s": 0.1,
+        "cores": 2,
+    }
+    asleep = explain(stats(computed, **settings), LOADING)
+    queued = explain(stats(computed, queued=0.8, **settings), LOADING)
+
+    assert (asleep.limit, queued.limit) == ("order", "cores")
+    assert "28 workers" in text(asleep)
+    assert "busy only 11 % of the time" in text(asleep)
+    assert (
+        "other programs use the cores as well, and tasks wait for a core 80 % of the time"
+        in text(queued)
+    )
+    assert not [what for what in offered(queued) if "more" in what or "ready" in what]
+
+
+def test_no_more_workers_than_cores_are_advised_for_functions_that_compute() -> None:
+    """They would be faster, by what they take from other programs."""
+    measured = stats(
+        loading(0.004, 250, cpu=0.75),
+        queued=0.25,
+        workers=2,
+        elements=250,
+        waited_s=5.0,
+        own_s=0.01,
+        cores=2,
+    )
+    verdict = explain(measured, LOADING)
+
+    assert not [what for what in offered(verdict) if "worker" in what], str(verdict)
 
 
 def test_a_consumer_that_never_waits_is_the_limit() -> None:
