@@ -229,6 +229,11 @@ class Format(ABC):
         """Whether `places` looks at no more than the file's size, or a table in the file."""
         return False
 
+    @property
+    def grouped(self) -> bool:
+        """Whether a record is decoded together with many others: one here and one there costs many times its size."""
+        return False
+
     @abstractmethod
     def open(self, path: str, place: int = 0, *, ahead: bool = True) -> Reader:
         """Open a file at a place.

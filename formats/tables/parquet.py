@@ -46,6 +46,10 @@ class ParquetFormat(TableFormat):
     def cheap(self) -> bool:
         return True
 
+    @property
+    def grouped(self) -> bool:
+        return True
+
     def open(self, path: str, place: int = 0, *, ahead: bool = True) -> Reader:
         return _ParquetReader(self, path, place, ahead)
 

@@ -41,7 +41,8 @@ Kind = Literal[
 * ``coordinator``: what the library does in the consumer's process for each element;
 * ``process``: the functions, which run in the consumer's process;
 * ``generator``: a Python generator, which runs there, too;
-* ``reader``: one worker that reads a file while the others have nothing to do;
+* ``reader``: one worker that reads a file while the others have nothing to do, or rows that are decoded in groups
+  and read in another order;
 * ``order``: workers are idle behind an element that takes long;
 * ``window``: workers are idle though elements are wanted: too few of them are on the way at once;
 * ``memory``: workers are idle for want of shared memory;
@@ -85,6 +86,27 @@ class Limit:
 
 def find_limit(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
     """Find what limits a pipeline of which enough was measured."""
+    found, scattered = _find(stats, plan, costs), plan.scattered()
+    if scattered is None or found.kind in ("consumer", "generator", "memory"):
+        return found
+    reader, _ = scattered
+    heaviest = _heaviest(costs, plan)
+    if found.kind != "coordinator" and heaviest is not None and heaviest.function:
+        return found
+    return Limit("reader", reader.name, scattered_text(*scattered, costs))
+
+
+def scattered_text(reader: PlanNode, shuffle: PlanNode, costs: Costs | None = None) -> str:
+    """Say that rows are decoded in groups and asked for in another order, and what to do about it."""
+    spent = "" if costs is None else f", {seconds_text(1 / costs.rate)} an element"
+    return (
+        f"{'' if costs is None else 'The limit: '}{reader.called}, which reads rows in the order of {shuffle.name}{spent}: "
+        f"Parquet rows are decoded in groups, and the same groups are decoded again and again. Read several files "
+        f"in turn (num_parallel_reads=) and shuffle(buffer_size) what was read, or write a snapshot before {shuffle.name}"
+    )
+
+
+def _find(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
     wall_s = 1 / costs.rate
     waits = costs.waited_s / wall_s
     if not stats.workers:

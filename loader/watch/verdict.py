@@ -47,7 +47,7 @@ _WHAT: dict[Kind, str] = {
     "coordinator": "the library's own work in this process",
     "process": "this process, which computes",
     "generator": "a generator in this process",
-    "reader": "one file, read by one worker",
+    "reader": "reading files",
     "order": "the order (workers wait for a slow element)",
     "window": "the window (too few elements are on the way)",
     "memory": "shared memory",

@@ -41,6 +41,8 @@ class PlanNode:
         How many elements of its input one of its own is made of; 0: that is not fixed.
     keeps : bool
         Whether it keeps what passes, for the next epoch (cache, snapshot).
+    grouped : bool
+        Whether it reads rows of files by their number, each decoded together with many others.
     inner : bool
         Whether it is a part of the operator after it, so that nothing can be put between the two.
     reads : {"", "generator", "stream"}
@@ -62,6 +64,7 @@ class PlanNode:
     window: int = 0
     rows: int = 1
     keeps: bool = False
+    grouped: bool = False
     inner: bool = False
     reads: str = ""
     count: int = -2
@@ -117,6 +120,18 @@ class PlanView:
         while len(found[-1].inputs) == 1:
             found.append(self[found[-1].inputs[0]])
         return tuple(found[::-1])
+
+    def scattered(self) -> tuple[PlanNode, PlanNode] | None:
+        """A reader whose rows are decoded in groups, and the shuffle that asks for them in another order."""
+        chain = self.chain()
+        if not chain or not chain[0].grouped:
+            return None
+        for node in chain[1:]:
+            if node.shuffles:
+                return None if node.window else (chain[0], node)
+            if node.keeps or node.rows != 1 or (node.function and not node.each):
+                return None
+        return None
 
     def rows_above(self, name: str) -> int:
         """How many elements of an operator one of the plan's is made of; 0: that is not fixed."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tundish.loader.plan.batching import Batch
 from tundish.loader.plan.costing import Cost
 from tundish.loader.plan.elementwise import Filter, FlatMap, Map
-from tundish.loader.plan.files.node import FileRecords, Reads
+from tundish.loader.plan.files.node import FileRecords, Indexed, Reads
 from tundish.loader.plan.grouping import Groups
 from tundish.loader.plan.node import Node, OwnFunction, function_name
 from tundish.loader.plan.options import options_of
@@ -57,6 +57,7 @@ def _viewed(node: Node, context: Context) -> PlanNode:
         window=(node.window or 0) if isinstance(node, Shuffle) and held else 0,
         rows=node.size if isinstance(node, Batch) else rows,
         keeps=isinstance(node, (Cache, Snapshot)),
+        grouped=isinstance(node, Indexed) and node.format.grouped,
         inner=_is_inner(node),
         reads=_reads(node),
         count=node.cardinality,

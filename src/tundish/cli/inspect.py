@@ -7,6 +7,7 @@ import importlib.util
 import shutil
 import sys
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from tundish.cli.drawing import draw
@@ -156,6 +157,11 @@ def show(plan: Outline, title: str, spec: str) -> None:
     say(f"workers    {plan.workers}")
     for number, again in enumerate(plan.resume):
         say(f"{'' if number else 'resume':<11}{again}")
+    for text in plan.slow:
+        for number, line in enumerate(
+            wrap(text, max(40, shutil.get_terminal_size((100, 24)).columns - 11))
+        ):
+            say(warn(f"{'' if number else 'slow':<11}{line}"))
 
 
 def lines(step: Step, left: str = "") -> Iterator[tuple[tuple[str, str, str, str], str]]:

@@ -22,9 +22,12 @@ from tundish.loader.plan.order import Prefetch, Shuffle
 from tundish.loader.plan.sources import Files, Generator
 from tundish.loader.plan.storing import Cache
 from tundish.loader.run.chains import chain_base
+from tundish.loader.run.chains import computes as made_below
 from tundish.loader.run.effective import effective
 from tundish.loader.run.files.indexing import foreseen
 from tundish.loader.run.parallelism import how_many_workers
+from tundish.loader.watch.limit import scattered_text
+from tundish.loader.watch.view import PlanNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,6 +71,7 @@ class Outline:
     elements: str
     workers: str
     resume: tuple[str, ...]
+    slow: tuple[str, ...] = ()
 
 
 def outline(dataset: Dataset) -> Outline:
@@ -91,7 +95,25 @@ def outline(dataset: Dataset) -> Outline:
         elements=show_cardinality(node.cardinality),
         workers=f"{count}: {why}",
         resume=tuple(dict.fromkeys(resume(node))) or ("nothing is computed again",),
+        slow=tuple(dict.fromkeys(scattered(node))),
     )
+
+
+def scattered(root: Node) -> Iterator[str]:
+    """Readers that decode rows in groups, below a shuffle that asks for single rows by number."""
+    for shuffle in walk(root):
+        if not isinstance(shuffle, Shuffle) or made_below(shuffle.up):
+            continue
+        reader = shuffle.up
+        while (
+            len(reader.inputs) == 1
+            and reader.origin == "input"
+            and not isinstance(reader, ByNumber)
+        ):
+            (reader,) = reader.inputs
+        if isinstance(reader, ByNumber) and reader.format.grouped:
+            read, moved = (PlanNode(node.label, node.label) for node in (reader, shuffle))
+            yield scattered_text(read, moved)
 
 
 def stages(root: Node) -> dict[int, int]:

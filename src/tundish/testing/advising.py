@@ -194,7 +194,7 @@ def applied(dataset: Dataset, hint: Hint, folder: str) -> Dataset:
         steps[at:at] = kept
     else:
         at = names.index(hint.name)
-        function: Any = steps[at].node.function  # type: ignore[union-attr]  # of a map
+        function: Any = steps[at].node.function  # of a map
         steps[at] = _Step(hint.name, None, lambda up: up.map_batches(function, hint.rows))
     return _joined(base, steps)
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import tundish as td
+from tundish.cli.outline import outline
 from tundish.loader.run.watching.viewing import view_of
+from tundish.loader.watch import verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tundish.loader.watch.view import PlanView
@@ -17,6 +22,10 @@ if TYPE_CHECKING:
 
 def double(x: int) -> int:
     return 2 * x
+
+
+def passed(row: dict[str, object]) -> dict[str, object]:
+    return row
 
 
 def noisy(x: int, rng: object) -> int:
@@ -124,3 +133,53 @@ def test_explain_knows_the_plan() -> None:
 
     assert verdict.plan.last.op == "batch"
     assert "batches" in str(verdict)
+
+
+@pytest.fixture
+def parquet(tmp_path: Path) -> str:
+    path = str(tmp_path / "rows.parquet")
+    pq.write_table(pa.table({"x": list(range(3000))}), path, row_group_size=1000)
+    return path
+
+
+SHUFFLED: dict[str, tuple[Callable[[str], td.Dataset], bool]] = {
+    "all": (lambda path: td.ParquetDataset(path).shuffle(None, seed=1).batch(10), True),
+    "a window": (lambda path: td.ParquetDataset(path).shuffle(100, seed=1).batch(10), True),
+    "mapped": (
+        lambda path: td.ParquetDataset(path).map(passed).shuffle(100, seed=1).batch(10),
+        True,
+    ),
+    "in order": (lambda path: td.ParquetDataset(path).batch(10), False),
+    "batches": (lambda path: td.ParquetDataset(path).batch(10).shuffle(20, seed=1), False),
+    "what was read": (
+        lambda path: (
+            td.ParquetDataset([path] * 2, num_parallel_reads=2).shuffle(100, seed=1).batch(10)
+        ),
+        False,
+    ),
+    "what was kept": (
+        lambda path: td.ParquetDataset(path).cache().shuffle(100, seed=1).batch(10),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHUFFLED)
+def test_rows_that_are_decoded_in_groups_and_read_in_another_order_are_told(
+    parquet: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verdict, "_SHORT_S", 0.0)
+    make, slow = SHUFFLED[name]
+    ds = make(parquet)
+
+    assert bool(view(ds).scattered()) == slow
+    assert bool(outline(ds).slow) == slow
+    if slow:
+        with ds.iterator(workers=0) as it:
+            for _ in zip(range(100), it, strict=False):
+                pass
+            told = it.explain()
+        assert (told.limit, told.name.partition("#")[0]) == ("reader", "ParquetDataset"), str(told)
+        assert "decoded again and again" in str(told)
+        assert "num_parallel_reads" in str(told)
+        assert "elements are small" not in str(told)
