@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tundish.errors import SnapshotCorruptError, SnapshotVersionError
+from tundish.formats.bytes.regular import parse_json
 from tundish.snapshot.files.checksum import crc32
 
 __all__ = [
@@ -81,8 +82,8 @@ def parse(data: bytes, path: str) -> JSON:
     if not data.strip(b"\0 \n"):
         raise TornFileError(path, "is empty" if not data else "holds only zeros", remedy=_STAYS)
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as problem:  # a wrong encoding is a ValueError too
+        return parse_json(data)
+    except ValueError as problem:
         raise TornFileError(path, f"is cut off or not JSON ({problem})", remedy=_STAYS) from None
 
 

@@ -7,11 +7,10 @@ is no index at all. All of them may be deleted at any time.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
-import secrets
+import re
 import zlib
 from hashlib import blake2b
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tundish.formats.bytes.aside import remove_abandoned, written_aside
 from tundish.formats.bytes.file import (
     StorageOptions,
     filesystem_of,
@@ -26,6 +26,7 @@ from tundish.formats.bytes.file import (
     local_path,
     open_file,
 )
+from tundish.formats.bytes.regular import parse_json
 
 if TYPE_CHECKING:
     from tundish.formats.format import Format, Identity
@@ -36,6 +37,7 @@ VERSION = 1
 """Of what is written, and of what a format calls a place."""
 
 _KEY = b"tundish"
+_MAGIC = b"ARROW1"  # an Arrow file begins and ends with it
 _log = logging.getLogger("tundish")
 
 
@@ -81,7 +83,7 @@ def read(
     try:
         with _opened(where, storage_options) as source:
             reader = pa.ipc.open_file(source)
-            said = json.loads((reader.schema.metadata or {})[_KEY])
+            said = parse_json((reader.schema.metadata or {})[_KEY])
             digest = said.pop("crc32")
             if said != {**description, "identity": list(identity), "count": said.get("count")}:
                 return None
@@ -128,15 +130,12 @@ def write(
 def _write_aside(where: str, batch: Any) -> None:
     whole = Path(where)
     whole.parent.mkdir(parents=True, exist_ok=True)
-    aside = whole.with_name(f".{whole.name}.{secrets.token_hex(8)}.tmp")
-    try:
-        with aside.open("xb") as sink:
+    hidden = whole.with_name(f".{whole.name}")  # from a pattern that finds the files indexed
+    remove_abandoned(whole.parent, re.escape(hidden.name))
+    with written_aside(hidden) as (path, descriptor):
+        with os.fdopen(descriptor, "wb", closefd=False) as sink:
             _write_batch(sink, batch)
-        aside.replace(whole)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            aside.unlink()
-        raise
+        path.replace(whole)
 
 
 def _write_batch(sink: Any, batch: Any) -> None:
@@ -151,6 +150,9 @@ def _opened(where: str, storage_options: StorageOptions) -> Any:
     import pyarrow as pa  # noqa: PLC0415 - as in `read`
 
     with open_file(where, storage_options) as file:
+        ends = file.pread(0, len(_MAGIC)), file.pread(max(0, file.size - len(_MAGIC)), len(_MAGIC))
+        if ends != (_MAGIC, _MAGIC):  # it may be larger than memory, too
+            raise ValueError("it is no Arrow file, or was cut off")
         return pa.BufferReader(file.pread(0, file.size))
 
 

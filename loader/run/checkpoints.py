@@ -7,17 +7,21 @@ import errno
 import json
 import os
 import re
-import tempfile
+import stat
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tundish.errors import CheckpointError
+from tundish.formats.bytes.aside import remove_abandoned, written_aside
+from tundish.formats.bytes.durable import sync_file, sync_folder
+from tundish.formats.bytes.regular import parse_json, read_regular
+from tundish.loader.run.state import check_form
 
 _NAME = "step-{:08}.json"
 _NAMES = re.compile(r"step-(\d{8,})\.json")
-_PARTS = re.compile(r"step-(\d{8,})\.json\..*\.part")
+_MODE = 0o600  # a state names files, and shows arguments
 
 
 def write_state(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
@@ -33,15 +37,17 @@ def write_state(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
         what = "this is a folder: give keep=, how many states to keep in it, or the path of a file"
         raise IsADirectoryError(errno.EISDIR, what, os.fspath(path))
     target.parent.mkdir(parents=True, exist_ok=True)
+    remove_abandoned(target.parent, re.escape(target.name))
     with _written_beside(target, state) as new:
         new.replace(target)
-    _sync_folder(target.parent)
+    sync_folder(target.parent)
 
 
 def write_next_state(folder: str | os.PathLike[str], state: dict[str, Any], keep: int) -> Path:
     """Write a state under the next number, then remove all but the last `keep`."""
     home = Path(folder)
     home.mkdir(parents=True, exist_ok=True)
+    remove_abandoned(home, _NAMES.pattern)
     number = max(_numbers(home), default=0)
     while True:  # another process may take the number first
         number += 1
@@ -52,7 +58,7 @@ def write_next_state(folder: str | os.PathLike[str], state: dict[str, Any], keep
             except FileExistsError:
                 continue
         break
-    _sync_folder(home)
+    sync_folder(home)
     _remove_old(home, sorted(_numbers(home))[:-keep])
     return target
 
@@ -89,34 +95,45 @@ def read_state(path: str | os.PathLike[str]) -> Any:
     ------
     CheckpointError
         The file holds something else, or not all of it.
+    OSError
+        It cannot be read: it is no file, say, or a link that leads to itself.
     """
     try:
-        state = json.loads(Path(path).read_bytes())
+        state = parse_json(read_regular(path))
     except ValueError as problem:  # no text, or no JSON
         raise CheckpointError(f"{os.fspath(path)} is no iterator state: {problem}") from problem
     if not isinstance(state, dict) or "tundish" not in state:
         raise CheckpointError(f"{os.fspath(path)} is no iterator state of tundish")
+    try:
+        check_form(state)
+    except CheckpointError as problem:
+        raise CheckpointError(f"{os.fspath(path)}: {problem}") from None
     return state
 
 
 def holds_state(path: str | os.PathLike[str]) -> bool:
-    """Whether there is a file, or a folder with a series of states."""
-    target = Path(path)
-    return bool(_numbers(target)) if target.is_dir() else target.exists()
+    """Whether there is a file, or a folder with a series of states.
+
+    Raises
+    ------
+    OSError
+        That cannot be known: a link leads to itself, say, or a folder may not be looked into.
+    """
+    try:
+        found = os.stat(path)  # noqa: PTH116 - `Path.exists` takes a link to itself for nothing
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return bool(_numbers(Path(path))) if stat.S_ISDIR(found.st_mode) else True
 
 
 @contextlib.contextmanager
 def _written_beside(target: Path, state: dict[str, Any]) -> Iterator[Path]:
     """A durable file beside the target, gone afterwards if nothing became of it."""
-    handle, name = tempfile.mkstemp(prefix=target.name + ".", suffix=".part", dir=target.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+    with written_aside(target, _MODE) as (path, descriptor):
+        with os.fdopen(descriptor, "w", encoding="utf-8", closefd=False) as file:
             json.dump(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        yield Path(name)
-    finally:
-        Path(name).unlink(missing_ok=True)
+        sync_file(descriptor)
+        yield path
 
 
 def _publish_new(new: Path, target: Path) -> None:
@@ -131,14 +148,6 @@ def _publish_new(new: Path, target: Path) -> None:
         new.replace(target)
 
 
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def _numbers(folder: Path) -> list[int]:
     with contextlib.suppress(FileNotFoundError):
         matches = [_NAMES.fullmatch(path.name) for path in folder.iterdir()]
@@ -147,14 +156,9 @@ def _numbers(folder: Path) -> list[int]:
 
 
 def _remove_old(folder: Path, numbers: list[int]) -> None:
-    """Remove what is ours of these numbers, with what writers that were killed have left of them."""
+    """Remove what is ours of these numbers."""
     for number in numbers:
         path = folder / _NAME.format(number)
         with contextlib.suppress(CheckpointError, OSError):
             read_state(path)  # what somebody else has put there stays
             path.unlink()
-    last = max(numbers, default=0)
-    for path in folder.iterdir():
-        part = _PARTS.fullmatch(path.name)
-        if part and int(part[1]) <= last:
-            path.unlink(missing_ok=True)

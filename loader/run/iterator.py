@@ -422,7 +422,8 @@ class Iterator:
 
         Notes
         -----
-        What has passed a snapshot that is being written is made durable before. A series has one
+        What has passed a snapshot that is being written is made durable before. What a process that was killed
+        here has left beside the file (``*.part``) is removed. A series has one
         process that saves: give each of several a folder of its own.
         """
         if keep is not None:
@@ -458,6 +459,8 @@ class Iterator:
             There is no state, and it must not be missing.
         CheckpointError
             The file, or each of the folder, is no state.
+        OSError
+            The file cannot be read: a pipe, a device, a link that leads to itself, more than 256 MiB.
         IncompatibleCheckpointError
             It is of another plan; the differences are listed.
         """

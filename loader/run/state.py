@@ -97,15 +97,38 @@ def check_state(root: Node, state: Any) -> None:
     IncompatibleCheckpointError
         It is of another plan; the differences are listed.
     """
-    if not isinstance(state, dict) or "tundish" not in state:
-        raise CheckpointError("this is no iterator state of tundish")
+    check_form(state)
     if state["tundish"] != VERSION:
         raise CheckpointError(
             f"this state has version {state['tundish']}, this library reads version {VERSION}"
         )
-    wrong = _wrong_in(state)
+    try:
+        _check_plan(root, state)
+    except RecursionError:
+        raise CheckpointError(
+            "this state is not as it was written: it is nested too deep"
+        ) from None
+
+
+def check_form(state: Any) -> None:
+    """Refuse what no version of this library has written; of a newer one nothing more is known.
+
+    Raises
+    ------
+    CheckpointError
+        It is no state, or one of this version that has been changed.
+    """
+    if not isinstance(state, dict) or "tundish" not in state:
+        raise CheckpointError("this is no iterator state of tundish")
+    try:
+        wrong = _wrong_in(state) if state["tundish"] == VERSION else None
+    except RecursionError:  # as it is shown
+        wrong = "it is nested too deep"
     if wrong is not None:
         raise CheckpointError(f"this state is not as it was written: {wrong}")
+
+
+def _check_plan(root: Node, state: dict[str, Any]) -> None:
     here = json.loads(json.dumps(describe_plan(root), default=str))
     there = json.loads(json.dumps(state["plan"]))
     if state["python"] != describe_interpreter():
@@ -133,6 +156,8 @@ def _wrong_in(state: dict[str, Any]) -> str | None:
     plan, share = state["plan"], state.get("process")
     if not isinstance(plan, list) or not all(map(_is_described, plan)):
         return "its 'plan' is no list of operators"
+    if not isinstance(state["python"], str):
+        return f"its 'python' is {state['python']!r:.60}, not a name"
     for name in ("iteration", "seed", "graph_seed"):
         value = state[name]
         right = type(value) is int and abs(value) < _MOST and (name != "iteration" or value >= 0)

@@ -62,6 +62,9 @@ def go_to(network: Loadable, position: Any) -> None:
         where = "".join(f"[{key!r}]" for key in ("position", *unfit.where))
         text = f"this state is not as it was written: {where} {unfit.problem}"
         raise CheckpointError(text) from None
+    except RecursionError:
+        text = "this state is not as it was written: ['position'] is nested too deep"
+        raise CheckpointError(text) from None
 
 
 @contextlib.contextmanager

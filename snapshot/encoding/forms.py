@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from tundish.errors import SnapshotError, SpecError
+from tundish.formats.bytes.regular import parse_json
 from tundish.snapshot.encoding.arrow import Piece, stack
 from tundish.snapshot.encoding.columns import Column, Memory
 from tundish.snapshot.encoding.kinds import Kind, kind_from_json, kind_of
@@ -210,13 +211,13 @@ class Form:
             )
         fields = [field for field in schema if field.name not in (INDEX, EMPTY)]
         try:
-            tree = tree_from_json(json.loads(told)["tree"])
-            kinds = tuple(kind_from_json(json.loads(field.metadata[_LEAF])) for field in fields)
+            tree = tree_from_json(parse_json(told)["tree"])
+            kinds = tuple(kind_from_json(parse_json(field.metadata[_LEAF])) for field in fields)
             form = Form(tree, kinds)
             same = len(paths(tree)) == len(kinds) and all(
                 field.type == kind.arrow for field, kind in zip(fields, kinds, strict=True)
             )
-        except (AttributeError, KeyError, TypeError, ValueError) as problem:
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as problem:
             raise SnapshotError(f"the schema does not describe elements: {problem!r}") from problem
         if not same:
             raise SnapshotError("the schema's columns are not those that it describes")

@@ -7,6 +7,7 @@ or is not there, and of two writers of one name exactly one wins.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import psutil
 
+from tundish.formats.bytes.regular import LIMIT, open_regular, read_regular
 from tundish.snapshot.failpoints import reach
 from tundish.snapshot.files.durable import BINARY, make_folder, publish, sync_file, sync_folder
 from tundish.snapshot.files.mapping import Mapping
@@ -27,15 +29,13 @@ if TYPE_CHECKING:
 
 __all__ = ["LIMIT", "REMOVED_FIRST", "LocalSink", "LocalStore"]
 
-LIMIT = 1 << 28
-"""Bytes of a file that is read in one piece, unless more is said."""
-
 REMOVED_FIRST = {"manifest.json", "run.json"}
 """Without these nothing in their folder is read any more."""
 
 _NETWORKED = ("nfs", "cifs", "smb", "fuse", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs")
 _T = TypeVar("_T")
 _NOT_HERE = (FileNotFoundError, NotADirectoryError)
+_NO_FILE = {errno.EFBIG, errno.EINVAL, errno.EISDIR, errno.ELOOP}
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY
 _ATTEMPTS = 8
 _MOST_PIECES = 1024  # that one call of writev takes
@@ -81,17 +81,16 @@ class LocalStore:
 
     def read(self, name: str, limit: int = LIMIT) -> bytes:
         """All bytes of a file; one that is larger than `limit` is not what it should be."""
-        with (self._root / name).open("rb", buffering=0) as file:
-            size = os.fstat(file.fileno()).st_size
-            if size > limit:
-                raise TornFileError(
-                    self.shown(name), f"has {size:,} bytes, {limit:,} at most were expected"
-                )
-            return file.read() or b""
+        try:
+            return read_regular(self._root / name, limit)
+        except OSError as error:
+            if error.errno not in _NO_FILE:
+                raise
+            raise TornFileError(self.shown(name), error.strerror or "cannot be read") from None
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
         """Some bytes of a file; fewer where it ends."""
-        with (self._root / name).open("rb") as file:
+        with open_regular(self._root / name) as file:
             file.seek(offset)
             return file.read(length)
 

@@ -6,10 +6,10 @@ import errno
 import mmap
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tundish.errors import SnapshotCorruptError
+from tundish.formats.bytes.regular import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +66,7 @@ class Mapping(mmap.mmap):
         SnapshotCorruptError
             It is empty.
         """
-        with Path(path).open("rb", buffering=0) as file:
+        with open_regular(path) as file:
             status = os.fstat(file.fileno())
             if not status.st_size:
                 raise SnapshotCorruptError(os.fspath(path), "is empty")

@@ -13,10 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from tundish.errors import SnapshotError
+from tundish.formats.bytes.regular import parse_json, read_regular
 from tundish.snapshot.frame import Fields
 from tundish.snapshot.records import Batch, Shard, StoredError
 
 __all__ = ["Chunk", "Log", "Noted"]
+
+
+_MOST = 1 << 32  # bytes of a log
 
 
 @dataclass(frozen=True)
@@ -131,15 +136,14 @@ class Noted:
         """Read a log, up to a line that was not finished; nothing where there is none."""
         noted = cls()
         try:
-            lines = Path(path).read_bytes().split(b"\n")
+            lines = read_regular(path, _MOST).split(b"\n")
         except FileNotFoundError:
             return noted
         for data in lines[:-1]:  # behind the last line end is nothing, or half a line
             try:
-                line = json.loads(data)
-            except ValueError:
-                break
-            noted._take(line)
+                noted._take(parse_json(data))
+            except (ValueError, KeyError, TypeError, AttributeError, SnapshotError):
+                break  # cut off, or not what was written
         return noted
 
     def _take(self, line: dict[str, Any]) -> None:

@@ -18,6 +18,7 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 from tundish.errors import CheckpointError
+from tundish.formats.bytes.regular import parse_json
 
 __all__ = ["CheckpointHandler", "CheckpointRestore", "CheckpointSave"]
 
@@ -119,15 +120,22 @@ def _file(index: int, count: int) -> str:
 def _read(directory: Any) -> Any:
     mine = directory / _file(jax.process_index(), jax.process_count())
     if mine.exists():
-        return json.loads(mine.read_text())
+        return _parsed(mine.read_bytes(), mine)
     found = sorted(directory.glob("tundish-*-of-*.json"))
     if not found:
         raise CheckpointError(f"{directory} holds no iterator state of tundish")
-    states = {path.read_text() for path in found}
+    states = {path.read_bytes() for path in found}
     if len(states) > 1:
         raise CheckpointError(
             f"{directory} was written by {len(found)} processes, here are {jax.process_count()}, and "
             "their states differ: only a dataset with shard_by_process, saved at the same step "
             "everywhere, goes over to another number of processes"
         )
-    return json.loads(states.pop())
+    return _parsed(states.pop(), found[0])
+
+
+def _parsed(data: bytes, path: Any) -> Any:
+    try:
+        return parse_json(data)
+    except ValueError as problem:
+        raise CheckpointError(f"{path} is no iterator state: {problem}") from problem

@@ -10,17 +10,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from tundish.debugging.ring import SUFFIX, VERSION, parse_line
 from tundish.errors import TundishError
+from tundish.formats.bytes.regular import open_regular, read_all
 from tundish.loader.run.origins import describe_origin
 
 __all__ = ["Dump", "DumpRecord", "DumpedLeaf", "DumpedNode", "DumpedProcess", "read_dump"]
 
 
+_MOST_BYTES = 1 << 32  # of one file of a dump
 _LOOKS = 5
 
 
@@ -292,17 +294,17 @@ def _newest(paths: list[Path]) -> tuple[list[tuple[dict[str, Any], dict[str, Any
             return read[1][1], torn
 
 
-def _opened(path: Path) -> BinaryIO | None:
+def _opened(path: Path) -> io.FileIO | None:
     try:
-        return path.open("rb")
+        return open_regular(path)
     except FileNotFoundError:  # not begun
         return None
 
 
-def _read(path: Path, file: BinaryIO) -> tuple[dict[str, Any] | None, list[dict[str, Any]], int]:
+def _read(path: Path, file: io.FileIO) -> tuple[dict[str, Any] | None, list[dict[str, Any]], int]:
     """The head of a file, its records, and how many of its lines are left out."""
     with file:
-        data = file.read()
+        data = read_all(file, _MOST_BYTES)
     lines = data.split(b"\n")
     last = lines.pop()  # b"" behind a whole line
     found = [parse_line(line) for line in lines]

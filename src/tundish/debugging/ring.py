@@ -19,6 +19,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from tundish.formats.bytes.regular import parse_json
 from tundish.loader.run.watching.notice import notice
 
 __all__ = ["MOST_BYTES", "SUFFIX", "VERSION", "Ring", "checked_line", "parse_line"]
@@ -39,7 +40,7 @@ def parse_line(line: bytes) -> Any:
     """What a line holds; None where it was cut off, or changed."""
     head, _, data = line.partition(b" ")
     try:
-        return json.loads(data) if int(head, 16) == zlib.crc32(data) else None
+        return parse_json(data) if int(head, 16) == zlib.crc32(data) else None
     except ValueError:
         return None
 
