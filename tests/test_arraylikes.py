@@ -102,6 +102,13 @@ def test_an_object_that_only_describes_an_array_is_none(workers: int) -> None:
         assert next(it).shape == (2, 2)
 
 
+def test_what_is_missing_is_nan_among_floats_as_in_files() -> None:
+    (found,) = delivered(td.Dataset.from_tensors(pa.array([0.5, None])))
+
+    assert found[0] == 0.5
+    assert np.isnan(found[1])
+
+
 def test_a_table_is_a_dict_of_its_columns_wherever_it_stands() -> None:
     table = pa.table({"x": [1, 2, 3], "y": ["a", "b", "c"]})
     rows = [{"x": 1, "y": "a"}, {"x": 2, "y": "b"}, {"x": 3, "y": "c"}]
@@ -112,6 +119,17 @@ def test_a_table_is_a_dict_of_its_columns_wherever_it_stands() -> None:
     assert delivered(td.Dataset.range(3).map_batches(lambda _: table, 3)) == rows
     (nested,) = delivered(td.Dataset.from_tensor_slices({"t": table, "n": [7, 8, 9]}).take(1))
     assert nested == {"t": rows[0], "n": 7}
+
+
+def test_unequal_shapes_name_the_operators_that_take_them() -> None:
+    ds = td.Dataset.range(1, 3).map(lambda i: {"x": np.zeros(i)}).batch(2)
+
+    for workers in (0, 1):
+        with (
+            ds.iterator(workers=workers) as it,
+            pytest.raises(SpecError, match="padded_batch pads"),
+        ):
+            next(it)
 
 
 def test_pandas() -> None:

@@ -55,9 +55,17 @@ def misfit(
             field = f" at {path}" if path else ""
             return (
                 f"element {k} of the batch{field} is {show_key(here[path])}, "
-                f"its first element is {show_key(want)}"
+                f"its first element is {show_key(want)}{_advice(here[path], want)}"
             )
     return None
+
+
+def _advice(key: Key, first: Key) -> str:
+    if isinstance(key, type) or isinstance(first, type) or key[0] != first[0]:
+        return ""
+    if len(key[1]) != len(first[1]):
+        return ""
+    return "; padded_batch pads arrays to one shape, ragged_batch keeps their lengths"
 
 
 def unstackable(keys: Sequence[Key], tree: Tree) -> str | None:

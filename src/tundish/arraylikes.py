@@ -18,6 +18,8 @@ from tundish.errors import SpecError
 
 __all__ = ["is_read_by_rows", "plain"]
 
+_HAVE_NAN = ("float", "double", "halffloat", "time", "date", "duration")
+"""How the names of Arrow's, polars' and pandas' types begin whose values may be NaN or NaT."""
 _BUFFERS = (memoryview, array)
 
 
@@ -61,7 +63,7 @@ def plain(value: Any) -> Any:
         found = _array(value, _told)
         if found.dtype == object and not found.ndim:  # an object that numpy only wraps
             return value
-        _check_none_missing(value, len(found) if found.ndim else 1)
+        _check_none_missing(value, found)
         return found
     return value
 
@@ -112,8 +114,13 @@ def _array(value: Any, make: Any) -> np.ndarray:
     return found
 
 
-def _check_none_missing(value: Any, rows: int) -> None:
-    """Refuse values that are missing: numpy would make floats or objects of what has a dtype of its own."""
+def _check_none_missing(value: Any, found: np.ndarray) -> None:
+    """Refuse values that are missing: numpy would make floats or objects of what has a dtype of its own.
+
+    As in columns of files, what is missing among floats is NaN, among times NaT.
+    """
+    if found.dtype.kind in "fmM" and _type_of(value).startswith(_HAVE_NAN):
+        return
     missing = getattr(value, "null_count", 0)  # Arrow's; a method in polars
     if callable(missing):
         missing = missing()
@@ -121,9 +128,13 @@ def _check_none_missing(value: Any, rows: int) -> None:
         missing = int(value.isna().sum())  # pandas', of a dtype that is not numpy's
     if missing:
         raise SpecError(
-            f"{missing} of {rows} values of a {_name(value)} are missing, and elements have no missing values; "
+            f"{missing} of {len(found)} values of a {_name(value)} are missing, and elements have no missing values; "
             "fill them (fillna, fill_null), or give a leaf that says which they are"
         )
+
+
+def _type_of(value: Any) -> str:
+    return str(getattr(value, "type", None) or getattr(value, "dtype", "")).lower()
 
 
 def _columns(table: Any) -> dict[Any, Any]:

@@ -40,6 +40,7 @@ from tundish.loader.run.starting.culprit import find_culprit
 from tundish.loader.run.starting.inherited import reduce_shared, starting
 from tundish.loader.run.starting.mapped import mapped_file, open_mapped
 from tundish.loader.run.starting.tensors import reduce_shared_tensor, reduce_tensor
+from tundish.loader.run.starting.views import reduce_view
 from tundish.shm.budget import default_budget
 
 if sys.platform != "win32":
@@ -234,6 +235,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.touched.add(module_name(value if named else type(value)))
         if isinstance(value, np.ndarray):
             return self._reduce_array(value)
+        if type(value) is memoryview:
+            return reduce_view(value)
         if (torch := sys.modules.get("torch")) is not None and type(value) is torch.Tensor:
             shared = reduce_shared_tensor(value)
             return reduce_tensor(value) if shared is NotImplemented else shared

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import functools
 import importlib
@@ -131,6 +132,33 @@ def test_arrow_and_other_out_of_band_buffers_are_stored_once() -> None:
     assert payload.nbytes < table.nbytes + 8192
     assert one == two == table
     payload.close()
+
+
+BUFFERS = {
+    "bytes": memoryview(b"abc"),
+    "large": memoryview(bytes(LARGE * 2)),
+    "large, writable": memoryview(bytearray(LARGE * 2)),
+    "letters": memoryview(b"abcd").cast("c"),
+    "typed": array.array("d", [1.5, 2.5]),
+    "strided": memoryview(bytes(range(12)))[::-2],
+    "rows": np.arange(6, dtype="i2").reshape(2, 3),
+    "columns": np.arange(6, dtype="i2").reshape(2, 3).T,
+    "none": np.zeros((0, 3)),
+    "scalar": np.array(7),
+    "swapped": np.arange(3, dtype=">i4"),
+    "struct": np.zeros(2, [("a", "i4"), ("b", "f8")]),
+}
+
+
+@pytest.mark.parametrize("kind", BUFFERS)
+def test_a_captured_memoryview_arrives_as_one(kind: str) -> None:
+    view = memoryview(BUFFERS[kind])  # type: ignore[arg-type]  # each has the buffer protocol
+    (found,) = round_trip(view)
+
+    assert type(found) is memoryview
+    assert (found.format, found.shape) == (view.format, view.shape)
+    assert found.readonly == (view.readonly or view.nbytes >= LARGE)  # as arrays
+    assert found.tobytes() == view.tobytes()
 
 
 VALUES = {
