@@ -25,10 +25,10 @@ def reduce_view(view: memoryview) -> tuple[Any, ...]:
 
 
 def _view(memory: np.ndarray, letter: str, shape: tuple[int, ...], readonly: bool) -> memoryview:
-    found = memory.data.cast(letter, shape)  # type: ignore[call-overload]
+    found: memoryview = memory.data.cast(letter, shape)  # type: ignore[call-overload]
     return found.toreadonly() if readonly else found
 
 
 def _data(array: np.ndarray, shape: tuple[int, ...], readonly: bool) -> memoryview:
-    found = array.reshape(shape).data
+    found: memoryview = array.reshape(shape).data
     return found.toreadonly() if readonly else found
