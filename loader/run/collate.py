@@ -13,6 +13,7 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.gaps import copied, room
+from tundish.loader.run.ownership import private
 from tundish.shm.layout import MOST_DIMENSIONS
 from tundish.spec import (
     LEAF,
@@ -146,8 +147,9 @@ class Collator:
             room((self.size, *key[1]), key[0]) if not isinstance(key, type) else []
             for key in self._keys
         ]
-        if self._tree is LEAF and isinstance(self._columns[0], np.ndarray):
-            self._single = self._columns[0]
+        column = self._columns[0]
+        if self._tree is LEAF and isinstance(column, np.ndarray) and not column.dtype.hasobject:
+            self._single = column
             self._dtype, self._shape = self._keys[0]  # type: ignore[misc]  # fixed: a pair
 
     def _check(self, k: int, leaves: list[Any], tree: Tree) -> None:
@@ -166,9 +168,9 @@ class Collator:
             leaves = [by_path[p] for p in paths(self._tree)]
         for leaf, column in zip(leaves, self._columns, strict=True):
             if isinstance(column, list):
-                column.append(leaf)
+                column.append(private(leaf))
             else:
-                column[k] = leaf
+                column[k] = private(leaf) if column.dtype.hasobject else leaf
 
     def finish(self) -> Any:
         """The batch; its arrays are new and nobody else's."""

@@ -248,6 +248,8 @@ class InlineEngine(Engine):
             self.options.worker_init()
         self._kept = is_kept(self.context.root)
         self._network: Machine = open_inline(self.context, self.options)
+        # What the last stage has made the receiver's own is not copied again.
+        self._own = getattr(self._network, "delivers_own", False)
         if position is not None:
             go_to(self._network, position)
         self._trace = open_trace(self.options.stats.trace, self.reporter.plan, 0)
@@ -301,7 +303,7 @@ class InlineEngine(Engine):
         self.begun = True
         item = self._network.next()
         failed = type(item) is Failure
-        value = None if failed else copy_element(item.value)
+        value = None if failed else item.value if self._own else copy_element(item.value)
         if self._looked_at:
             item = self._look(item, value)
             failed = type(item) is Failure

@@ -42,6 +42,7 @@ from tundish.loader.run.operators import (
     windows,
     zipping,
 )
+from tundish.loader.run.ownership import owned
 from tundish.loader.run.raised import element_error
 from tundish.loader.run.results import checked
 from tundish.loader.run.storing import stored
@@ -143,6 +144,7 @@ def compile_sweep(top: Node, base: Node) -> Callable[[range], Iterator[Any]] | N
     dtype, int64 = np.dtype(base.dtype or np.int64), np.int64
 
     def sweep(refs: range) -> Iterator[Any]:
+        held = False  # after a number all are gathered before they are written
         first, last = start + refs.start * step, start + refs.stop * step
         for number in list(np.arange(first, last, refs.step * step).astype(dtype, copy=False)):
             try:
@@ -153,6 +155,12 @@ def compile_sweep(top: Node, base: Node) -> Callable[[range], Iterator[Any]] | N
                 raise
             except BaseException as error:
                 raise element_error(error) from error
-            yield result if type(result) is int64 else checked(result)
+            if type(result) is int64:
+                held = True
+                yield result
+                continue
+            found = checked(result)
+            held = held or isinstance(found, np.generic)
+            yield owned(found) if held else found
 
     return sweep

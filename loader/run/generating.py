@@ -10,6 +10,7 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.gaps import copied
 from tundish.loader.run.failure import dumps_exception, loads_exception
+from tundish.loader.run.ownership import private
 from tundish.loader.run.raised import carried, element_error
 from tundish.spec import (
     ArraySpec,
@@ -82,7 +83,7 @@ def fit(value: Any, signature: Any) -> Any:
     """
     if signature is None:
         leaves, tree = flatten(normalise(value))
-        return unflatten(tree, [copied(x) if isinstance(x, np.ndarray) else x for x in leaves])
+        return unflatten(tree, [private(leaf) for leaf in leaves])
     specs, want = flatten(signature)
     # A list stands for a tuple where the signature has one, as in tf.data.
     if isinstance(value, list) and want is not None and want[0] == "t":
@@ -106,7 +107,7 @@ def _fit_leaf(leaf: Any, spec: ArraySpec, path: str) -> Any:
         found = normalise(leaf)
         if not spec.accepts(found):
             raise SpecError(f"{where} is {spec_of(found)}, the signature says {spec}")
-        return found
+        return private(found)
     try:
         array = np.asarray(leaf)
     except ValueError as problem:

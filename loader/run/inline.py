@@ -15,6 +15,7 @@ from tundish.loader.run.collate import Collator
 from tundish.loader.run.items import DROPPED, End, Failure, Made, Ref, ref_of
 from tundish.loader.run.origins import add_origin, describe_origin
 from tundish.loader.run.overtaking import load_stage
+from tundish.loader.run.ownership import lend, owned
 from tundish.loader.run.positional import Positions, Taken
 from tundish.loader.run.stated import count, load_part
 from tundish.loader.run.sweeping import SweptStage
@@ -67,7 +68,23 @@ class InlineStage:
         Where it is counted.
     timed : callable
         Makes an evaluator that times each node.
+
+    Attributes
+    ----------
+    owning : bool
+        Whether the elements are made the receiver's own. Who writes each into a row before asking for the
+        next needs no more than to look at it; what our own readers give is nobody else's.
+    passing : bool
+        Whether nothing of it makes new elements: items that have been computed are passed on or left out.
     """
+
+    owning = True
+    passing = False
+
+    @property
+    def delivers_own(self) -> bool:
+        """Whether every element it gives has been made the receiver's own here."""
+        return self.owning and self._taken is not None
 
     def __init__(
         self,
@@ -98,7 +115,7 @@ class InlineStage:
         self._value = self._timed if on and self._timed is not None else self._plain
 
     def next(self) -> Any:
-        value, pass_, meter = self._value, self._pass, self._meter
+        value, pass_, meter, owning = self._value, self._pass, self._meter, self.owning
         while True:
             item = self._up.next()
             kind = type(item)
@@ -106,7 +123,12 @@ class InlineStage:
                 meter.pass_on(failed=kind is Failure)
                 return item
             try:
-                element = value(item, pass_)
+                if not owning:
+                    element = value(item, pass_)
+                elif kind is Made:
+                    element = self._of_made(item)
+                else:
+                    element = owned(value(item, pass_))
             except Exception as error:  # noqa: BLE001 - the element's error
                 meter.fail(getattr(error, NODE_MARK, meter.name))
                 return self._failed(ref_of(item), error)
@@ -117,6 +139,13 @@ class InlineStage:
                     meter.elements += 1
                 note = self._notes.pop() if self._notes else None
                 return Made(item if kind is int else _ref(item), element, note)
+
+    def _of_made(self, item: Made) -> Any:
+        """The element of an item that has been computed, which is ours if it only passes."""
+        found = [self._value(item, self._pass)]
+        if self.passing and found[0] is item.value:
+            return item.value
+        return owned(found.pop())
 
     def _failed(self, ref: Ref, error: Exception) -> Failure:
         self._counts.add(self._events)
@@ -187,6 +216,7 @@ class InlineBatches:
         self, node: Batch, up: Machine, label: str, *, watch: Watch, meter: StageMeter
     ) -> None:
         self._up, self._size, self._drop = up, node.size, node.drop_remainder
+        lend(up)
         self._label = label
         self._count = 0
         self._watch, self._meter = watch, meter

@@ -46,6 +46,8 @@ def numbers_of(node: Node) -> tuple[int, int, Any] | None:
 class PlainStage(InlineStage):
     """As `InlineStage`; over positions, or a window over them, it gives several elements at once."""
 
+    owning = False  # nothing a user wrote is in it
+
     numbers: tuple[int, int, Any] | None = None
     """Start, step and dtype, where an element is a number of one range and its ref the place."""
 

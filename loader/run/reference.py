@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tundish.loader.plan.files.node import FileRecords, ReadFiles
+from tundish.loader.plan.counting import Counter, Random
+from tundish.loader.plan.elementwise import Map
+from tundish.loader.plan.files.node import FileRecords, Indexed, ReadFiles
 from tundish.loader.plan.measuring import without_measuring
 from tundish.loader.plan.options import Options
-from tundish.loader.plan.sources import Generator
-from tundish.loader.run.chains import chain_base, defers
+from tundish.loader.plan.sources import Files, Generator, Range
+from tundish.loader.plan.storing import Stored
+from tundish.loader.run.chains import chain_base, defers, run_of
 from tundish.loader.run.effective import effective
 from tundish.loader.run.evaluators import compile_inner, compile_values
 from tundish.loader.run.files.batches import FileBatches
@@ -50,6 +53,9 @@ AnyStage = TypeVar("AnyStage", bound=InlineStage)
 AnyTimed = TypeVar("AnyTimed", bound=Timed)
 
 
+_OURS = (Counter, FileRecords, Files, Indexed, Random, Range, ReadFiles, Stored)
+"""What makes elements of nothing that a user has."""
+
 _AT_ONCE = 8192
 """Elements that are left out are made so many at once: of a stream without end all would not fit."""
 
@@ -78,6 +84,10 @@ class InlinePlanner(Planner):
         def made(kind: type[AnyStage]) -> AnyStage:
             chain = node.noting or chain_base(node)[1] or defers(node)
             stage = kind(up, value, identity, pass_, context, chain=chain, meter=meter, timed=timed)
+            if kind is InlineStage:
+                run = run_of(node.inputs[0] if node.noting else node)
+                stage.passing = not any(isinstance(part, Map) for part in run)
+                stage.owning = not (stage.passing and isinstance(base, _OURS))
             return self.timing(stage)
 
         if context.probes:

@@ -20,8 +20,9 @@ from tundish.loader.plan.measuring import Measuring
 from tundish.loader.plan.sources import Range
 from tundish.loader.run.blame import NODE_MARK, raise_from
 from tundish.loader.run.chains import run_of
-from tundish.loader.run.items import End, Failure, Made
+from tundish.loader.run.items import DROPPED, End, Failure, Made
 from tundish.loader.run.origins import add_origin, describe_origin
+from tundish.loader.run.ownership import SCALARS, lend, lent, owned
 from tundish.loader.run.positional import Taken
 from tundish.loader.run.results import checked, truth
 from tundish.loader.run.stated import own
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from tundish.loader.run.items import Ref
     from tundish.loader.run.machines import Machine, Mark
     from tundish.loader.run.positional import Positions
-    from tundish.loader.run.values import Value
+    from tundish.loader.run.values import Hand, Value
     from tundish.loader.watch.watch import Sample, StageMeter
 
 Step = Callable[[Iterator[Any]], Iterator[Any]]
@@ -49,11 +50,15 @@ _CHUNK = 1024
 def compile_steps(top: Node, context: Context) -> list[Steps] | None:
     """Make the generators of a run of plain maps and filters; None where it is not plain."""
     steps: list[Steps] = []
-    for node in reversed(run_of(top)):
+    run = run_of(top)
+    last = next((node for node in run if isinstance(node, Map)), None)
+    for node in reversed(run):
         if isinstance(node, Map):
             if node.seed is not None or node.signature is not None or _has_policy(node):
                 return None
-            steps.append(_mapping(node.function, context.label(node)))
+            # What the last one gives goes to the stage.
+            hand = None if node is last and top is last else lent
+            steps.append(_mapping(node.function, context.label(node), hand))
         elif isinstance(node, Filter):
             if _has_policy(node):
                 return None
@@ -85,16 +90,17 @@ def _timed(function: Callable[..., Any], sample: Sample, own: list[float]) -> Ca
     return timed
 
 
-def _mapping(function: Callable[..., Any], label: str) -> Steps:
-    return label, function, lambda function: _mapped(function, label)
+def _mapping(function: Callable[..., Any], label: str, hand: Hand) -> Steps:
+    return label, function, lambda function: _mapped(function, label, hand)
 
 
 def _filtering(predicate: Callable[..., Any], label: str, tally: list[int]) -> Steps:
     return label, predicate, lambda predicate: _filtered(predicate, label, tally)
 
 
-def _mapped(function: Callable[..., Any], label: str) -> Step:
+def _mapped(function: Callable[..., Any], label: str, hand: Hand) -> Step:
     int64 = np.int64
+    box: list[Any] = []
 
     def mapped(elements: Iterator[Any]) -> Iterator[Any]:
         for x in elements:
@@ -102,15 +108,21 @@ def _mapped(function: Callable[..., Any], label: str) -> Step:
                 y = function(*x) if type(x) is tuple else function(x)
                 if type(y) is not int64:
                     y = checked(y)
+                    if type(y) not in SCALARS:
+                        # No variable of this frame is to refer to it while others look at it.
+                        box.append(y)
+                        x = y = None  # noqa: PLW2901 - see above
+                        if hand is not None:
+                            box.append(hand(box.pop()))
             except BaseException as error:  # noqa: BLE001 - the user's, marked and raised again
                 raise_from(error, label)
-            yield y
+            yield y if y is not None else box.pop()
 
     return mapped
 
 
 def _filtered(predicate: Callable[..., Any], label: str, tally: list[int]) -> Step:
-    bool_ = np.bool_
+    bool_, int64 = np.bool_, np.int64
 
     def filtered(elements: Iterator[Any]) -> Iterator[Any]:
         for x in elements:
@@ -120,10 +132,12 @@ def _filtered(predicate: Callable[..., Any], label: str, tally: list[int]) -> St
                     keep = truth(keep)
             except BaseException as error:  # noqa: BLE001 - the user's, marked and raised again
                 raise_from(error, label)
-            if keep:
-                yield x
-            else:
+            if not keep:
                 tally[0] += 1
+            elif type(x) is int64 or type(x) in SCALARS:
+                yield x
+            else:  # as in `_mapped`
+                yield (x, x := None)[0]
 
     return filtered
 
@@ -147,7 +161,14 @@ class SweptStage:
         Where it is counted.
     closures : callable
         Makes an `InlineStage` in its place, for a state that leaves out what came out of turn.
+
+    Attributes
+    ----------
+    owning : bool
+        As for `InlineStage`.
     """
+
+    owning = delivers_own = True
 
     def __init__(
         self,
@@ -237,8 +258,14 @@ class SweptStage:
             return item
         while True:
             try:
-                for element in self._elements:
-                    return Made(self._ref(), element)
+                if self.owning:
+                    # No variable may refer to it: see there.
+                    element = owned(next(self._elements, DROPPED))
+                    if element is not DROPPED:
+                        return Made(self._ref(), element)
+                else:
+                    for element in self._elements:
+                        return Made(self._ref(), element)
             except Exception as error:  # noqa: BLE001 - the element's error
                 return self._failed(error)
             self._refill()
@@ -291,6 +318,8 @@ class SweptStage:
     def load(self, state: Any) -> None:
         if own(state, "ahead"):
             self._other = self._closures()
+            if not self.owning:
+                lend(self._other)
             self._other.load(state)
             return
         self._up.load(state)
@@ -306,4 +335,4 @@ def is_number(value: Any) -> bool:
 
 def _evaluated(value: Value, refs: Iterable[Any], pass_: int) -> Iterator[Any]:
     for ref in refs:
-        yield value(ref, pass_)
+        yield lent(value(ref, pass_))

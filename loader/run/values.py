@@ -11,16 +11,19 @@ families, joined in `tundish.loader.run.evaluators`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tundish.loader.plan.elementwise import Filter, Map
 from tundish.loader.plan.node import Unary
 from tundish.loader.run.blame import raise_from
 from tundish.loader.run.chains import ELEMENTWISE, computes
 from tundish.loader.run.generating import Broken
 from tundish.loader.run.identity import Identity, identities
 from tundish.loader.run.items import DROPPED, Failure
+from tundish.loader.run.ownership import lent, owned
+from tundish.spec import copy_element
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
 
 Value = Callable[[Any, int], Any]
 """``value(item, pass)``: the element, or `DROPPED`; raises what the user's function raises."""
+
+Hand = Callable[[Any], Any] | None
+"""How an element that was just made is handed on: `lent`, `owned`, or as it is."""
 
 OpenInner = Callable[[Any, tuple[Any, ...], int], Any]
 """``open(dataset, origin, skip)``: an in-process network over a flat_map's inner dataset."""
@@ -58,6 +64,8 @@ class Maker:
     ) -> None:
         self.context, self.open_inner, self.tables = context, open_inner, tables
         self.looks = looks
+        self.hand: Hand = None
+        """How whoever reads the node that is being compiled is to get its elements."""
 
     def value(self, node: Node) -> Value:
         """The evaluator of a node's own items."""
@@ -91,8 +99,24 @@ class Maker:
 
     def noted(self, node: Unary) -> Value:
         """The evaluator of a noting node's input; what it asks goes to the context's notes."""
-        up = self.value(node.up) if isinstance(node.up, ELEMENTWISE) else self.below(node, node.up)
+        with self.handing(lent):
+            elementwise = isinstance(node.up, ELEMENTWISE)
+            up = self.value(node.up) if elementwise else self.below(node, node.up)
         return self.tables.notes[type(node)](self, node, up)
+
+    @contextlib.contextmanager
+    def handing(self, hand: Hand) -> Iterator[None]:
+        """Compile what hands its elements on in some way."""
+        before, self.hand = self.hand, hand
+        try:
+            yield
+        finally:
+            self.hand = before
+
+    def held(self, node: Node) -> Value:
+        """The evaluator of a node's items for who keeps elements while others are made."""
+        with self.handing(owned):
+            return self.at_hand(self.value(node))
 
     def asking(self, node: Node, function: Callable[..., Any], up: Value) -> Value:
         """The usual note: ``function(element)``, called as `map` calls its function."""
@@ -113,18 +137,22 @@ class Maker:
 
     def below(self, node: Node, up: Node) -> Value:
         """The evaluator of a node's input, whose items may arrive computed."""
-        found = self.value(up)
+        calls = isinstance(node, (Map, Filter))
+        with self.handing(lent if calls else self.hand):
+            found = self.value(up)
+            changed = self.hand is not None
         if isinstance(node, ELEMENTWISE) and isinstance(up, ELEMENTWISE):
             return found  # within one run of map and filter
         if not computes(up):
             return found
-        at_hand = self.at_hand(found)
+        at_hand = self.at_hand(found, changed=changed)
         return self.looked_at(up, at_hand) if self.looks else at_hand
 
-    def at_hand(self, value: Value, *, again: bool = True) -> Value:
-        """An evaluator that takes a computed item's value as it is.
+    def at_hand(self, value: Value, *, again: bool = True, changed: bool = False) -> Value:
+        """An evaluator that takes a computed item's value.
 
-        A ref there is made `again`, after a restore: its skips and retries have been counted.
+        A ref there is made `again`, after a restore: its skips and retries have been counted. Where it may be
+        `changed` by who gets it, what others can see is copied: what a cache keeps, rows of a slot.
         """
         events = self.context.events
         unwatched = self.context.watch.unwatched if again else contextlib.nullcontext
@@ -140,20 +168,20 @@ class Maker:
                     del events[before:]
             if kind is Failure:
                 raise item.error
-            return item.value
+            return copy_element(item.value) if changed else item.value
 
         return get
 
     def replayed(self, node: Node) -> Value:
         """The evaluator of a node whose elements need a replay."""
-        context = self.context
+        context, hand = self.context, self.hand or owned  # what was made again is kept
 
         def value(item: Any, pass_: int) -> Any:
             found = context.captured_value(node, pass_, item)
             if isinstance(found, Broken):
                 context.let_go(node, pass_, item)
                 raise found.error
-            return found
+            return hand(found)
 
         return value
 

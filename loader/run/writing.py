@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.gaps import copied
+from tundish.loader.run.ownership import owned, private
 from tundish.spec import flatten, leaf_key, unflatten
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def writer(rows: Rows, tree: Any, keys: tuple[Any, ...], shift: int) -> Any:
             return False
         for at, (leaf, column) in enumerate(zip(leaves, columns, strict=True)):
             if column is None:
-                rows.extras[at][k] = leaf
+                rows.extras[at][k] = private(leaf)  # it is told when the task is done
             else:
                 column[k - shift] = leaf
         return True
@@ -136,7 +137,7 @@ def _flat_writer(rows: Rows, tree: Any, keys: tuple[Any, ...], shift: int) -> An
         for name, column, _, _, _ in fixed:
             column[k - shift] = element[name]
         for name, extra, _ in loose:
-            extra[k] = element[name]
+            extra[k] = private(element[name])
         return True
 
     return write
@@ -173,7 +174,7 @@ def scatter(rows: Rows, first: int, upto: int) -> Any:
     rows.layout = None
 
     def write(k: int, element: Any) -> bool:
-        elements[k] = element
+        elements[k] = owned(element)
         return True
 
     return write

@@ -47,6 +47,8 @@ def innermost(ref: Ref) -> int:
 class FileStage(InlineStage):
     """As `InlineStage`, over positions of files; it gives runs of records, as `FileSequence` does."""
 
+    owning = False  # nothing a user wrote is in it
+
     source: RecordFiles
     """The files."""
 

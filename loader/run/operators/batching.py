@@ -19,7 +19,7 @@ from tundish.loader.run.collate import collate
 from tundish.loader.run.items import Failure, Made
 from tundish.loader.run.stated import count, load_part
 from tundish.ragged import RaggedRows, ragged_apart
-from tundish.spec import flatten, normalise, paths, spec_of, unflatten
+from tundish.spec import copy_element, flatten, normalise, paths, spec_of, unflatten
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node, Unary
@@ -103,7 +103,8 @@ def _unbatched(builder: Builder, node: Unbatch, pass_: int) -> Machine:
 
 def batch_of(maker: Maker, node: Batch) -> Value:
     """The evaluator of a batch: its rows, stacked."""
-    up = maker.at_hand(maker.value(node.up), again=not node.positional)
+    with maker.handing(None):  # each is written into its row before the next is made
+        up = maker.at_hand(maker.value(node.up), again=not node.positional)
 
     def value(item: Any, pass_: int) -> Any:
         rows = item[1]
@@ -114,14 +115,14 @@ def batch_of(maker: Maker, node: Batch) -> Value:
 
 def row_of(maker: Maker, node: Unary) -> Value:
     """The evaluator of a row of a batched element."""
-    up, label = maker.at_hand(maker.value(node.up)), maker.context.label(node)
+    up, label, hand = maker.held(node.up), maker.context.label(node), maker.hand
 
     def value(item: Any, pass_: int) -> Any:
         try:
             rows, take = _rows_of(up(item[0], pass_))
             if not 0 <= item[1] < rows:
                 raise not_there(f"row {item[1]} of a batch of {rows}")
-            return take(item[1])
+            return take(item[1]) if hand is None else copy_element(take(item[1]))
         except SpecError as error:
             raise_from(error, label)
 

@@ -15,6 +15,7 @@ import numpy as np
 from tundish.loader.plan.storing import Cache
 from tundish.loader.run.failure import without_frames
 from tundish.loader.run.items import End, Failure, Made, NotReady
+from tundish.loader.run.ownership import private, shared
 from tundish.loader.run.stated import count
 from tundish.spec import flatten, map_leaves
 
@@ -154,9 +155,11 @@ class CacheStore:
         """Keep an item; False when the pass is not to keep any more: what it kept is dropped."""
         kept = self.again(item)
         if type(kept) is Made:
-            kept.value = map_leaves(_read_only, kept.value)
+            kept.value = map_leaves(
+                _read_only, kept.value
+            )  # who gets it copies it, or cannot write
             if type(item) is Made:
-                item.value = kept.value  # shared: so the consumer gets a copy of it
+                item.value = shared(kept.value)
         size = item_nbytes(kept)
         with self._lock:
             if filling not in self._fillings:
@@ -205,7 +208,7 @@ class CacheStore:
         """An item of its own for another pass: refs are rewritten on the way up."""
         if type(item) is Failure:
             return Failure(item.ref, without_frames(item.error))
-        return Made(item.ref, item.value) if type(item) is Made else item.again()
+        return Made(item.ref, shared(item.value)) if type(item) is Made else item.again()
 
 
 def item_nbytes(item: Failure | Made) -> int:
@@ -217,8 +220,10 @@ def item_nbytes(item: Failure | Made) -> int:
 
 
 def _read_only(leaf: Any) -> Any:
+    leaf = (
+        leaf.view() if isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject else private(leaf)
+    )
     if isinstance(leaf, np.ndarray):
-        leaf = leaf.view()
         leaf.flags.writeable = False
     return leaf
 

@@ -10,6 +10,7 @@ import numpy as np
 from tundish.loader.plan.elementwise import Filter, Map
 from tundish.loader.run.blame import raise_from
 from tundish.loader.run.items import DROPPED, ref_of
+from tundish.loader.run.ownership import SCALARS, owned
 from tundish.loader.run.results import checked, checker, truth
 from tundish.loader.run.rng import ElementRng
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 
 def _mapped(maker: Maker, node: Map) -> Value:
+    hand = maker.hand
     up = maker.below(node, node.up)
     label = maker.context.label(node)
     call = _caller(maker, node, node.function, up)
@@ -30,7 +32,12 @@ def _mapped(maker: Maker, node: Map) -> Value:
             if type(result) is np.int64:
                 return result
             result = checked(result)
-            return result if check is None else check(result)
+            if check is not None:
+                check(result)
+            if hand is None or type(result) in SCALARS:
+                return result
+            # No variable may refer to it while it is looked at.
+            return hand((result, result := None)[0])
         except BaseException as error:  # noqa: BLE001 - the user's, marked and raised again
             raise_from(error, label)
 
@@ -94,6 +101,8 @@ def _caller(maker: Maker, node: Map | Filter, function: Callable[..., Any], up: 
         tries = retries if policy == "retry" else 0
         while True:
             try:
+                if tries:  # it may change its argument before it fails
+                    return once(owned(element), item, pass_)
                 return once(element, item, pass_)
             except Exception:
                 if tries:

@@ -11,6 +11,7 @@ from tundish.loader.plan.refs import not_there
 from tundish.loader.run.blame import raise_from
 from tundish.loader.run.items import End, Failure, ref_of
 from tundish.loader.run.operators.inners import with_opened
+from tundish.loader.run.ownership import owned
 from tundish.loader.run.stated import count, counted_in, part, within
 
 if TYPE_CHECKING:
@@ -137,7 +138,9 @@ def inside(maker: Maker, node: FlatMap) -> Value:
 
 def inner_dataset(maker: Maker, node: FlatMap) -> Value:
     """``function(element)``, which must be a dataset: its plan."""
-    call = _call_plain(node.function, maker.below(node, node.up))
+    with maker.handing(owned):  # the dataset that is made of an element keeps it
+        up = maker.below(node, node.up)
+    call = _call_plain(node.function, up)
     label = maker.context.label(node)
 
     def value(item: Any, pass_: int) -> Any:

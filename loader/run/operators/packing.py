@@ -407,7 +407,7 @@ def _packed(builder: Builder, node: Pack, pass_: int) -> Machine:
 
 
 def _row(maker: Maker, node: Pack) -> Value:
-    up, label = maker.at_hand(maker.value(node.up)), maker.context.label(node)
+    up, label = maker.held(node.up), maker.context.label(node)
 
     def value(item: Any, pass_: int) -> Any:
         parts = [

@@ -215,7 +215,7 @@ def _costed(builder: Builder, node: Cost, pass_: int) -> Machine:
 
 
 def _put(maker: Maker, node: Gathering) -> Value:
-    up, rule = maker.at_hand(maker.value(node.up)), rule_of(node)
+    up, rule = maker.held(node.up), rule_of(node)
 
     def value(item: Any, pass_: int) -> Any:
         rows = [up(x, pass_) for x in item[1]]

@@ -264,7 +264,7 @@ def _told(builder: Builder, node: BatchRows, pass_: int) -> Machine:
 
 
 def _joined(maker: Maker, node: Rebatch) -> Value:
-    up, label = maker.at_hand(maker.value(node.up)), maker.context.label(node)
+    up, label = maker.held(node.up), maker.context.label(node)
 
     def value(item: Any, pass_: int) -> Any:
         if type(item) is not tuple:

@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.errors import SpecError
-from tundish.gaps import copied
 from tundish.loader.plan.scanning import GroupByReducer, Scan, own
 from tundish.loader.run.blame import raise_from
 from tundish.loader.run.identity import identities
 from tundish.loader.run.items import End, Failure, Made
 from tundish.loader.run.operators.rerun import Rerun
 from tundish.loader.run.origins import add_origin, describe_origin
+from tundish.loader.run.ownership import owned, private
 from tundish.loader.run.results import checked
 from tundish.loader.run.values import Maker
 from tundish.spec import (
     flatten,
     leaf_key,
-    map_leaves,
     normalise,
     same_structure,
     spec_of,
@@ -53,7 +52,7 @@ class State:
         leaves, self._tree = flatten(initial)
         self._dtypes = [_dtype(leaf) for leaf in leaves]
         self._spec, self._what = spec_of(initial), what
-        self.value = unflatten(self._tree, [own(leaf) for leaf in leaves])
+        self.value = unflatten(self._tree, [own(private(leaf)) for leaf in leaves])
 
     def set(self, value: Any) -> None:
         """Take a new state's place.
@@ -137,23 +136,19 @@ class Scanned(Rerun):
         if type(item) is Failure:
             return item
         try:
-            state, output = _two(self._function(self._state.value, item.value))
-            output = map_leaves(private, checked(output))
-            self._state.set(state)
+            made = list(_two(self._function(self._state.value, item.value)))
+            made[1] = checked(made[1])
+            self._state.set(made[0])
+            made[0] = None  # where both share an array, the state has its own copy
+            return Made(item.ref, owned(made.pop()))
         except BaseException as error:  # noqa: BLE001 - the element's error
             return self._told(error, item.ref, self._pass, item.ref)
-        return Made(item.ref, output)
 
 
 def _two(result: Any) -> tuple[Any, Any]:
     if type(result) is not tuple or len(result) != 2:
         raise SpecError(f"scan_func returns (new_state, output), not {result!r}")
     return result
-
-
-def private(leaf: Any) -> Any:
-    """A leaf that is no view: an element of one would hold shared memory as long as it is kept."""
-    return copied(leaf) if isinstance(leaf, np.ndarray) and leaf.base is not None else leaf
 
 
 class GroupedByReducer(Rerun):
@@ -187,8 +182,7 @@ class GroupedByReducer(Rerun):
         ref = (self._count, 0)
         self._count += 1
         try:
-            element = checked(self._node.finalize(self._states.pop(key).value))
-            return Made(ref, map_leaves(private, element))
+            return Made(ref, owned(checked(self._node.finalize(self._states.pop(key).value))))
         except BaseException as error:  # noqa: BLE001 - the element's error
             return self._told.about(error, f"key {key}", ref)
 

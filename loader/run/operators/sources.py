@@ -12,6 +12,7 @@ from tundish.loader.plan.sources import Files, FromSource, Generator, Range, Sli
 from tundish.loader.run.blame import raise_from
 from tundish.loader.run.generating import generated
 from tundish.loader.run.items import End, Failure, Made
+from tundish.loader.run.ownership import private
 from tundish.loader.run.raised import element_error
 from tundish.loader.run.stated import count, flag
 from tundish.loader.run.values import Maker
@@ -91,8 +92,11 @@ def _range(_: Maker, node: Range) -> Value:
     return lambda item, _: kind(start + item * step)
 
 
-def _tensors(_: Maker, node: Tensors) -> Value:
-    return lambda _item, _pass: node.value
+def _tensors(maker: Maker, node: Tensors) -> Value:
+    hand = maker.hand
+    if hand is None:
+        return lambda _item, _pass: node.value
+    return lambda _item, _pass: hand(node.value)
 
 
 def paths_of(_: Maker, node: Files) -> Value:
@@ -101,8 +105,10 @@ def paths_of(_: Maker, node: Files) -> Value:
     return lambda item, _: found[item]
 
 
-def _slices(_: Maker, node: Slices) -> Value:
+def _slices(maker: Maker, node: Slices) -> Value:
     leaves, tree = flatten(node.arrays)
+    if maker.hand is not None and any(leaf.dtype.hasobject for leaf in leaves):
+        return lambda item, _: unflatten(tree, [private(normalise(a[item])) for a in leaves])
     if tree is None:
         array = leaves[0]
         if array.dtype.hasobject or array.ndim == 1:
@@ -112,13 +118,15 @@ def _slices(_: Maker, node: Slices) -> Value:
 
 
 def _record(maker: Maker, node: FromSource) -> Value:
-    source, label = node.source, maker.context.label(node)
+    source, label, hand = node.source, maker.context.label(node), maker.hand
     records = maker.context.records.setdefault(id(node), {})
 
     def value(item: Any, _: int) -> Any:
         try:
-            # A function may change what it is given: each record is given once.
-            return normalise(records.pop(item) if item in records else source[item])
+            if item not in records and hand is not None:
+                return hand(normalise(source[item]))
+            record = normalise(records.pop(item) if item in records else source[item])
+            return record if hand is None else hand(record)
         except BaseException as error:  # noqa: BLE001 - the user's, marked and raised again
             raise_from(error, label)
 

@@ -106,7 +106,7 @@ def _windowed(builder: Builder, node: Window, pass_: int) -> Machine:
 
 def parts_of(maker: Maker, node: Unary) -> Callable[[Any, int], list[Any]]:
     """The elements of items that a node has put together; an error is a `Broken` among them."""
-    up, identity = maker.at_hand(maker.value(node.up)), maker.identity(node.up)
+    up, identity = maker.held(node.up), maker.identity(node.up)
     where = maker.context.where
 
     def part(item: Any, pass_: int) -> Any:
@@ -168,14 +168,14 @@ def _leaves(element: Any, tree: Any) -> list[Any]:
     return [by_path[path] for path in paths(tree)]
 
 
-def _elements(_: Maker, node: Elements) -> Value:
-    values = node.values
+def _elements(maker: Maker, node: Elements) -> Value:
+    values, hand = node.values, maker.hand
 
     def value(item: Any, _: int) -> Any:
         found = values[item]
         if type(found) is Broken:
             raise found.error
-        return found
+        return found if hand is None else hand(found)
 
     return value
 

@@ -9,6 +9,7 @@ import numpy as np
 from tundish.loader.plan.elementwise import Enumerate
 from tundish.loader.plan.sources import Zip
 from tundish.loader.run.items import End, Failure, ref_of
+from tundish.loader.run.ownership import owned
 from tundish.loader.run.stated import count, load_part, load_parts
 from tundish.spec import unflatten
 
@@ -107,7 +108,9 @@ def _pair(maker: Maker, node: Enumerate) -> Value:
 
 
 def _nest(maker: Maker, node: Zip) -> Value:
-    parts = [maker.below(node, up) for up in node.ups]
+    with maker.handing(owned):  # each is kept while the next is made, the last excepted
+        parts = [maker.below(node, up) for up in node.ups[:-1]]
+    parts.append(maker.below(node, node.ups[-1]))
     tree = node.tree
 
     def value(item: Any, pass_: int) -> Any:

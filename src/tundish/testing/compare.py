@@ -108,7 +108,9 @@ def outcome_of(error: BaseException, *, exact: bool = True) -> Outcome:
     return Outcome(f"{kind.__module__}.{kind.__qualname__}", digest(arguments), _short(error.args))
 
 
-def collect(iterator: Iterator[Any], *, limit: int = LIMIT, exact: bool = True) -> list[Outcome]:
+def collect(
+    iterator: Iterator[Any], *, limit: int = LIMIT, exact: bool = True, spoil: bool = True
+) -> list[Outcome]:
     """Take everything from an iterator; an error it raises is an outcome too.
 
     Parameters
@@ -119,6 +121,9 @@ def collect(iterator: Iterator[Any], *, limit: int = LIMIT, exact: bool = True) 
         Stop after so many outcomes, errors included.
     exact : bool, default True
         As in `outcome_of`.
+    spoil : bool, default True
+        Keep each element until the next has come, look whether it is still the same, and overwrite it
+        then, as a consumer may: what was delivered is nobody else's.
 
     Returns
     -------
@@ -130,6 +135,7 @@ def collect(iterator: Iterator[Any], *, limit: int = LIMIT, exact: bool = True) 
     ['1', "'two'"]
     """
     outcomes: list[Outcome] = []
+    held: tuple[Any, Outcome] | None = None
     while len(outcomes) < limit:
         try:
             element = next(iterator)
@@ -141,9 +147,51 @@ def collect(iterator: Iterator[Any], *, limit: int = LIMIT, exact: bool = True) 
             outcomes.append(outcome_of(error, exact=exact))
         else:
             outcomes.append(Outcome(None, digest(element), _short(element)))
+            _let_go(held, outcomes)
+            keeps = spoil and not _holds_datasets(element)
+            held = (element, outcomes[-1]) if keeps else None
             del element  # held no longer than a loop's body would hold it
+    _let_go(held, outcomes)
     poison.assert_clean()
     return outcomes
+
+
+def _let_go(held: tuple[Any, Outcome] | None, outcomes: list[Outcome]) -> None:
+    """See that an element is still what was delivered, and overwrite it."""
+    if held is None:
+        return
+    element, outcome = held
+    if digest(element) != outcome.digest:
+        at = next(k for k, x in enumerate(outcomes) if x is outcome)
+        outcomes[at] = Outcome(
+            "changed", digest(element), f"{outcome.text}, then {_short(element)}"
+        )
+    _overwrite(element)
+
+
+def _holds_datasets(element: Any) -> bool:
+    if isinstance(element, (dict, tuple)):
+        parts = element.values() if isinstance(element, dict) else element
+        return any(map(_holds_datasets, parts))
+    if isinstance(element, np.ndarray) and element.dtype == object:
+        return any(map(_holds_datasets, element.flat))
+    return isinstance(element, Nested) or callable(getattr(type(element), "outcomes", None))
+
+
+def _overwrite(element: Any) -> None:
+    if isinstance(element, np.ndarray):
+        if element.flags.writeable and element.dtype.kind in "biufcO":
+            if element.dtype == object:
+                for part in element.flat:
+                    _overwrite(part)
+            element.fill(113)
+    elif isinstance(element, (dict, tuple)):
+        for part in element.values() if isinstance(element, dict) else element:
+            _overwrite(part)
+        if isinstance(element, dict):
+            element["overwritten"] = 0
+    elif isinstance(getattr(element, "parts", None), list):
+        element.parts.append(113)
 
 
 def difference(

@@ -134,6 +134,8 @@ def _source(rng: random.Random) -> str:
             f"D.load(saved(D, {n}))",
             f"D.from_list({[[k] * (k % 3 + 1) for k in range(n + 1)]})",
             f"D.list_files(FILES, {rng.choice(('shuffle=False', f'seed={n}'))})",
+            f"D.from_source(Kept({n}, {rng.choice((*KINDS, 'box'))!r}))",
+            f"D.from_generator(Poured({n}, {rng.random() < 0.3}))",
             *[reading.source(rng) for _ in range(3)],
         )
     )
@@ -169,7 +171,18 @@ def _own_steps(rng: random.Random, last: str, other: Callable[[], str]) -> dict[
     k, seed, few = rng.randint(1, 9), rng.randint(0, 5), rng.randint(1, 4)
     policy = rng.choice(("", "", ", on_error='skip'", ", on_error='retry', retries=1"))
     within = f"Within(D, {k}, <inner 0>)"
+    view = rng.random() < 0.5
+    keeping = (
+        f"Filled({k}, {view})",
+        f"Pooled({k}, {view})",
+        f"Global({k})",
+        f"Reused({k})",
+        f"Boxed({k})",
+    )
+    changing = (f"Changed({k})", f"Spoiled({rng.choice(KINDS)!r})")
     return {
+        f".map({rng.choice(keeping)})": 4,
+        f".map({rng.choice(changing)})": 3,
         f".map(Tag({k}))": 2,
         f".map(Become({rng.choice(KINDS)!r}))": 4,
         f".map(Give({_value(rng)}))": 3,

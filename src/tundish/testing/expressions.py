@@ -10,7 +10,7 @@ import numpy as np
 
 from tundish.loader.plan.dataset import Dataset
 from tundish.loader.plan.inputs import InputContext
-from tundish.testing import functions, values
+from tundish.testing import functions, misbehaving, values
 from tundish.testing.files import Reading, at_home, files, home, read
 from tundish.testing.folders import folder, saved
 from tundish.testing.functions import Inner
@@ -26,7 +26,11 @@ FILES = str(Path(__file__).parent / "*.py")
 
 def evaluate(text: str, dataset: Any, **more: Any) -> Any:
     """What an expression of ours stands for, with the class `dataset` for ``D``."""
-    names = {name: getattr(home, name) for home in (functions, values) for name in home.__all__}
+    names = {
+        name: getattr(home, name)
+        for home in (functions, misbehaving, values)
+        for name in home.__all__
+    }
     names |= {"InputContext": InputContext, "FILES": FILES, "Within": Within, "np": np}
     names |= {
         "folder": folder,

@@ -6,6 +6,7 @@ A *pass* is one run over a node, numbered as if each `repeat` above were run to 
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import itertools
 from dataclasses import dataclass, field, replace
@@ -85,6 +86,9 @@ class Basic:
         self.inputs = inputs
         self.seeded = False
 
+    def __deepcopy__(self, _: Any) -> Self:
+        return self  # it never changes
+
     def within(self, outer: Item) -> Iterator[Item]:
         """The items of a dataset that was made of an item."""
         below = Pass(0, self.numbers(), (outer.number, outer.path))
@@ -102,7 +106,7 @@ class Basic:
             Stop after so many.
         """
         items = self.items(Pass(iteration, self.numbers()))
-        return collect(_Raising(items), limit=limit, exact=False)
+        return collect(_Raising(items), limit=limit, exact=False, spoil=False)
 
     def numbers(self) -> dict[int, int]:
         """Number the maps with a seed, from the sources up."""
@@ -400,9 +404,12 @@ def users(error: BaseException) -> BaseException:
 
 
 def called(item: Item, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Item:
-    """The item with the function's result for its value, or with its error."""
+    """The item with the function's result for its value, or with its error.
+
+    What a function does with its arguments, and later with its result, is its own affair.
+    """
     try:
-        value = function(*args, **kwargs)
+        value = copy.deepcopy(function(*copy.deepcopy(args), **kwargs))
     except StopIteration as error:
         return item._replace(error=RuntimeError(*error.args))
     except BaseException as error:  # noqa: BLE001 - the user's
