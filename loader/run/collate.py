@@ -147,8 +147,8 @@ class Collator:
             room((self.size, *key[1]), key[0]) if not isinstance(key, type) else []
             for key in self._keys
         ]
-        column = self._columns[0]
-        if self._tree is LEAF and isinstance(column, np.ndarray) and not column.dtype.hasobject:
+        column = self._columns[0] if self._tree is LEAF else None
+        if isinstance(column, np.ndarray) and not column.dtype.hasobject:
             self._single = column
             self._dtype, self._shape = self._keys[0]  # type: ignore[misc]  # fixed: a pair
 
