@@ -259,7 +259,7 @@ class SweptStage:
         while True:
             try:
                 if self.owning:
-                    # No variable may refer to it: see there.
+                    # Given as an expression: no variable may refer to it.
                     element = owned(next(self._elements, DROPPED))
                     if element is not DROPPED:
                         return Made(self._ref(), element)
