@@ -104,7 +104,7 @@ def lent(value: Any) -> Any:
     return value if getrefcount(value) == _alone else _object_copied(value)
 
 
-def _array_owned(array: np.ndarray) -> np.ndarray:
+def _array_owned(array: np.ndarray) -> Any:
     """An array that only its element refers to; a copy where its memory is somebody else's."""
     # Most arrays hold their own memory, and no objects.
     if array.flags.num & _PRIVATE == _PRIVATE and not array.dtype.hasobject:
@@ -163,7 +163,7 @@ def _is_plain(array: np.ndarray) -> bool:
     return array.dtype.kind == "O" and all(type(x) in SCALARS for x in array.flat)
 
 
-def _copied(array: np.ndarray) -> np.ndarray:
+def _copied(array: np.ndarray) -> Any:
     """A copy of an array; where its memory never changes, as that of a file of ours, the array itself."""
     if not array.flags.writeable and _is_immutable(array):
         return array
