@@ -9,7 +9,7 @@ from typing import Any
 
 from tundish.loader.plan.node import Node
 
-__all__ = ["changed", "exchanging", "other_inputs"]
+__all__ = ["changed", "exchanging", "original", "other_inputs"]
 
 
 def other_inputs(node: Node, rebuilt: Callable[[Node], Node]) -> dict[str, Any]:
@@ -59,8 +59,22 @@ def changed(node: Node, **inputs: Any) -> Node:
     known = _CHANGED.setdefault(node, {})
     key = tuple([(name, _identities(value)) for name, value in inputs.items()])
     if key not in known:
-        known[key] = replace(node, **inputs)
+        known[key] = new = replace(node, **inputs)
+        _ORIGINALS[new] = weakref.ref(node)
     return known[key]
+
+
+_ORIGINALS: weakref.WeakKeyDictionary[Node, weakref.ref[Node]] = weakref.WeakKeyDictionary()
+
+
+def original(node: Node) -> Node:
+    """The node that one was `changed` from, as its user made it; else itself."""
+    while node in _ORIGINALS:
+        before = _ORIGINALS[node]()
+        if before is None:
+            break
+        node = before
+    return node
 
 
 def _identities(value: Any) -> Any:

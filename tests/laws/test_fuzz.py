@@ -96,6 +96,10 @@ def test_what_is_shorter_is_a_part_of_it() -> None:
     assert not any(text.startswith("X") for text in shorter)
 
 
+def test_passes_do_not_show() -> None:
+    assert fuzzed("--seed", "1", "--cases", "12", "--passes") == (0, ["12 passed, 0 failed"])
+
+
 def test_measuring_does_not_show() -> None:
     assert fuzzed("--seed", "20", "--cases", "12", "--workers", "0", "--measured") == (
         0,

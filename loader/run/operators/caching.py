@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tundish.loader.plan.node import walk
+from tundish.loader.plan.rebuilding import original
 from tundish.loader.plan.storing import Cache
 from tundish.loader.run.failure import without_frames
 from tundish.loader.run.items import End, Failure, Made, NotReady
@@ -232,7 +234,13 @@ _STORES: weakref.WeakKeyDictionary[Cache, CacheStore] = weakref.WeakKeyDictionar
 
 
 def store_of(node: Cache, limit: int) -> CacheStore:
-    """What a cache node keeps in this process; shared by the iterators of a plan."""
+    """What a cache node keeps in this process; shared by the iterators of a plan.
+
+    That a snapshot upstream has been completed meanwhile changes the plan, and none of its elements,
+    unless it has an order of its own for reading.
+    """
+    if not any(getattr(below, "reader_func", None) is not None for below in walk(node)):
+        node = original(node)  # type: ignore[assignment]  # a Cache as well
     store = _STORES.get(node)
     if store is None:
         store = _STORES[node] = CacheStore(limit)

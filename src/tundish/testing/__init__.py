@@ -3,6 +3,7 @@
 - `assert_workers_do_not_show`: the same elements with any number of workers;
 - `assert_resumes_anywhere`: any step can be continued, elsewhere and with other workers;
 - `assert_survives_kills`: the same elements though workers are killed;
+- `assert_passes_do_not_show`: passes that end early, or run side by side, do not change later ones;
 - `assert_caller_left_alone`: nothing else in your process is touched;
 - `digest`, `collect`, `difference`: what these compare;
 - `next_failure`, `slowest`, `debug`: the failing or slow element of a saved state again, in process;
@@ -22,6 +23,7 @@ from tundish.testing.laws import (
     assert_survives_kills,
     assert_workers_do_not_show,
 )
+from tundish.testing.passes import assert_passes_do_not_show
 
 __all__ = [
     "Call",
@@ -29,6 +31,7 @@ __all__ = [
     "Outcome",
     "SlowElement",
     "assert_caller_left_alone",
+    "assert_passes_do_not_show",
     "assert_resumes_anywhere",
     "assert_survives_kills",
     "assert_workers_do_not_show",

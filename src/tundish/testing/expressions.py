@@ -14,6 +14,7 @@ from tundish.testing import functions, misbehaving, values
 from tundish.testing.files import Reading, at_home, files, home, read
 from tundish.testing.folders import folder, saved
 from tundish.testing.functions import Inner
+from tundish.testing.passes import Count
 from tundish.testing.raising import Quit
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def evaluate(text: str, dataset: Any, **more: Any) -> Any:
         "read": read,
         "Reading": Reading,
         "Quit": Quit,
+        "Count": Count,
     }
     return eval(text, {"D": dataset, **names, **more})  # noqa: S307 - our own expression
 

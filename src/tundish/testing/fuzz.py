@@ -3,7 +3,7 @@
 Each case is an expression over all operators and sources, nested up to six deep, over elements of
 every kind. It is run in process and compared with the reference `Model`, run with workers (or
 threads, or little memory) and compared with the first run, continued from states taken at random
-steps, and now and then its workers are killed. A case that fails is shortened as long as it
+steps, and now and then its workers are killed, or passes of it are left early before others. A case that fails is shortened as long as it
 fails, and printed as an expression and as the command that runs it again.
 """
 
@@ -32,6 +32,7 @@ from tundish.testing.laws import (
 )
 from tundish.testing.measured import check_measured
 from tundish.testing.model import Model
+from tundish.testing.passes import PASSES, assert_passes_do_not_show, calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -106,6 +107,32 @@ def check(made: Pipeline, rng: random.Random, workers: Sequence[int]) -> None:
         assert_survives_kills(
             slowed.build().with_options(options), 2, workers=max(chosen), seed=seed
         )
+    if rng.random() < 0.3:
+        check_passes(made, rng)
+
+
+def check_passes(made: Pipeline, rng: random.Random, workers: Sequence[int] = ()) -> None:
+    """Check that passes of a pipeline do not show in later ones, and that a cache of it completes.
+
+    Parameters
+    ----------
+    made : Pipeline
+        The pipeline.
+    rng : random.Random
+        For the choice of passes.
+    workers : sequence of int
+        Not used: what is counted is counted in this process.
+
+    Raises
+    ------
+    AssertionError
+        A pass shows, or the cache computes in the second full pass.
+    """
+    del workers
+    kinds = rng.sample(list(PASSES), 2)
+    assert_passes_do_not_show(made.build, passes=kinds)
+    cached = made.then(Step(".map(Count())")).then(Step(".cache()"))
+    assert_passes_do_not_show(cached.build, passes=kinds, computed=calls)
 
 
 class _TooLong(BaseException):  # no error of a pipeline: that would be an outcome
@@ -180,7 +207,9 @@ def main(arguments: Sequence[str] | None = None, write: Callable[[str], Any] = p
     parser.add_argument("--minutes", type=float, help="stop after so long")
     parser.add_argument("--only", type=int, metavar="CASE", help="run this case alone")
     parser.add_argument("--workers", default="1,2,3,5", help="numbers to choose from")
-    parser.add_argument("--measured", action="store_true", help="does measuring show?")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--measured", action="store_true", help="does measuring show?")
+    kind.add_argument("--passes", action="store_true", help="do passes show in later ones?")
     parser.add_argument(
         "--poison", action="store_true", help="does memory show that nobody has written?"
     )
@@ -193,7 +222,7 @@ def main(arguments: Sequence[str] | None = None, write: Callable[[str], Any] = p
         poison.install()
     workers = [int(count) for count in given.workers.split(",")]
     end = time.monotonic() + 60 * given.minutes if given.minutes else float("inf")
-    test = check_measured if given.measured else check
+    test = check_measured if given.measured else check_passes if given.passes else check
     passed = failed = 0
     for number in range(given.cases) if given.only is None else [given.only]:
         if time.monotonic() > end:
@@ -210,7 +239,7 @@ def main(arguments: Sequence[str] | None = None, write: Callable[[str], Any] = p
                 f"case {number} FAILED: {problem}\n  {made}\n"
                 f"shortened to\n  {small}\n  {_problem(small, seed, workers, test)}\n"
                 f"again: python -m tundish.testing.fuzz --seed {given.seed} --only {number}"
-                f"{' --measured' * given.measured}{' --poison' * poison.wanted()}"
+                f"{' --measured' * given.measured}{' --passes' * given.passes}{' --poison' * poison.wanted()}"
             )
     write(f"{passed} passed, {failed} failed")
     return 1 if failed else 0

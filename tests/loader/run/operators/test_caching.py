@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -171,6 +172,16 @@ def test_a_pass_that_pauses_while_others_complete_it_gives_the_rest() -> None:
 
     assert [int(x) for x in slow] == [1, 2, 3, 4]
     counted.calls = 0
+    assert [int(x) for x in ds] == list(range(5))
+    assert counted.calls == 0
+
+
+def test_a_snapshot_upstream_that_is_completed_meanwhile_changes_nothing(tmp_path: Path) -> None:
+    counted = Counted()
+    ds = Dataset.range(5).snapshot(tmp_path).map(counted).cache()
+    list(ds)
+    counted.calls = 0
+
     assert [int(x) for x in ds] == list(range(5))
     assert counted.calls == 0
 
