@@ -32,7 +32,17 @@ FACES = {
     "prefetching",
     "__main__",
 }
-BASE = {"arraylikes", "errors", "gaps", "ragged", "spec", "source"}
+BASE = {
+    "arraylikes",
+    "calls",
+    "errors",
+    "gaps",
+    "misspelt",
+    "ragged",
+    "spec",
+    "source",
+    "tracebacks",
+}
 MAY_IMPORT = {
     **dict.fromkeys(BASE, BASE),
     "shm": BASE,

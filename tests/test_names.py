@@ -41,7 +41,9 @@ DISTRIBUTE = """InputContext InputContext.from_environment InputOptions InputRep
     cluster_resolver.ClusterResolver cluster_resolver.SimpleClusterResolver
     experimental_distribute_dataset experimental_local_results"""
 DEBUGGING = """check_numerics enable_check_numerics disable_check_numerics enable_dump_debug_info disable_dump_debug_info
-    experimental.enable_dump_debug_info experimental.disable_dump_debug_info read_dump"""
+    experimental.enable_dump_debug_info experimental.disable_dump_debug_info read_dump
+    set_log_device_placement get_log_device_placement enable_traceback_filtering disable_traceback_filtering
+    is_traceback_filtering_enabled"""
 TESTING = "next_failure slowest debug"
 
 NAMES = [

@@ -125,7 +125,7 @@ class FixedLenFeature(Feature):
         if default is not None:
             array = array_of(default, kind, "default_value")
             if array.size != math.prod(shape):
-                raise ValueError(f"default_value={default!r} has not the shape {shape}")
+                raise ValueError(f"default_value={default!r} must have the shape {shape}")
             default = array.reshape(shape).tolist()
         _set(self, shape=shape, dtype=kind, default_value=default)
 

@@ -41,7 +41,9 @@ def check_counts(
 ) -> int | None:
     """Check what is counted; gives the prefetch factor, 2 by default where there are workers."""
     if num_workers < 0:
-        raise ValueError(f"num_workers must not be negative: {num_workers}; 0 makes batches here")
+        raise ValueError(
+            f"num_workers must not be negative: {num_workers}; 0 makes batches in this process"
+        )
     if timeout < 0:
         raise ValueError(f"timeout must not be negative: {timeout}")
     if num_workers == 0 and prefetch_factor is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from tundish.calls import answering
 from tundish.loader.dataloader.arguments import (
     check_context,
     check_counts,
@@ -130,6 +131,7 @@ class Loading:
             self._resume = Progress.from_state(state)
 
 
+@answering
 class DataLoader(Loading):
     """torch's ``DataLoader`` without torch: samples in, batches of numpy arrays out.
 

@@ -16,6 +16,7 @@ from tundish.loader.dataloader.recipe import Recipe
 from tundish.loader.dataloader.seeding import borrowed, seed_batch
 from tundish.loader.run.critical import patient, stay_away
 from tundish.loader.run.raised import Carried, element_error
+from tundish.tracebacks import hide_frames
 
 if TYPE_CHECKING:
     from tundish.loader.dataloader.epoch import Keys
@@ -159,8 +160,9 @@ class LoaderIterator:
         except Carried as found:
             self._answered(failed=True)
             raised = found.error
-        except Exception:
+        except Exception as error:
             self._answered(failed=True)
+            hide_frames(error)
             raise
         else:
             self._answered()

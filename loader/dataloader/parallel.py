@@ -173,7 +173,7 @@ class Parallel(LoaderIterator):
     def _next(self) -> Any:
         if os.getpid() != self._owner:
             raise RuntimeError(
-                f"this iterator was made in process {self._owner}; make one here ({os.getpid()})"
+                f"this iterator was made in process {self._owner} and cannot be used in process {os.getpid()}: make another there"
             )
         return super()._next()
 

@@ -253,7 +253,9 @@ def _zero(leaf: Any) -> Any:
     if isinstance(leaf, (str, bytes)):
         return type(leaf)()
     if not isinstance(leaf, (np.ndarray, np.generic)):
-        raise SpecError(f"pad_to_cardinality has no zero of a {type(leaf).__name__}")
+        raise SpecError(
+            f"pad_to_cardinality fills up with zeros, and there is none of a {type(leaf).__name__}: leave such a leaf out by a map"
+        )
     if leaf.dtype != object:
         return np.zeros(leaf.shape, leaf.dtype)[()]
     zeros = np.empty(leaf.shape, object)

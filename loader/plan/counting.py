@@ -207,7 +207,7 @@ class CountingMethods:
             for path, dtype in _dtypes(leaves, tree).items():
                 if dtype != first[path]:
                     raise SpecError(
-                        f"elements must have equal dtypes: {path or 'it'} is {_show(dtype)} in "
+                        f"elements must have equal dtypes: {path or 'the value'} is {_show(dtype)} in "
                         f"element {at}, {_show(first[path])} in element 0"
                     )
         return cls._of(FromList(taken))

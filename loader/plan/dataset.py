@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import cloudpickle
 import numpy as np
 
+from tundish.calls import answering
 from tundish.errors import CardinalityError
 from tundish.loader.plan.asserting import AssertingMethods
 from tundish.loader.plan.batching import BatchingMethods
@@ -53,6 +54,7 @@ from tundish.loader.run.iterator import Iterator
 from tundish.loader.run.raised import element_error
 from tundish.loader.run.specs import learnt_spec
 from tundish.loader.run.storing.saving import found_dataset, keep_all, version_to_save
+from tundish.misspelt import did_you_mean
 from tundish.spec import DatasetSpec, Nested
 
 _OF_ITERATORS = frozenset(
@@ -60,6 +62,7 @@ _OF_ITERATORS = frozenset(
 )
 
 
+@answering
 class Dataset(
     SourceMethods,
     CountingMethods,
@@ -111,8 +114,15 @@ class Dataset(
     _counted: bool
     _rows: Callable[[int], Any] | None
 
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        if cls.__module__.startswith("tundish."):
+            answering(cls)
+
     def __init__(self) -> None:
-        raise TypeError("make a dataset with Dataset.range, Dataset.from_tensor_slices, ...")
+        raise TypeError(
+            "a dataset is made by a class method, such as Dataset.range or Dataset.from_tensor_slices, not by Dataset()"
+        )
 
     @classmethod
     def _of(cls, node: Node) -> Self:
@@ -299,8 +309,12 @@ class Dataset(
     if not TYPE_CHECKING:  # a checker that saw this would take any misspelt name
 
         def __getattr__(self, name: str) -> Any:
-            hint = "; ask its iterator: it = iter(ds)" if name in _OF_ITERATORS else ""
-            raise AttributeError(f"a Dataset has no {name!r}{hint}", name=name, obj=self)
+            if name in _OF_ITERATORS:
+                hint = "; ask its iterator: it = iter(ds)"
+            else:
+                hint = did_you_mean(name, [each for each in dir(type(self)) if each[0] != "_"])
+            # Without the object, or Python would add a suggestion of its own.
+            raise AttributeError(f"a Dataset has no {name!r}{hint}", name=name)
 
     def __bool__(self) -> bool:
         return True

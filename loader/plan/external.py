@@ -19,6 +19,7 @@ from tundish.loader.plan.policies import ExternalStatePolicy
 from tundish.loader.plan.search import Place, Search
 from tundish.loader.plan.sources import FromSource, Generator
 from tundish.loader.plan.unasked import is_of
+from tundish.tracebacks import callers_level
 
 __all__ = ["ExternalState", "external_state", "heed_external_state"]
 
@@ -86,7 +87,7 @@ def external_state(root: Node) -> tuple[ExternalState, ...]:
     return known
 
 
-def heed_external_state(root: Node, doing: str, stacklevel: int = 3) -> None:
+def heed_external_state(root: Node, doing: str) -> None:
     """Do what `Options.external_state_policy` says, before a plan or a position in it is saved.
 
     Parameters
@@ -95,8 +96,6 @@ def heed_external_state(root: Node, doing: str, stacklevel: int = 3) -> None:
         The plan.
     doing : str
         What is asked for, for the message.
-    stacklevel : int
-        Of the warning.
 
     Raises
     ------
@@ -119,7 +118,7 @@ def heed_external_state(root: Node, doing: str, stacklevel: int = 3) -> None:
         warnings.warn(
             f"{doing} does not hold all that the elements depend on. {each}. (Or set "
             "Options.external_state_policy to 'ignore', or 'fail'.)",
-            stacklevel=stacklevel,
+            stacklevel=callers_level(),
         )
 
 

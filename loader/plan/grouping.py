@@ -118,7 +118,7 @@ class GroupingMethods:
         check_callable("key_func", key_func)
         check_callable("reduce_func", reduce_func)
         if (window_size is None) == (window_size_func is None):
-            raise ValueError("give one of window_size and window_size_func")
+            raise ValueError("give one of window_size and window_size_func, not both or neither")
         if window_size is not None:
             window_size = check_count("window_size", window_size, least=1)
         if window_size_func is not None:
@@ -198,7 +198,9 @@ class GroupingMethods:
         if any(a >= b for a, b in itertools.pairwise(boundaries)):
             raise ValueError(f"bucket_boundaries must ascend, not {list(boundaries)}")
         if check_flag("pad_to_bucket_boundary", pad_to_bucket_boundary) and not boundaries:
-            raise ValueError("pad_to_bucket_boundary needs bucket_boundaries")
+            raise ValueError(
+                "pad_to_bucket_boundary needs bucket_boundaries to pad to, and they are empty"
+            )
         unpadded = check_flag("no_padding", no_padding)
         bounded = pad_to_bucket_boundary and not unpadded
         check_padding(padded_shapes, padding_values, None, "right")
@@ -229,7 +231,7 @@ class BucketOf(OwnFunction):
     def __call__(self, *element: Any) -> int:
         length = normalise(self.length(*element))
         if not isinstance(length, np.integer):
-            raise SpecError(f"element_length_func returns an integer, not {length!r}")
+            raise SpecError(f"element_length_func must return an integer, not {length!r}")
         if self.bounded and length >= self.boundaries[-1]:
             raise ValueError(
                 f"with pad_to_bucket_boundary elements are shorter than {self.boundaries[-1]}, "

@@ -44,8 +44,8 @@ class InputContext:
         check_count("num_replicas_in_sync", self.num_replicas_in_sync, least=1)
         if self.input_pipeline_id >= self.num_input_pipelines:
             raise ValueError(
-                f"input_pipeline_id {self.input_pipeline_id} is not below "
-                f"num_input_pipelines {self.num_input_pipelines}"
+                f"input_pipeline_id must be below num_input_pipelines: it is {self.input_pipeline_id} of "
+                f"{self.num_input_pipelines}"
             )
 
     def get_per_replica_batch_size(self, global_batch_size: int) -> int:
@@ -65,8 +65,8 @@ class InputContext:
         size, rest = divmod(global_batch_size, self.num_replicas_in_sync)
         if rest:
             raise ValueError(
-                f"a global batch of {global_batch_size} does not divide over "
-                f"{self.num_replicas_in_sync} replicas"
+                f"global_batch_size must be a multiple of the {self.num_replicas_in_sync} replicas, not "
+                f"{global_batch_size}"
             )
         return size
 

@@ -314,7 +314,9 @@ def _weights(
     else:
         given = check_items("weights", weights, "floats")
         if len(given) != count:
-            raise ValueError(f"weights must be as many as datasets, {count}, not {len(given)}")
+            raise ValueError(
+                f"weights must have one number for each of the {count} datasets, not {len(given)}"
+            )
         if given and all(isinstance(w, (int, np.integer)) for w in given):
             raise TypeError(f"weights must be floats, not {given!r}")
     wide = isinstance(given[0], np.float64)

@@ -32,6 +32,7 @@ from tundish.loader.plan.settings import (
     text,
     texts,
 )
+from tundish.tracebacks import callers_level
 
 
 def worker_count(name: str, value: Any) -> int:
@@ -280,7 +281,7 @@ def judged_options(node: Node) -> Options:
         check_together(options.given())
         _JUDGED.add(node)
         for conflict in conflicts(node):
-            warnings.warn(conflict, stacklevel=5)
+            warnings.warn(conflict, stacklevel=callers_level())
     return options
 
 
@@ -355,5 +356,5 @@ class OptionsMethods:
                 f"options must be td.Options, not {type(options).__name__} ({options!r})"
             )
         check_together(options.given())
-        options_of(self._node).warn_of_changes(options, "those set later win", stacklevel=3)
+        options_of(self._node).warn_of_changes(options, "those set later win")
         return self._then(WithOptions, options.closed())

@@ -259,7 +259,7 @@ def _value_for(value: Any, key: Key, name: str) -> Any:
     found = _cast(value, key[0])
     if found is None:
         raise SpecError(
-            f"padding_values{_at(name)} is {value!r}, which is no {key[0]}: "
+            f"padding_values{_at(name)} is {value!r}, which {key[0]} cannot hold: "
             "a value must be the same in the element's dtype"
         )
     return found

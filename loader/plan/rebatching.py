@@ -265,7 +265,7 @@ def check_sizes(batch_size: Any) -> tuple[int, ...]:
         batch_size = batch_size.tolist()
     if isinstance(batch_size, (list, tuple)):
         if not batch_size:
-            raise ValueError("batch_size must name at least one size, not none")
+            raise ValueError("batch_size must hold at least one size, and the list is empty")
         return tuple(
             check_count(f"batch_size[{k}]", size, least=1) for k, size in enumerate(batch_size)
         )

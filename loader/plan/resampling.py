@@ -122,13 +122,13 @@ class ResamplingMethods:
             initial = _distribution("initial_dist", initial_dist)
             if len(initial) != len(target):
                 raise ValueError(
-                    f"initial_dist has {len(initial)} classes, target_dist has {len(target)}"
+                    f"initial_dist and target_dist must have one number for each class, not {len(initial)} and {len(target)}"
                 )
             for at, (wanted, there) in enumerate(zip(target, initial, strict=True)):
                 if wanted and not there:
                     raise ValueError(
-                        f"target_dist wants class {at} ({wanted}), which initial_dist says never "
-                        "comes (0.0)"
+                        f"target_dist asks for class {at} ({wanted}), and initial_dist says that it never "
+                        "occurs (0.0)"
                     )
         pairs = Map(self._node, Classified(class_func))
         return self._of(RejectionResample(pairs, target, initial, check_seed(seed)))

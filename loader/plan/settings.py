@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Callable
 from dataclasses import fields
@@ -10,6 +9,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tundish.loader.plan.checks import check_count
+from tundish.misspelt import did_you_mean
+from tundish.tracebacks import callers_level
 
 Check = Callable[[str, Any], Any]
 
@@ -64,8 +65,7 @@ class Settings:
         hint = cls.moved.get(name)
         if hint is None:
             names = [known.name for known in fields(cls)]  # type: ignore[arg-type]  # as above
-            near = difflib.get_close_matches(name, names)
-            hint = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(names)}"
+            hint = did_you_mean(name, names).removeprefix("; ") or f"it has {', '.join(names)}"
         return f"{cls.__name__} has no {name!r}; {hint}"
 
     def __repr__(self) -> str:
@@ -104,7 +104,7 @@ class Settings:
         if not isinstance(other, type(self)):
             kind = type(other).__name__
             raise TypeError(f"other must be {self._title}, not {kind} ({other!r})")
-        self.warn_of_changes(other, "those merged later win", stacklevel=3)
+        self.warn_of_changes(other, "those merged later win")
         return self.merged(other)
 
     def differences(self, other: Self) -> list[tuple[str, Any, Any]]:
@@ -116,11 +116,11 @@ class Settings:
             if name in theirs and theirs[name] != value
         ]
 
-    def warn_of_changes(self, other: Self, rule: str, stacklevel: int) -> None:
+    def warn_of_changes(self, other: Self, rule: str) -> None:
         """Warn of what is about to be set again, and differently."""
         for name, old, new in self.differences(other):
             what = f"{self._title}.{name} changes from {old!r} to {new!r}"
-            warnings.warn(f"{what}: {rule}", stacklevel=stacklevel)
+            warnings.warn(f"{what}: {rule}", stacklevel=callers_level())
 
     def merged(self, other: Self) -> Self:
         """The same, without a word where both differ."""

@@ -209,7 +209,7 @@ class SourceMethods:
         names = ("stop",) if len(args) == 1 else ("start", "stop", "step")
         numbers = [check_count(name, a) for name, a in zip(names, args, strict=False)]
         if len(numbers) == 3 and not numbers[2]:
-            raise ValueError("step must be an int other than 0, not 0")
+            raise ValueError("step must not be 0")
         span = range(*numbers)
         for edge in (span.start, span.stop):
             normalise(edge)
@@ -263,7 +263,7 @@ class SourceMethods:
         arrays = map_leaves(_sliceable, tensors)
         leaves = flatten(arrays)[0]
         if not leaves:
-            raise SpecError("from_tensor_slices needs at least one array")
+            raise SpecError("from_tensor_slices needs at least one array, and tensors holds none")
         sizes = sorted({len(leaf) for leaf in leaves})
         if len(sizes) > 1:
             raise SpecError(
@@ -440,7 +440,9 @@ class SourceMethods:
         if output_types is not None and output_signature is not None:
             raise ValueError("give output_signature, or output_types and output_shapes, not both")
         if output_shapes is not None and output_types is None:
-            raise ValueError("output_shapes needs output_types")
+            raise ValueError(
+                "output_shapes needs output_types beside it; or give output_signature alone"
+            )
         if output_types is not None:
             output_signature = _older_signature(output_types, output_shapes)
         if output_signature is not None:

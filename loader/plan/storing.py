@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol, Self
 
 from tundish.loader.plan.checks import check_callable, check_count, check_word
 from tundish.loader.plan.node import AUTOTUNE, Node, Unary, walk
+from tundish.tracebacks import callers_level
 
 Compression = Literal["auto", "lz4", "zstd"] | None
 Mode = Literal["auto", "read", "write", "off"]
@@ -431,7 +432,7 @@ def check_compression(compression: Any) -> Compression:
         taken = _TF_COMPRESSIONS[name]
         warnings.warn(
             f"compression={compression!r} is taken as {taken!r}: Arrow IPC has only lz4 and zstd",
-            stacklevel=3,
+            stacklevel=callers_level(),
         )
         return taken  # type: ignore[return-value]  # as above
     raise ValueError(f"compression must be None, 'auto', 'lz4' or 'zstd', not {compression!r}")

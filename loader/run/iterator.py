@@ -49,6 +49,7 @@ from tundish.loader.watch.stats import count_skipped
 from tundish.loader.watch.verdict import Verdict, explain
 from tundish.loader.watch.watch import Watch
 from tundish.shm.budget import usable_cores
+from tundish.tracebacks import hide_frames
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
@@ -239,10 +240,12 @@ class Iterator:
                     self._ended = True
                     engine.finish()
                     raise StopIteration from None
-        except Exception:
+        except Exception as error:
             if self._exiting:
                 stay_away()
             if engine is None or engine.given < 0:  # an element's own
+                if type(error) is not StopIteration:
+                    hide_frames(error)
                 raise
             # Raised behind an element that counts as delivered: that one comes again.
             if engine.given:

@@ -141,7 +141,7 @@ class ParallelEngine(Engine):
     def next(self) -> Any:
         if os.getpid() != self._owner:
             raise RuntimeError(
-                f"this iterator was made in process {self._owner}; make one here ({os.getpid()})"
+                f"this iterator was made in process {self._owner} and cannot be used in process {os.getpid()}: make another there"
             )
         coordinator = self._coordinator
         if self._timed:

@@ -187,7 +187,8 @@ if not TYPE_CHECKING:  # a checker that saw this would take any misspelt name
         if name in _SUBMODULES:
             return import_module(f"{__name__}.{name}")  # importing a submodule also stores it
         if name not in _HOME:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            hint = import_module(f"{__name__}.misspelt").did_you_mean(name, __all__)
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}", name=name)
         value = getattr(import_module(_HOME[name]), name)
         globals()[name] = value
         return value

@@ -122,13 +122,13 @@ def make_csv_dataset(  # noqa: PLR0917 - tf.data's order
     )
     names = list(column_names) if column_names is not None else probe.names(header)
     if len(set(names)) < len(names):
-        raise ValueError(f"a column's name stands twice among {names}")
+        raise ValueError(f"column_names must differ, and one stands twice: {names}")
     chosen = _chosen(select_columns, names)
     if column_defaults is None:
         column_defaults = probe.defaults(names, chosen, na_value, header, num_rows_for_inference)
     if len(column_defaults) != len(chosen):
         raise ValueError(
-            f"column_defaults has {len(column_defaults)} items, and {len(chosen)} columns are read"
+            f"column_defaults must have one item for each of the {len(chosen)} columns that are read, not {len(column_defaults)}"
         )
     read = [names[k] for k in chosen]
     if label_name is not None and label_name not in read:
@@ -189,7 +189,9 @@ def _chosen(select_columns: Any, names: list[str]) -> list[int]:
     for each in select_columns:
         if isinstance(each, str):
             if each not in names:
-                raise ValueError(f"select_columns has {each!r}, and the columns are {names}")
+                raise ValueError(
+                    f"select_columns must be names or numbers of the columns {names}, not {each!r}"
+                )
             found.append(names.index(each))
         else:
             found.append(check_count("select_columns", each, least=0, most=len(names) - 1))
@@ -219,7 +221,9 @@ class _Probe:
     def names(self, header: bool) -> list[str]:
         """What the header lines say."""
         if not header:
-            raise ValueError("give column_names, or header=True for files that have them")
+            raise ValueError(
+                "column_names is needed where header=False: nothing else says what the columns are called"
+            )
         found: list[str] | None = None
         for path in self.paths:
             names = next(self._rows(path), None)

@@ -117,7 +117,7 @@ def csv_form(
         numbers = [k for k in range(width) if k not in left_out]
     if len(numbers) != len(fields):
         raise ValueError(
-            f"record_defaults has {len(fields)} items, and the columns that are read are {numbers}"
+            f"record_defaults must have one item for each of the columns that are read, {numbers}, not {len(fields)}"
         )
     names = [str(number) for number in numbers]
     return CsvTuplesFormat(
@@ -159,7 +159,7 @@ def check_numbers(name: str, values: Any) -> list[int]:
     """Numbers of columns, which rise."""
     found = [check_count(f"{name}[{k}]", v, least=0) for k, v in enumerate(values)]
     if found != sorted(set(found)):
-        raise ValueError(f"{name} must rise, and it is {found}")
+        raise ValueError(f"{name} must be in ascending order, not {found}")
     return found
 
 

@@ -44,7 +44,7 @@ def _rows_of(value: Any) -> tuple[int, Callable[[int], Any]]:
             )
         sizes.add(len(leaf))
     if len(sizes) != 1:
-        raise SpecError(f"unbatch needs equal first dimensions, not {sorted(sizes)}")
+        raise SpecError(f"unbatch needs leaves with equal first dimensions, not {sorted(sizes)}")
     if tree is None:
         array = leaves[0]
         return len(array), lambda k: normalise(array[k])

@@ -288,7 +288,7 @@ def sequence_of(node: Pack, form: Form) -> tuple[int, Kinds]:
     for name, key in zip(names, keys, strict=True):
         where = "the element" if name is None else repr(name)
         if isinstance(key, type) or len(key[1]) != 1 or key[0].kind not in "biufc":
-            raise SpecError(f"pack needs 1-D arrays of numbers; {where} is {show_key(key)}")
+            raise SpecError(f"pack needs 1-D arrays of numbers, and {where} is {show_key(key)}")
         if name is not None and (not isinstance(name, str) or name in added(node)):
             raise SpecError(f"pack needs other keys than {sorted(added(node))}, not {name!r}")
         lengths.add(key[1][0])
@@ -349,7 +349,9 @@ def check_length(node: Pack, total: int) -> int:
     if node.method == "concat" or total <= node.length or node.too_long == "split":
         return total
     if node.too_long == "error":
-        raise SpecError(f"the sequence has {total} tokens, a row {node.length} (too_long='error')")
+        raise SpecError(
+            f"the sequence has {total} tokens, and a row has room for {node.length}; too_long= says what else to do than 'error'"
+        )
     return node.length
 
 

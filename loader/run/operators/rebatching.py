@@ -171,7 +171,7 @@ def rows_in(form: Form) -> tuple[int, Form]:
         sizes.add(key[1][0])
         rows.append((key[0], key[1][1:]))
     if len(sizes) != 1:
-        raise SpecError(f"rebatch needs equal first dimensions, not {sorted(sizes)}")
+        raise SpecError(f"rebatch needs leaves with equal first dimensions, not {sorted(sizes)}")
     return sizes.pop(), (tree, tuple(rows))
 
 

@@ -131,7 +131,7 @@ def _in_range(count: int) -> Callable[..., int]:
         found = normalise(cls)
         if not isinstance(found, np.integer) or not 0 <= found < count:
             raise SpecError(
-                f"class_func returns a class, an int from 0 to {count - 1}, not {cls!r}"
+                f"class_func must return a class, an int from 0 to {count - 1}, not {cls!r}"
             )
         return int(found)
 

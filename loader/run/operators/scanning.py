@@ -147,7 +147,7 @@ class Scanned(Rerun):
 
 def _two(result: Any) -> tuple[Any, Any]:
     if type(result) is not tuple or len(result) != 2:
-        raise SpecError(f"scan_func returns (new_state, output), not {result!r}")
+        raise SpecError(f"scan_func must return a pair (new_state, output), not {result!r}")
     return result
 
 
@@ -228,7 +228,7 @@ def keyed(function: Callable[..., Any], name: str) -> Callable[..., int]:
     def key(*element: Any) -> int:
         found = normalise(function(*element))
         if not isinstance(found, np.integer) or found > np.iinfo(np.int64).max:
-            raise SpecError(f"{name} returns an int of 64 bits, not {found!r}")
+            raise SpecError(f"{name} must return an int of 64 bits, not {found!r}")
         return int(found)
 
     return key

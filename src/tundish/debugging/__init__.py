@@ -14,6 +14,7 @@ And of a whole pipeline:
 
 - `checking`: every element that any operator gives, checked for nan and infinity;
 - `dumping`, `info`, `probe`, `ring`, `reading`: what every operator gives, noted in files, and read again;
+- `placement`, `filtering`: where operators run, and what tracebacks show;
 - `health`, `functions`: what these share: what is not finite, and whose function it was.
 """
 
@@ -38,9 +39,15 @@ from tundish.debugging.dtypes import (
     is_numeric_tensor,
 )
 from tundish.debugging.dumping import disable_dump_debug_info, enable_dump_debug_info
+from tundish.debugging.filtering import (
+    disable_traceback_filtering,
+    enable_traceback_filtering,
+    is_traceback_filtering_enabled,
+)
 from tundish.debugging.info import DebugInfo
 from tundish.debugging.near import assert_near
 from tundish.debugging.numerics import assert_all_finite, check_numerics
+from tundish.debugging.placement import get_log_device_placement, set_log_device_placement
 from tundish.debugging.reading import (
     Dump,
     DumpedLeaf,
@@ -97,9 +104,14 @@ __all__ = [
     "checked",
     "disable_check_numerics",
     "disable_dump_debug_info",
+    "disable_traceback_filtering",
     "enable_check_numerics",
     "enable_dump_debug_info",
+    "enable_traceback_filtering",
     "experimental",
+    "get_log_device_placement",
     "is_numeric_tensor",
+    "is_traceback_filtering_enabled",
     "read_dump",
+    "set_log_device_placement",
 ]

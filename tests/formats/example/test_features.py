@@ -46,7 +46,7 @@ def test_another_dtype_is_refused(dtype: Any) -> None:
         ("FixedLenFeature", ([None], int), "known sizes"),
         ("FixedLenFeature", ([-1], int), "negative"),
         ("FixedLenFeature", (None, int), "known sizes"),
-        ("FixedLenFeature", ([2], int, 1), "has not the shape"),
+        ("FixedLenFeature", ([2], int, 1), "must have the shape"),
         ("FixedLenFeature", ([], int, 1.5), "must be of int64"),
         ("FixedLenFeature", ([], int, "a"), "must be of int64"),
         ("FixedLenFeature", ([], int, 2**63), "does not fit int64"),

@@ -25,7 +25,12 @@ INFINITE, UNKNOWN = td.INFINITE_CARDINALITY, td.UNKNOWN_CARDINALITY
         ([A, 3], None, TypeError, r"datasets\[1\] must be a Dataset, not int"),
         ({"a": 3}, None, TypeError, r"datasets\['a'\] must be a Dataset, not int"),
         ({1: A}, None, TypeError, "names of datasets must be str, not 1"),
-        ([A, B], [1.0], ValueError, "weights must be as many as datasets, 2, not 1"),
+        (
+            [A, B],
+            [1.0],
+            ValueError,
+            "weights must have one number for each of the 2 datasets, not 1",
+        ),
         ([A, B], 0.5, TypeError, "weights must be a list of floats, not float"),
         ([A, B], [1, 2], TypeError, "weights must be floats, not"),
         ([A, B], ["a", 1.0], TypeError, "weights must be floats, not 'a'"),

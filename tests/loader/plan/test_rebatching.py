@@ -22,7 +22,7 @@ def echo(batch: Any) -> Any:
         (0, ValueError, "batch_size must be at least 1, not 0"),
         (-1, ValueError, "batch_size must be at least 1, not -1"),
         ([2, 0], ValueError, r"batch_size\[1\] must be at least 1, not 0"),
-        ([], ValueError, "batch_size must name at least one size"),
+        ([], ValueError, "batch_size must hold at least one size"),
         (2.0, TypeError, r"batch_size must be an int, not float \(2.0\)"),
         ([2, "3"], TypeError, r"batch_size\[1\] must be an int, not str"),
         (True, TypeError, "batch_size must be an int, not bool"),

@@ -19,8 +19,8 @@ import tundish as td
         ((int, [0.5, -0.5]), ValueError, "target_dist must be finite, at least 0 and not all 0"),
         ((int, [0.0, 0.0]), ValueError, "not all 0"),
         ((int, [0.5, float("nan")]), ValueError, "must be finite"),
-        ((int, [0.5, 0.5], [1]), ValueError, "initial_dist has 1 classes, target_dist has 2"),
-        ((int, [0.5, 0.5], [1, 0]), ValueError, "target_dist wants class 1"),
+        ((int, [0.5, 0.5], [1]), ValueError, "must have one number for each class, not 1 and 2"),
+        ((int, [0.5, 0.5], [1, 0]), ValueError, "target_dist asks for class 1"),
         ((int, [1], None, "x"), TypeError, "seed must be an int"),
     ],
 )

@@ -197,7 +197,7 @@ def test_a_length_that_is_none_is_an_error_at_its_place(workers: int) -> None:
     found = outcomes(ds, workers)
 
     assert [type(x) for x in found] == [SpecError] * 3
-    assert "element_length_func returns an integer" in str(found[0])
+    assert "element_length_func must return an integer" in str(found[0])
 
 
 def image(x: Any) -> Any:

@@ -102,7 +102,7 @@ def test_the_rest_of_a_long_sequence_keeps_counting() -> None:
 
 def test_an_error_costs_no_other_sequence() -> None:
     it = iter(Dataset.from_source(Sequences(2, 9, 3)).pack(4, method="first_fit", too_long="error"))
-    with pytest.raises(SpecError, match="the sequence has 9 tokens, a row 4"):
+    with pytest.raises(SpecError, match="the sequence has 9 tokens, and a row has room for 4"):
         next(it)
 
     assert [row["tokens"].tolist() for row in it] == [[1, 1, 0, 0], [3, 3, 3, 0]]
@@ -111,9 +111,9 @@ def test_an_error_costs_no_other_sequence() -> None:
 @pytest.mark.parametrize(
     ("element", "told"),
     [
-        (3, "needs 1-D arrays of numbers; the element is int64"),
-        ([[1, 2]], r"needs 1-D arrays of numbers; the element is int64 \(1, 2\)"),
-        (["a"], "needs 1-D arrays of numbers; the element is object"),
+        (3, "needs 1-D arrays of numbers, and the element is int64"),
+        ([[1, 2]], r"needs 1-D arrays of numbers, and the element is int64 \(1, 2\)"),
+        (["a"], "needs 1-D arrays of numbers, and the element is object"),
         ({"a": [1], "tokens": [1, 2]}, r"needs arrays of one length, not \[1, 2\]"),
         ({"a": {"b": [1]}}, "needs a 1-D array or a dict of them"),
         (([1], [2]), "needs a 1-D array or a dict of them"),

@@ -160,7 +160,7 @@ def test_a_padding_value_that_is_none_is_the_elements_error(workers: int) -> Non
     found = outcomes(uneven(1, 2).padded_batch(2, [None], 0.5), workers)
 
     assert [type(x) for x in found] == [SpecError, SpecError]
-    assert "padding_values is 0.5, which is no int64" in str(found[0])
+    assert "padding_values is 0.5, which int64 cannot hold" in str(found[0])
 
 
 @WORKERS

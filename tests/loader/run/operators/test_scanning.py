@@ -111,7 +111,7 @@ def test_a_state_may_change_its_shape() -> None:
 
 @pytest.mark.parametrize("result", [3, (1, 2, 3), [1, 2], None])
 def test_two_things_are_returned(result: Any) -> None:
-    with pytest.raises(SpecError, match=r"scan_func returns \(new_state, output\)"):
+    with pytest.raises(SpecError, match=r"scan_func must return a pair \(new_state, output\)"):
         next(iter(td.Dataset.range(3).scan(0, lambda s, x: result)))
 
 
@@ -197,7 +197,7 @@ def test_errors_come_while_it_reads(workers: int) -> None:
 
 @pytest.mark.parametrize("key", [1.0, "a", np.uint64(2**63), None])
 def test_a_key_is_an_int64(key: Any) -> None:
-    with pytest.raises(SpecError, match="key_func returns an int of 64 bits, not"):
+    with pytest.raises(SpecError, match="key_func must return an int of 64 bits, not"):
         list(td.Dataset.range(3).group_by_reducer(lambda x: key, total_of(0)))
 
 

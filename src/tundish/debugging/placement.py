@@ -1,0 +1,149 @@
+"""Where each operator runs, told as it happens: `set_log_device_placement`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.plan.batching import Batch
+from tundish.loader.plan.elementwise import FlatMap
+from tundish.loader.run.planner import MACHINES
+from tundish.loader.run.watching import probes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tundish.loader.run.context import Context
+
+__all__ = ["PlacementProbe", "get_log_device_placement", "set_log_device_placement"]
+
+
+@dataclass(frozen=True)
+class PlacementProbe:
+    """Tells the first element of each operator in each process and thread.
+
+    Parameters
+    ----------
+    consumer : int
+        The process of the iterator.
+    ordering, joining, making : tuple of str
+        Operators of its plan: of which the consumer decides what comes when; that put together what others made, in
+        the same place; and the others.
+    inner : bool
+        Whether the plan is that of a dataset which a function made.
+    told : set
+        What has been told.
+    """
+
+    consumer: int = 0
+    ordering: tuple[str, ...] = ()
+    joining: tuple[str, ...] = ()
+    making: tuple[str, ...] = ()
+    inner: bool = False
+    told: set[Any] = field(default_factory=set, compare=False)
+
+    def bound(self, context: Context) -> PlacementProbe:
+        """The same for one iterator; of an inner dataset, for the iterator that it is read in."""
+        kinds: dict[str, list[str]] = {"ordering": [], "joining": [], "making": []}
+        for node in context.nodes:
+            if not node.transparent:
+                joins = isinstance(node, (Batch, FlatMap))
+                kind = "ordering" if type(node) in MACHINES else "joining" if joins else "making"
+                kinds[kind].append(context.label(node))
+        return PlacementProbe(
+            self.consumer or os.getpid(),
+            inner=bool(context.prefix),
+            told=self.told if context.prefix else set(),
+            **{kind: tuple(labels) for kind, labels in kinds.items()},
+        )
+
+    def see(self, label: str, element: Any, origin: tuple[int, Any] | None = None) -> None:
+        """Tell where an operator is, once."""
+        here = self._here()
+        if origin is not None:
+            self._tell([label] if label in self.making else [], here)
+        elif not self.inner:  # delivered: the consumer's own are told behind the others
+            self._tell(self.ordering, here)
+            alone = not self.making or any((label, here) in self.told for label in self.making)
+            self._tell(self.joining, here if alone else "the workers that make its elements")
+
+    def _here(self) -> str:
+        thread = threading.current_thread().name
+        if os.getpid() != self.consumer:
+            return f"worker process {os.getpid()}"
+        return f"worker thread {thread}" if thread.startswith("tundish-worker") else "the consumer"
+
+    def _tell(self, labels: Iterable[str], where: str) -> None:
+        for label in labels:
+            name = f"{label} of an inner dataset" if self.inner else label
+            if (name, where) not in self.told:
+                self.told.add((name, where))
+                sys.stderr.write(f"tundish: {name} runs in {where}\n")
+
+
+_PROBE = PlacementProbe()
+
+
+def set_log_device_placement(enabled: bool) -> None:
+    """Log where each operator of a pipeline runs, on stderr.
+
+    It is for iterators that are made from now on. An operator is told with its first element in each process
+    and thread that makes elements of it: ``tundish: map#1 runs in worker process 4711``.
+
+    Parameters
+    ----------
+    enabled : bool
+        Whether to.
+
+    Raises
+    ------
+    TypeError
+        `enabled` is no bool.
+
+    See Also
+    --------
+    get_log_device_placement : Whether it is on.
+
+    Notes
+    -----
+    tensorflow tells the device of each operation. Here a place is the consumer (the process that calls
+    ``next``), a worker process, or a worker thread (``Options(executor="thread")``). What decides which element comes
+    when (`shuffle`, `take`, `scan`, ...) is always the consumer's, whoever makes the elements. While it is on, operators compute one
+    element at a time, so cheap functions are slower.
+
+    Examples
+    --------
+    >>> import contextlib, io
+    >>> import tundish as td
+    >>> td.debugging.set_log_device_placement(True)
+    >>> with contextlib.redirect_stderr(io.StringIO()) as told:
+    ...     elements = list(td.Dataset.range(3).map(lambda x: x + 1))
+    >>> td.debugging.set_log_device_placement(False)
+    >>> print(told.getvalue(), end="")
+    tundish: range#0 runs in the consumer
+    tundish: map#1 runs in the consumer
+    """
+    if not isinstance(enabled, bool):
+        raise TypeError(f"enabled must be a bool, not {type(enabled).__name__} ({enabled!r})")
+    if enabled:
+        probes.activate(_PROBE)
+    else:
+        probes.deactivate(_PROBE)
+
+
+def get_log_device_placement() -> bool:
+    """Whether `set_log_device_placement` is on.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> get_log_device_placement()
+    False
+    """
+    return _PROBE in probes.active()
