@@ -23,6 +23,7 @@ FACES = {
     "as_numpy_iterator",
     "cardinality",
     "element_spec",
+    "fingerprint",
     "from_bytes",
     "iterator",
     "options",
