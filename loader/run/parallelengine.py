@@ -13,6 +13,7 @@ from tundish.loader.run.coordinating.lookahead import LookAhead
 from tundish.loader.run.coordinating.memory import Memory, budget_of
 from tundish.loader.run.crew import crew_of
 from tundish.loader.run.critical import uninterrupted
+from tundish.loader.run.descriptors import descriptors_for
 from tundish.loader.run.engine import Engine, refused
 from tundish.loader.run.items import Failure, NotReady
 from tundish.loader.run.operators.flattening import FlatMapped
@@ -101,7 +102,7 @@ class ParallelEngine(Engine):
 
     def open(self, position: Any) -> None:
         coordinator, recorders = self._coordinator, self._recorders
-        with uninterrupted():
+        with uninterrupted(), descriptors_for(f"{coordinator.workers} workers"):
             self._start(coordinator)
         if recorders:
             seat = coordinator.seat()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.errors import WorkerDiedError
 from tundish.loader.run.critical import uninterrupted
+from tundish.loader.run.descriptors import SHORT, check_spare, descriptors_for, too_many
 from tundish.loader.run.messages import DONE, EXTRA, RECORD, TASK, Done, Kind
 from tundish.loader.run.recruiting import LAUNCHER, Recruiting
 from tundish.loader.run.starting.launcher import Exit
@@ -36,6 +37,8 @@ _ENDING_S = 0.1
 _STARTING_S = 1.0
 _CONFIRM_S = 5.0
 _PACKET = 65536
+_SPARE = 4
+"""Descriptors that a pool leaves to the consumer."""
 _ANSWERS = (Kind.DONE, Kind.NEED)
 
 
@@ -72,7 +75,6 @@ class Pool:
         self._writers = writers
         self._stages: dict[int, bytes] = {}
         self._peers: list[Peer] = []
-        self._poller = Poller()
         self._to_start: list[float] = []
         self._orphans: list[Job] = []
         self._unanswered: list[Job] = []
@@ -88,8 +90,19 @@ class Pool:
         self.idle = False
         """Whether an interrupt fell into waiting: nothing has been done since."""
         self._trace = trace
-        self._recruiting = Recruiting(crew, arena, self._poller)
-        self._fill()
+        try:
+            self._poller = Poller()
+        except BaseException:
+            if crew.payload is not None:
+                crew.payload.close()
+            raise
+        try:
+            self._recruiting = Recruiting(crew, arena, self._poller)
+            self._fill()
+            self._check_spare()
+        except BaseException:
+            self.close(0.0)
+            raise
 
     # -- workers -------------------------------------------------------------------------------
 
@@ -98,6 +111,20 @@ class Pool:
         for writes, count in ((False, self.size), (True, self._writers)):
             for _ in range(count - len(self._of(writes=writes))):
                 self._start(writes=writes)
+
+    def _check_spare(self) -> None:
+        """Refuse to take the last descriptors: each worker that begins sends one more, others are the consumer's."""
+        if self._crew.thread is None:
+            check_spare(_SPARE + sum(peer.sentinel is None for peer in self._peers))
+
+    def _refill(self) -> None:
+        """Start those that are missing; where that cannot be done, once more in a while."""
+        try:
+            with descriptors_for("a worker in the place of one that died"):
+                self._fill()
+        except OSError:
+            self._to_start.append(time.monotonic() + _BACK_OFF_S[-1])
+            raise
 
     def _of(self, *, writes: bool) -> list[Peer]:
         """The workers, or the writers, that are to stay."""
@@ -114,6 +141,7 @@ class Pool:
             self._to_start.clear()
             try:
                 self._fill()
+                self._check_spare()
             except (OSError, RuntimeError):  # RuntimeError: no more threads
                 if not self._here:
                     raise
@@ -283,7 +311,7 @@ class Pool:
             due = [t for t in self._to_start if t <= now]
             self._to_start = [t for t in self._to_start if t > now]
             if due:
-                self._fill()
+                self._refill()
             if self._to_start:
                 soon = max(0.0, min(self._to_start) - now)
                 timeout_s = soon if timeout_s is None else min(timeout_s, soon)
@@ -435,18 +463,26 @@ class Pool:
             self._trace("<-", peer.name, "DIED", how=how.how)
         self.restarts += 1
         self._deaths_in_a_row += 1
-        if not peer.ready:
-            self._start_deaths += 1
-            if self._start_deaths >= _START_DEATHS:
-                raise WorkerDiedError("its start", how.how, self._start_deaths, how.stderr)
         jobs = list(peer.jobs)
         peer.jobs.clear()
         self.in_flight -= len(jobs)
+        if not peer.ready:
+            if how.errno in SHORT:
+                self._orphans += jobs
+                self._to_start.append(time.monotonic() + _BACK_OFF_S[-1])
+                raise too_many(how.errno, "a worker")
+            self._start_deaths += 1
+            if self._start_deaths >= _START_DEATHS:
+                raise WorkerDiedError("its start", how.how, self._start_deaths, how.stderr)
         pause = _BACK_OFF_S[min(self._deaths_in_a_row // max(1, self.size), len(_BACK_OFF_S) - 1)]
         if pause:
             self._to_start.append(time.monotonic() + pause)
         else:
-            self._fill()
+            try:
+                self._refill()
+            except OSError:
+                self._orphans += jobs
+                raise
         for job in jobs:
             job.prefer = None
         self._owner.lost(jobs, jobs[0] if jobs and peer.ready else None, how)

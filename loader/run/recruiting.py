@@ -64,6 +64,14 @@ class Recruiting:
     def start(self, seat: int, *, writes: bool) -> Peer:
         """Start a worker; nothing is waited for."""
         ours, theirs = Channel.pair(self._kind)
+        try:
+            return self._started(ours, theirs, seat, writes=writes)
+        except BaseException:
+            ours.close()
+            theirs.close()
+            raise
+
+    def _started(self, ours: Channel, theirs: Channel, seat: int, *, writes: bool) -> Peer:
         self._names += 1
         peer = Peer(self._names, ours, seat, writes=writes)
         if self._crew.thread is not None:

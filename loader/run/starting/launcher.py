@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import itertools
 import json
 import math
@@ -25,6 +26,7 @@ import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from tundish.loader.run.starting.control import Control, Kind, Message, scratch_file
 from tundish.loader.run.starting.request import Request
@@ -64,12 +66,15 @@ class Exit:
         The last 4 KB it wrote to stderr.
     pid : int or None
         Which process it was, if it began.
+    errno : int
+        Why it did not, where the system said so.
     """
 
     code: int
     how: str
     stderr: str
     pid: int | None = field(default=None, compare=False)
+    errno: int = field(default=0, compare=False)
 
 
 class WorkerProcess:
@@ -231,9 +236,10 @@ class Launcher:
         self.pump()
         with self._lock, contextlib.ExitStack() as copies:
             sentinel = None
-            sent = [request.write(), *(standard_stream(fd) for fd in (1, 2))]
-            for fd in sent:
-                copies.callback(os.close, fd)
+            sent: list[int] = []
+            for copy in (request.write, partial(standard_stream, 1), partial(standard_stream, 2)):
+                sent.append(copy())
+                copies.callback(os.close, sent[-1])  # at once: there may be none left for the next
             sent += fds
             if self.kind == "spawn":
                 sentinel, end = os.pipe()  # which only the worker holds
@@ -361,12 +367,15 @@ class Launcher:
                     (worker.sentinel,) = message.fds
                 else:
                     self._control.send(Kind.KILL, message.worker)
-                    worker.exit = _not_started("no descriptor is left to watch it (ulimit -n)")
+                    worker.exit = _not_started(
+                        "no descriptor is left to watch it (ulimit -n)", errno.EMFILE
+                    )
         elif message.kind is Kind.ENDED and worker.exit is None:
             stderr = message.text.decode(errors="replace")
             worker.exit = Exit(message.value, describe_exit(message.value), stderr, worker.pid)
         elif message.kind is Kind.FAILED:
-            worker.exit = _not_started(message.text.decode(errors="replace"))
+            reason = message.text.decode(errors="replace")
+            worker.exit = _not_started(reason, message.value)
 
     def _take_stderr(self) -> bytes:
         """Return what the zygote wrote to stderr while it was starting, once."""
@@ -410,8 +419,8 @@ class Launcher:
         worker.exit = Exit(code, f"{describe_exit(code)}, together with its zygote", "", worker.pid)
 
 
-def _not_started(reason: str) -> Exit:
-    return Exit(os.EX_OSERR, f"it could not be started: {reason}", "")
+def _not_started(reason: str, number: int) -> Exit:
+    return Exit(os.EX_OSERR, f"it could not be started: {reason}", "", errno=number)
 
 
 # ------------------------------------------------------------------------------ one for the process
