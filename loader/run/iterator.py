@@ -241,11 +241,17 @@ class Iterator:
                     engine.finish()
                     raise StopIteration from None
         except Exception as error:
-            if self._exiting:
-                stay_away()
-            if engine is None or engine.given < 0:  # an element's own
-                if type(error) is not StopIteration:
+            own = engine is None or engine.given < 0  # an element's
+            try:
+                if self._exiting:
+                    stay_away()
+                if own and type(error) is not StopIteration:
                     hide_frames(error)
+            except BaseException:  # interrupted: it comes again
+                if engine is not None:
+                    self._ready, self._doubt = (), True
+                raise
+            if own:
                 raise
             # Raised behind an element that counts as delivered: that one comes again.
             if engine.given:
