@@ -41,6 +41,7 @@ NOT_OPERATORS = frozenset(
         "as_numpy_iterator",
         "cardinality",
         "element_spec",
+        "fingerprint",
         "from_bytes",
         "get_single_element",
         "iterator",
