@@ -90,9 +90,9 @@ def _more_workers(costs: Costs, spread: float) -> Iterator[Prediction]:
     assumed = _assumed(costs)
     one = costs.rate_with(workers + 1)
     basis = (
-        f"{seconds_text(costs.alone_s)} of work an element for {count_text(workers + 1, 'worker')}, and "
-        f"{costs.cores_used:.1f} of {count_text(costs.cores, 'core')} in use now{assumed}; "
-        f"then {_WHAT_STOPS[costs.stops(workers + 1)]}"
+        f"{seconds_text(costs.alone_s)} of work an element, shared by {count_text(workers + 1, 'worker')}; "
+        f"{costs.cores_used:.1f} of {count_text(costs.cores, 'core')} are in use now{assumed}; "
+        f"after that {_WHAT_STOPS[costs.stops(workers + 1)]}"
     )
     yield Prediction("one more worker" if workers else "1 worker", now, one, basis, spread)
     many, then = workers + 1, one
@@ -104,9 +104,9 @@ def _more_workers(costs: Costs, spread: float) -> Iterator[Prediction]:
     if then > WORTH * one:
         stops = costs.stops(many + 1)
         more_give = (
-            "each one more gives little" if stops == "workers" else "more workers give nothing"
+            "each further one gives little" if stops == "workers" else "more workers give nothing"
         )
-        basis = f"then {_WHAT_STOPS[stops]}, and {more_give}{assumed}"
+        basis = f"beyond that {_WHAT_STOPS[stops]}, and {more_give}{assumed}"
         yield Prediction(f"{many} workers", now, then, basis, math.hypot(spread, 0.1))
 
 
@@ -121,14 +121,14 @@ def _assumed(costs: Costs) -> str:
     """What is taken for granted of the caller's CPU time."""
     if costs.outside_known or costs.outside_s * costs.rate < 0.02:
         return ""
-    return ", if what you do between elements keeps one busy"
+    return ", if your code between two elements keeps one busy"
 
 
 def _here(costs: Costs, spread: float) -> Iterator[Prediction]:
     """All in the consumer's process."""
     then = costs.rate_with(0)
     basis = (
-        f"what is computed takes {seconds_text(costs.here_s)} an element, and to have it done by workers "
+        f"the functions take {seconds_text(costs.here_s)} an element, and having workers call them "
         f"costs this process {seconds_text(costs.own_s)}: Options(workers=0)"
     )
     if costs.here_s < _HEARD_S:  # too short to be told from what the library does
@@ -168,10 +168,10 @@ def _not_held(plan: PlanView, costs: Costs, limit: Kind, spread: float) -> Itera
     then = min(costs.bounds(costs.workers).values())
     spread = math.hypot(spread, 0.1)
     if limit == "order" and plan.ordered:
-        basis = "elements come as they are ready, and nobody waits for a slow one: Options(deterministic=False)"
+        basis = "elements are delivered as soon as they are ready, so in another order from run to run: Options(deterministic=False)"
         yield Prediction("as they are ready", costs.rate, then, basis, spread)
     elif limit == "memory":
-        basis = f"{count_text(costs.workers, 'worker')} could make as many, and wait for memory: Options(memory_budget=)"
+        basis = f"{count_text(costs.workers, 'worker')} could make that many, but wait for memory: Options(memory_budget=)"
         yield Prediction("a larger memory budget", costs.rate, then, basis, spread)
 
 
@@ -327,7 +327,8 @@ def _spares(plan: PlanView, costs: Costs, node: PlanNode) -> tuple[PlanNode, ...
     """The operators that later epochs would do without, the costliest first; none where that is no gain."""
     if node.shuffles or not node.inputs:
         return ()
-    below = sorted(plan.below(node.name), key=lambda under: -costs.nodes.get(under.name, 0.0))
+    below = [under for under in plan.below(node.name) if not under.shuffles]  # those stay
+    below.sort(key=lambda under: -costs.nodes.get(under.name, 0.0))
     seconds = sum(costs.nodes.get(under.name, 0.0) for under in below)
     if seconds < _SPARED * costs.busy_s or not seconds:
         return ()

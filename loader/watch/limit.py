@@ -43,8 +43,8 @@ Kind = Literal[
 * ``generator``: a Python generator, which runs there, too;
 * ``reader``: one worker that reads a file while the others have nothing to do, or rows that are decoded in groups
   and read in another order;
-* ``order``: workers are idle behind an element that takes long;
-* ``window``: workers are idle though elements are wanted: too few of them are on the way at once;
+* ``order``: workers are idle while one element takes long, since those after it are delivered after it;
+* ``window``: workers are idle though elements are wanted: too few of them are in preparation at once;
 * ``memory``: workers are idle for want of shared memory;
 * ``unknown``: too little was measured.
 """
@@ -168,7 +168,7 @@ def _consumer(costs: Costs) -> Limit:
     pool = ""
     if costs.workers:
         busy = costs.busy
-        pool = f"; {count_text(costs.workers, 'worker')} could do more, busy {share_text(busy)} of the time"
+        pool = f"; {count_text(costs.workers, 'worker')} have time left, busy {share_text(busy)} of the time"
     why = (
         f"The limit: the consumer. What it does between two elements takes {share_text(share)} of the time, "
         f"{seconds_text(costs.outside_s)} each: a faster pipeline would change little{pool}"
@@ -181,7 +181,7 @@ def _own(costs: Costs) -> Limit:
     why = (
         f"The limit: the library's own work in the consumer's process, {share_text(share)} of the time, "
         f"{seconds_text(costs.own_s)} an element: elements are small; larger batches"
-        f"{', or fewer workers,' if costs.workers else ''} cost it less"
+        f"{', or fewer workers,' if costs.workers else ''} reduce it"
     )
     return Limit("coordinator", "", why)
 
@@ -193,7 +193,7 @@ def _generator(plan: PlanView, costs: Costs) -> Limit:
     seconds = seconds or costs.feeding_s or costs.own_s
     why = (
         f"The limit: {name}, which runs in the consumer's process, {seconds_text(seconds)} an element "
-        f"({share_text(min(1.0, seconds * costs.rate))} of the time): no worker can help there; move what "
+        f"({share_text(min(1.0, seconds * costs.rate))} of the time): workers cannot take it over; move what "
         f"it computes into a map, or give it in_worker=True"
     )
     return Limit("generator", node.name if node else "", why)
@@ -241,19 +241,19 @@ def _idle_workers(stats: Stats, plan: PlanView, costs: Costs, busy: float) -> Li
     if _short_of_memory(stats):
         why = (
             f"The limit: shared memory. {bytes_text(stats.used_bytes)} of {bytes_text(stats.budget_bytes)} "
-            f"are in use, and workers may not go further ahead: {idle}. Options(memory_budget=...), or smaller batches"
+            f"are in use, and workers may not work further ahead: {idle}. Raise Options(memory_budget=), or use smaller batches"
         )
         return Limit("memory", "", why)
     if slow is not None and plan.ordered:
         ratio = max(slow.time.quantile_s(0.99), slow.time.most_s if slow.time.count < 200 else 0.0)
         node = _heaviest(costs, plan)
         why = (
-            f"The limit: order. {idle}: it waits for single elements of {_called(plan, slow.name)} that take "
-            f"long: most tasks take about {seconds_text(slow.time.quantile_s(0.5))}, some {seconds_text(ratio)}"
+            f"The limit: the order. {idle}: elements are delivered in order, and single ones of "
+            f"{_called(plan, slow.name)} take long. Most tasks take about {seconds_text(slow.time.quantile_s(0.5))}, some {seconds_text(ratio)}"
         )
         return Limit("order", node.name if node else slow.name, why)
     node = _heaviest(costs, plan)
-    why = f"The limit: the window. {idle}: too few elements are on the way at once (prefetch(n) allows more). {_most_of(stats, costs, node)}"
+    why = f"The limit: the window. {idle}: too few elements are in preparation at once (prefetch(n) allows more). {_most_of(stats, costs, node)}"
     return Limit("window", node.name if node else "", why)
 
 
@@ -304,7 +304,9 @@ def _heaviest(costs: Costs, plan: PlanView) -> PlanNode | None:
 def _most_of(stats: Stats, costs: Costs, node: PlanNode | None) -> str:
     """Which function has most of the time, and whether it is CPU."""
     if node is None:
-        return f"An element takes them {seconds_text(costs.busy_s)}"
+        if costs.busy_s < 1e-9:
+            return "No operator was seen to take any time"
+        return f"Each element takes {seconds_text(costs.busy_s)}"
     seconds = costs.nodes.get(node.name, 0.0)
     share = min(1.0, seconds / max(costs.busy_s, 1e-9))
     told = next(
@@ -312,15 +314,15 @@ def _most_of(stats: Stats, costs: Costs, node: PlanNode | None) -> str:
     )
     once = told.time.mean_s if told is not None else 0.0
     each = f", {seconds_text(once)} a call" if once else ""
-    most = "has" if share >= _MUCH else "has most, but only"
-    return f"{node.called} {most} {share_text(share)} of what is computed{each}; {_how(costs)}"
+    most = "takes" if share >= _MUCH else "takes most, but only"
+    return f"{node.called} {most} {share_text(share)} of the computing time{each}; {_how(costs)}"
 
 
 def _how(costs: Costs) -> str:
     """Whether what is computed is CPU time, or waiting."""
     cpu = min(1.0, costs.cpu_s / costs.busy_s) if costs.busy_s else 0.0
     if cpu >= _MOSTLY:
-        return "it is CPU time"
+        return "nearly all of it is CPU time"
     if costs.busy_s - costs.alone_s > 0.5 * (costs.busy_s - costs.cpu_s):
         return f"{share_text(cpu)} of it is CPU time, the rest mostly waiting for a core"
     if cpu <= 1 - _MOSTLY:

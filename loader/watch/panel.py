@@ -117,6 +117,6 @@ def _changes(costs: Costs, found: Sequence[Prediction]) -> Iterator[Bar]:
         if each not in rates:
             yield Bar(each.what, each.change.removeprefix(f"{each.what}: "))
             continue
-        text = f"{rate_text(each.then)}, x {number_text(each.gain)} (±{max(each.spread, 0.01):.0%})"
+        text = f"{rate_text(each.then)}, x {number_text(each.gain)} (±{min(max(each.spread, 0.01), 1.0):.0%})"
         parts = (("gain", each.then / most),)
         yield Bar(each.what, text.replace("%", " %"), parts, tick=each.now / most)

@@ -61,7 +61,7 @@ class Prediction:
     @property
     def change(self) -> str:
         """The change, and what it would give, in one line."""
-        off = f"(±{share_text(max(self.spread, 0.01))})"
+        off = f"(±{share_text(min(max(self.spread, 0.01), 1.0))})"
         if self.unit == TO_RESTORE:
             return f"{self.what}: a restart takes {seconds_text(self.now - self.then)} less {off}"
         return f"{self.what}: {number_text(self.now)} -> {number_text(self.then)} {self.unit} {off}"

@@ -23,6 +23,7 @@ from tundish.loader.watch.wording import (
     a_text,
     bytes_text,
     count_text,
+    joined,
     lines_of,
     rate_text,
     seconds_text,
@@ -48,8 +49,8 @@ _WHAT: dict[Kind, str] = {
     "process": "this process, which computes",
     "generator": "a generator in this process",
     "reader": "reading files",
-    "order": "the order (workers wait for a slow element)",
-    "window": "the window (too few elements are on the way)",
+    "order": "the order (one slow element holds up the others)",
+    "window": "the window (too few elements are in preparation)",
     "memory": "shared memory",
     "unknown": "",
 }
@@ -207,11 +208,14 @@ def _consumer(costs: Costs, plan: PlanView) -> str:
     whole = max(costs.waited_s + costs.own_s + costs.outside_s, 1e-12)
     one = plan.unit[0]
     verb = "waits for workers" if costs.workers else "computes"
-    return (
-        f"`next` {verb} {share_text(costs.waited_s / whole)} of the time ({seconds_text(costs.waited_s)} "
-        f"for {a_text(one)}); {share_text(costs.own_s / whole)} is the library's own work, "
-        f"{share_text(costs.outside_s / whole)} what the consumer does in between"
-    )
+    each = f" ({seconds_text(costs.waited_s)} for {a_text(one)})" if costs.waited_s >= 1e-9 else ""
+    rest = [
+        (costs.own_s, "the library's own work"),
+        (costs.outside_s, f"your code between two {plan.unit[1]}"),
+    ]
+    parts = [f"{what} takes {share_text(s / whole)}" for s, what in rest if s >= 1e-9]
+    also = f"; {joined(parts)}" if parts else ""
+    return f"`next` {verb} {share_text(costs.waited_s / whole)} of the time{each}{also}"
 
 
 def _notes(stats: Stats) -> Iterator[str]:
@@ -225,9 +229,9 @@ def _notes(stats: Stats) -> Iterator[str]:
     skipped = sum(stats.skipped.values())
     if skipped:
         names = ", ".join(f"{count:,} by {name}" for name, count in stats.skipped.items())
-        yield f"errors left out: {names}"
+        yield f"elements skipped for their errors: {names}"
     if stats.copies:
         yield (
-            f"{count_text(stats.copies, 'batch', 'batches')} had to be copied, since batches that are kept take up "
+            f"{count_text(stats.copies, 'batch', 'batches')} had to be copied, since the batches that you keep use up "
             f"the memory budget ({bytes_text(stats.budget_bytes)})"
         )

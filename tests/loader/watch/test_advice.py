@@ -23,6 +23,7 @@ from tundish.loader.watch.prediction import Prediction
 from tundish.loader.watch.stats import StageStats, Stats
 from tundish.loader.watch.verdict import explain
 from tundish.loader.watch.view import PlanNode, PlanView
+from tundish.testing.advising import check_text
 
 SHUFFLE = PlanNode("shuffle#1", "shuffle", shuffles=True, count=100_000)
 KEEP = PlanNode("filter#2", "filter", function="keep", each=True, drops=True)
@@ -134,6 +135,21 @@ def test_what_workers_cost_the_consumer_goes_with_them() -> None:
 
     assert each is not None
     assert each.gain == pytest.approx(5.0, rel=0.03), "nothing but what it does in between is left"
+
+
+def test_nothing_is_kept_where_that_spares_nothing() -> None:
+    ds = view(RANGE, SHUFFLE, replace(BATCH, name="batch#2"))
+    idle = stats(
+        stage(node("range#0"), node("shuffle#1")),
+        workers=2,
+        elements=1000,
+        waited_s=9.0,
+        own_s=1.0,
+        nbytes=1000,
+    )
+
+    assert found(idle, ds, "a ") is None
+    check_text(explain(idle, ds))
 
 
 def test_a_row_of_a_snapshot_has_a_price() -> None:

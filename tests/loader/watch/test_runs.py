@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import get_args
 
 import pytest
+from tests.loader.watch import sentences
 from tests.loader.watch.drawn import (
     GUIDE,
     PAGE,
@@ -15,6 +17,9 @@ from tests.loader.watch.drawn import (
     told,
     verdict_of,
 )
+
+from tundish.loader.watch.limit import Kind
+from tundish.testing.advising import check_text
 
 
 @pytest.mark.parametrize("name", names())
@@ -46,3 +51,14 @@ def test_verdicts_in_the_guide_are_what_the_program_says() -> None:
 
     assert written == page(), "python -m tests.loader.watch.drawn"
     assert len(re.findall("<!-- run: ", written)) >= 2
+
+
+def test_sentences_are_as_they_were_read() -> None:
+    found = [verdict for _, verdict in sentences.verdicts()]
+
+    for verdict in found:
+        check_text(verdict)
+    assert {verdict.limit for verdict in found} >= set(get_args(Kind)) - {"window"}
+    assert sentences.PAGE.read_text(encoding="utf-8") == sentences.page(), (
+        "python -m tests.loader.watch.sentences"
+    )

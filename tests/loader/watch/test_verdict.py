@@ -48,8 +48,8 @@ def test_busy_workers_are_the_limit() -> None:
     )
 
     assert (verdict.limit, verdict.name) == ("workers", "map#1")
-    assert "2 workers, busy 100 % of the time. map#1 (load) has 100 %" in text(verdict)
-    assert "2 ms a call; it is CPU time" in text(verdict)
+    assert "2 workers, busy 100 % of the time. map#1 (load) takes 100 %" in text(verdict)
+    assert "2 ms a call; nearly all of it is CPU time" in text(verdict)
     assert "100 batches/s, 1,000/s of 10 rows each: 1,000 batches in 10 s" in text(verdict)
     assert offered(verdict)["one more worker"] == pytest.approx(1.5, rel=0.02)
     assert offered(verdict)["8 workers"] == pytest.approx(4.0, rel=0.05), "8 cores"
@@ -240,7 +240,7 @@ def test_stragglers_keep_the_order_waiting() -> None:
 
     assert verdict.limit == "order"
     assert "busy only 49 % of the time while the consumer waits" in text(verdict)
-    assert "most tasks take about 4" in text(verdict)
+    assert "Most tasks take about 4" in text(verdict)
     assert offered(verdict)["as they are ready"] == pytest.approx(2.0, rel=0.1)
     unordered = explain(measured, replace(LOADING, ordered=False))
     assert "as they are ready" not in offered(unordered)
@@ -358,7 +358,7 @@ def test_errors_restarts_and_copies_are_told() -> None:
 
     assert "3 workers died and were replaced" in told
     assert "1 element failed: < 1 %" in told
-    assert "errors left out: 2 by map#1" in told
+    assert "elements skipped for their errors: 2 by map#1" in told
     assert "7 batches had to be copied" in told
 
 
