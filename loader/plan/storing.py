@@ -318,8 +318,9 @@ class StoringMethods:
             Where only snapshots of other pipelines stand: begin a new one, and log what has changed;
             or raise.
         verify : {"batch", "size", "full"}
-            What is checked of a complete snapshot: that all files are there, of the right size; also
-            the checksum of each batch when it is first read; or all of them before the first element.
+            What is checked of files, besides that all are there and of the right size: each batch by its
+            checksum when it is first read; nothing; or all batches before the first element. A batch is
+            verified once, by whichever process reads it first, until its file is changed.
         shard_bytes : int
             A file is closed when it is as large as this.
         batch_bytes : int

@@ -24,6 +24,7 @@ from tundish.testing import poison
 from tundish.testing.compare import collect, difference
 from tundish.testing.drawing import pipeline
 from tundish.testing.expressions import Pipeline, Step
+from tundish.testing.faults import check_faults
 from tundish.testing.folders import standing
 from tundish.testing.laws import (
     assert_resumes_anywhere,
@@ -210,6 +211,7 @@ def main(arguments: Sequence[str] | None = None, write: Callable[[str], Any] = p
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--measured", action="store_true", help="does measuring show?")
     kind.add_argument("--passes", action="store_true", help="do passes show in later ones?")
+    kind.add_argument("--faults", action="store_true", help="is a damaged file told?")
     parser.add_argument(
         "--poison", action="store_true", help="does memory show that nobody has written?"
     )
@@ -222,7 +224,12 @@ def main(arguments: Sequence[str] | None = None, write: Callable[[str], Any] = p
         poison.install()
     workers = [int(count) for count in given.workers.split(",")]
     end = time.monotonic() + 60 * given.minutes if given.minutes else float("inf")
-    test = check_measured if given.measured else check_passes if given.passes else check
+    kinds = (
+        (given.measured, check_measured),
+        (given.passes, check_passes),
+        (given.faults, check_faults),
+    )
+    test = next((chosen for wanted, chosen in kinds if wanted), check)
     passed = failed = 0
     for number in range(given.cases) if given.only is None else [given.only]:
         if time.monotonic() > end:
@@ -239,7 +246,8 @@ def main(arguments: Sequence[str] | None = None, write: Callable[[str], Any] = p
                 f"case {number} FAILED: {problem}\n  {made}\n"
                 f"shortened to\n  {small}\n  {_problem(small, seed, workers, test)}\n"
                 f"again: python -m tundish.testing.fuzz --seed {given.seed} --only {number}"
-                f"{' --measured' * given.measured}{' --passes' * given.passes}{' --poison' * poison.wanted()}"
+                f"{' --measured' * given.measured}{' --passes' * given.passes}"
+                f"{' --faults' * given.faults}{' --poison' * poison.wanted()}"
             )
     write(f"{passed} passed, {failed} failed")
     return 1 if failed else 0

@@ -1,0 +1,145 @@
+"""Faults in stored files: a byte that changed, a file that was cut, between two passes over a snapshot."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tundish.errors import SnapshotError
+from tundish.loader.plan.node import walk
+from tundish.loader.plan.storing import Snapshot, Stored
+from tundish.testing.compare import Outcome, collect, difference, digest, outcome_of
+from tundish.testing.expressions import Pipeline, Step
+from tundish.testing.folders import standing
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Sequence
+
+    from tundish.loader.plan.dataset import Dataset
+
+__all__ = ["assert_faults_are_told", "check_faults", "damage"]
+
+_MOST = 2_000  # elements of a pass
+_SWALLOWING = re.compile(r"ignore_errors|on_error|retries")
+_KEPT = "snapshot(folder()"
+
+
+def check_faults(made: Pipeline, rng: random.Random, workers: Sequence[int]) -> None:
+    """Check that a fault in the files of a pipeline's snapshot is told.
+
+    Parameters
+    ----------
+    made : Pipeline
+        The pipeline. One without a snapshot, or that leaves errors out after it, gets one at its end.
+    rng : random.Random
+        For the fault, how much stands in the files, and the number of workers.
+    workers : sequence of int
+        Numbers of workers to choose from.
+
+    Raises
+    ------
+    AssertionError
+        An element that is not the right one came, or an error that does not say where.
+    """
+    _, kept, after = str(made).partition(_KEPT)
+    if not kept or _SWALLOWING.search(after):
+        made = made.then(Step(".take(60).ignore_errors().map(Become('array')).snapshot(folder())"))
+    dataset = made.build().take(_MOST)
+    nodes = list(walk(dataset._node))  # noqa: SLF001 - ours
+    paths = [n.path for n in nodes if isinstance(n, Snapshot) and not isinstance(n, Stored)]
+    stands = rng.choice((None, None, rng.randrange(60)))
+    count = rng.choice((0, 0, 0, *workers))
+    assert_faults_are_told(standing(dataset, stands), paths, rng, workers=count)
+
+
+def damage(folder: str | Path, rng: random.Random) -> tuple[Path, str]:
+    """Change a byte of a file of a snapshot where it lies, or cut a shard.
+
+    Parameters
+    ----------
+    folder : path
+        Where snapshots stand.
+    rng : random.Random
+        For the file and the place.
+
+    Returns
+    -------
+    (Path, str)
+        Which file, and what was done to it.
+    """
+    files = sorted(
+        file for file in Path(folder).rglob("*") if file.is_file() and file.stat().st_size
+    )
+    shards = [file for file in files if file.name.startswith("shard-")]
+    file = rng.choice(shards if shards and rng.random() < 0.75 else files)
+    size = file.stat().st_size
+    at = rng.randrange(size)
+    with file.open("r+b") as opened:
+        if file in shards and rng.random() < 0.3:
+            opened.truncate(at)
+            return file, f"cut to {at} of {size} bytes"
+        opened.seek(at)
+        old = opened.read(1)[0]
+        opened.seek(at)
+        opened.write(bytes([old ^ 1 << rng.randrange(8)]))
+    return file, f"byte {at} of {size} changed"
+
+
+def assert_faults_are_told(
+    dataset: Dataset, folders: Sequence[str], rng: random.Random, *, workers: int = 0
+) -> None:
+    """A fault between two passes is an error that names the file, or does not show; no element is another.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        With a snapshot; what stands in its files may be a part.
+    folders : sequence of str
+        Where its snapshots stand.
+    rng : random.Random
+        For the fault.
+    workers : int
+        With how many workers the passes run.
+
+    Raises
+    ------
+    AssertionError
+        The pass after the fault gave an element that the one before it did not give there.
+    """
+    with dataset.iterator(workers=workers) as iterator:
+        expected = collect(iterator, limit=_MOST)
+    file, what = damage(rng.choice(folders), rng)
+    found, told = _until_told(dataset, workers)
+    where = f"{file.name}, {what}"
+    if told is None:
+        problem = difference(expected, found, ("before", "after"))
+    else:
+        problem = difference(expected[: len(found)], found, ("before", "after"))
+        assert str(file.parent.name) in str(told) or file.name in str(told), (
+            f"{where}: the error names another file: {told!r}"
+        )
+        if file.name.startswith("shard-") and found:
+            assert "element" in str(told), f"{where}: the error names no batch: {told!r}"
+    assert problem is None, f"{where}: {problem}"
+
+
+def _until_told(dataset: Dataset, workers: int) -> tuple[list[Outcome], SnapshotError | None]:
+    """What comes out up to the first error of a file, and that error."""
+    found: list[Outcome] = []
+    try:
+        iterator: Any = dataset.iterator(workers=workers)
+    except SnapshotError as error:
+        return found, error
+    with iterator:
+        while len(found) < _MOST:
+            try:
+                found.append(Outcome(None, digest(element := next(iterator)), repr(element)[:200]))
+            except StopIteration:
+                break
+            except SnapshotError as error:
+                return found, error
+            except Exception as error:  # noqa: BLE001 - an element's own
+                found.append(outcome_of(error))
+    return found, None
