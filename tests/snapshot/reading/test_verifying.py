@@ -232,6 +232,7 @@ for way in sys.argv[3].split(","):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verify", ["batch", "size"])
 def test_a_file_that_is_cut_while_it_is_read_is_an_error_and_no_signal(
     tmp_path: Path, verify: str
