@@ -218,7 +218,7 @@ def test_a_low_terminal_shows_what_it_has_room_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     size = os.terminal_size((12, 6))
-    monkeypatch.setattr(shutil, "get_terminal_size", lambda *_: size)
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda *_, **__: size)
 
     top.Screen().show([f"line {number} is long" for number in range(10)])
     low = capsys.readouterr().out
