@@ -409,7 +409,7 @@ def called(item: Item, function: Callable[..., Any], *args: Any, **kwargs: Any) 
     What a function does with its arguments, and later with its result, is its own affair.
     """
     try:
-        value = function(*copy.deepcopy(args), **kwargs)
+        value = function(*normal(copy.deepcopy(args)), **kwargs)
     except StopIteration as error:
         return item._replace(error=RuntimeError(*error.args))
     except BaseException as error:  # noqa: BLE001 - the user's
@@ -417,6 +417,6 @@ def called(item: Item, function: Callable[..., Any], *args: Any, **kwargs: Any) 
     if value is None:
         return item._replace(error=SpecError("None is no element"))
     try:
-        return item._replace(value=copy.deepcopy(normal(value)))
+        return item._replace(value=normal(copy.deepcopy(normal(value))))
     except SpecError as error:
         return item._replace(error=error)
