@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from types import FrameType
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.laws.functions import pure
+from tests.laws.functions import pure, sleep_for_ever
 
 from tundish import Dataset, Iterator
 
@@ -135,27 +136,29 @@ def test_who_is_interrupted_all_the_time_goes_on_nevertheless(workers: int) -> N
     assert sum(counts) > len(HURRIED)
 
 
-def hangs_at_two(n: Any) -> Any:
-    if n == 2:
-        time.sleep(60)
-    return n
+@contextlib.contextmanager
+def interrupted_in(seconds: float) -> Generator[None, None, None]:
+    """One interrupt, after a while, unless the block is done before."""
+    before = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 1])
 def test_each_interrupt_comes_soon(workers: int) -> None:
     """One that comes while another is healed is held back, but not for long."""
-    with Dataset.range(5).map(hangs_at_two).iterator(workers=workers) as iterator:
-        assert [int(next(iterator)), int(next(iterator))] == [0, 1]
+    with Dataset.range(5).map(sleep_for_ever).iterator(workers=workers) as iterator:
         took = []
         for _ in range(3):
-            before = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
-            signal.setitimer(signal.ITIMER_REAL, 0.05)
             since = time.monotonic()
-            with pytest.raises(KeyboardInterrupt):
+            with pytest.raises(KeyboardInterrupt), interrupted_in(0.05):
                 next(iterator)
             took.append(time.monotonic() - since)
-            signal.signal(signal.SIGALRM, before)
 
     assert max(took) < 1.0, took
 
@@ -167,13 +170,8 @@ def numbers_that_never_come() -> Any:
 
 def test_an_iterator_that_is_begun_is_interrupted() -> None:
     """Its generator runs in the consumer's process, and has been asked for the first elements."""
-    before = signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
-    signal.setitimer(signal.ITIMER_REAL, 0.1)
     since = time.monotonic()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            next(Dataset.from_generator(numbers_that_never_come).map(pure).iterator(workers=1))
-    finally:
-        signal.signal(signal.SIGALRM, before)
+    with pytest.raises(KeyboardInterrupt), interrupted_in(0.1):
+        next(Dataset.from_generator(numbers_that_never_come).map(pure).iterator(workers=1))
 
     assert time.monotonic() - since < 10.0
