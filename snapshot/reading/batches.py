@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tundish.snapshot.records import Shard
     from tundish.snapshot.run import Prefix
 
-__all__ = ["CACHE_BYTES", "FETCHED", "VERIFY", "Batches", "open_limit"]
+__all__ = ["CACHE_BYTES", "FETCHED", "LOOK_S", "VERIFY", "Batches", "open_limit"]
 
 VERIFY = ("size", "batch", "full")
 CACHE_BYTES = 256 << 20
@@ -68,15 +68,15 @@ class _Open:
         The file's size now; what has no file has none.
     whole : int
         What it has to be.
-    due : float
-        From when on (`time.monotonic`) the file is asked whether it was written.
+    asked : float
+        When (`time.monotonic`) the file was asked last whether it was written.
     """
 
-    __slots__ = ("batches", "buffer", "due", "mapping", "size", "whole")
+    __slots__ = ("asked", "batches", "buffer", "mapping", "size", "whole")
 
     def __init__(self, mapping: Mapping) -> None:
         self.mapping, self.size, self.whole = mapping, mapping.size, len(mapping)
-        self.due = monotonic() + LOOK_S
+        self.asked = monotonic()
         self.buffer = pa.py_buffer(mapping)
         self.batches: set[int] = set()
 
@@ -84,7 +84,7 @@ class _Open:
         """Whether the file is not what was mapped."""
         if self.mapping.changed():
             return True
-        self.due = monotonic() + LOOK_S
+        self.asked = monotonic()
         return False
 
 
@@ -93,7 +93,7 @@ class _Fetched:
 
     size = int
     whole = 0
-    due = math.inf
+    asked = math.inf
 
     def changed(self) -> bool:
         """They never do."""

@@ -19,7 +19,7 @@ from tundish.snapshot.encoding.columns import as_objects, is_simple
 from tundish.snapshot.encoding.kinds import Fixed, Text
 from tundish.snapshot.finished import read_finished
 from tundish.snapshot.index import order_blocks
-from tundish.snapshot.reading.batches import CACHE_BYTES, FETCHED, VERIFY, Batches
+from tundish.snapshot.reading.batches import CACHE_BYTES, FETCHED, LOOK_S, VERIFY, Batches
 from tundish.snapshot.reading.handed import Handed
 from tundish.snapshot.reading.places import Chained, Ordered, Places, Spans
 from tundish.snapshot.reading.verified import mark_of, verified
@@ -152,7 +152,7 @@ class Reader:
         self._mapped_orders: list[MappedFile] = []
         self._places = self._make_places()
         self._width = self._places.width if isinstance(self._places, Spans) else 0
-        self._last = self._until = 0  # the last element of a stream, and where its batch ends
+        self._last, self._begun = 0, 0.0  # the last element of a stream, and when it began again
         _READERS.add(self)
         if source.verify == "full":
             self.check()
@@ -175,7 +175,8 @@ class Reader:
         b, k = divmod(n, width) if width else self._places.find(n)
         try:
             element, shard = self._ready[b]
-            if shard.size() == shard.whole and monotonic() < shard.due:
+            asked = shard.asked
+            if shard.size() == shard.whole and asked > self._begun and monotonic() - asked < LOOK_S:
                 return element(k)
         except KeyError:
             pass
@@ -191,14 +192,11 @@ class Reader:
     def following(self, n: int) -> Any:
         """As ``reader[n]``, for a stream of elements.
 
-        Where it comes to another batch, or begins again, the file is asked whether it was changed.
+        When it begins again, each file is asked whether it was changed before more of it is given.
         """
-        last, self._last = self._last, n
-        if n <= last or n >= self._until:
-            b, k = self._places.find(n)
-            if b >= 0:
-                rows = self.batches[b].rows
-                self._until = n - k + rows if isinstance(self._places, Spans) else n + 1
+        if n <= self._last:
+            self._begun = monotonic()
+        self._last = n
         return self[n]
 
     def _error(self, n: int) -> BaseException:
@@ -271,11 +269,14 @@ class Reader:
             places.append(place)
         return found, places
 
-    @cached_property
+    @property
     def at_once(self) -> int:
-        """How many elements may be made at once: those of a batch."""
-        rows = self.batches.entries["rows"]
-        return int(rows.max()) if len(rows) else 1
+        """How many elements may be made at once: those of a batch, as long as some have to be verified."""
+        return len(self) if len(self._ready) == len(self.batches) else self._most_rows
+
+    @cached_property
+    def _most_rows(self) -> int:
+        return int(self.batches.entries["rows"].max())
 
     @cached_property
     def _copies(self) -> bool:

@@ -27,8 +27,8 @@ class StoredStage(PlainStage):
         before = up.mark()
         try:
             reader = reader_of(self.found)
-            refs = up.run(min(most, reader.at_once))
-            return reader.handed(refs)
+            most = min(most, reader.at_once)
+            return None if most == 1 else reader.handed(up.run(most))
         except End:
             raise
         except BaseException as error:  # noqa: BLE001 - told at its element, when they are asked for one by one
