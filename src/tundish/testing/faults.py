@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tundish.errors import SnapshotError
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.storing import Snapshot, Stored
+from tundish.loader.run.raised import is_interrupt
 from tundish.testing.compare import Outcome, collect, difference, digest, outcome_of
 from tundish.testing.expressions import Pipeline, Step
 from tundish.testing.folders import standing
@@ -140,6 +141,8 @@ def _until_told(dataset: Dataset, workers: int) -> tuple[list[Outcome], Snapshot
                 break
             except SnapshotError as error:
                 return found, error
-            except Exception as error:  # noqa: BLE001 - an element's own
+            except BaseException as error:
+                if is_interrupt(error):
+                    raise
                 found.append(outcome_of(error))
     return found, None
