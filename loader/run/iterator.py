@@ -251,7 +251,7 @@ class Iterator:
                 if engine is not None:
                     self._ready, self._doubt = (), True
                 raise
-            if own:
+            if own or engine is None:
                 raise
             # Raised behind an element that counts as delivered: that one comes again.
             if engine.given:

@@ -71,10 +71,14 @@ def owned(value: Any) -> Any:
         where they refuse to be copied.
     """
     kind = type(value)
+    if kind is np.ndarray:
+        if getrefcount(value) != _alone:
+            return _copied(value)
+        # Most arrays hold their own memory, and no objects; a call for them would cost as much again.
+        ours = value.flags.num & _PRIVATE == _PRIVATE and not getweakrefcount(value)
+        return value if ours and not value.dtype.hasobject else _array_owned(value)
     if kind in SCALARS:
         return value
-    if kind is np.ndarray:
-        return _array_owned(value) if getrefcount(value) == _alone else _copied(value)
     if kind is dict or isinstance(value, tuple):
         mine = getrefcount(value) == _alone
         return _parts_owned(value, mine)
@@ -92,12 +96,12 @@ def lent(value: Any) -> Any:
         Given as an expression, so that no variable refers to it.
     """
     kind = type(value)
-    if kind in SCALARS:
-        return value
     if kind is np.ndarray:
         if getrefcount(value) == _alone and _is_fresh(value):
             return value
         return copied(value) if value.flags.num & _WRITABLE else value
+    if kind in SCALARS:
+        return value
     if kind is dict or isinstance(value, tuple):
         mine = getrefcount(value) == _alone
         return _parts_lent(value, mine)
@@ -142,11 +146,11 @@ def _is_fresh(array: np.ndarray) -> bool:
     """Whether nobody else can reach the memory of an array that only its element refers to."""
     if getweakrefcount(array):
         return False
-    flags = array.flags.num
+    flags = array.flags.num & _PRIVATE
+    if flags == _PRIVATE:
+        return True
     if not flags & _WRITABLE:
         return False
-    if flags & _OWN_DATA:
-        return True
     base = array.base  # numpy has a view refer to what holds the memory, not to another view
     return (
         type(base) is np.ndarray

@@ -20,7 +20,7 @@ from tundish.loader.plan.measuring import Measuring
 from tundish.loader.plan.sources import Range
 from tundish.loader.run.blame import NODE_MARK, raise_from
 from tundish.loader.run.chains import run_of
-from tundish.loader.run.items import DROPPED, End, Failure, Made
+from tundish.loader.run.items import End, Failure, Made
 from tundish.loader.run.origins import add_origin, describe_origin
 from tundish.loader.run.ownership import SCALARS, lend, lent, owned
 from tundish.loader.run.positional import Taken
@@ -41,8 +41,9 @@ if TYPE_CHECKING:
 Step = Callable[[Iterator[Any]], Iterator[Any]]
 """One operator: its elements of its input's."""
 
-Steps = tuple[str, Callable[..., Any], Callable[[Callable[..., Any]], Step]]
-"""One operator: its name, its function, and what makes the step of that, or of one that is timed."""
+Steps = tuple[str, Callable[..., Any], Callable[[Callable[..., Any], bool], Step]]
+"""One operator: its name, its function, and ``make(function, owning)``, which makes the step of that function,
+or of one that is timed, for a stage that owns what it gives or lends it."""
 
 _CHUNK = 1024
 
@@ -51,19 +52,18 @@ def compile_steps(top: Node, context: Context) -> list[Steps] | None:
     """Make the generators of a run of plain maps and filters; None where it is not plain."""
     steps: list[Steps] = []
     run = run_of(top)
-    last = next((node for node in run if isinstance(node, Map)), None)
+    top = next((node for node in run if isinstance(node, (Map, Filter))), top)
     for node in reversed(run):
         if isinstance(node, Map):
             if node.seed is not None or node.signature is not None or _has_policy(node):
                 return None
-            # What the last one gives goes to the stage.
-            hand = None if node is last and top is last else lent
-            steps.append(_mapping(node.function, context.label(node), hand))
+            steps.append(_mapping(node.function, context.label(node), last=node is top))
         elif isinstance(node, Filter):
             if _has_policy(node):
                 return None
             label = context.label(node)
-            steps.append(_filtering(node.predicate, label, context.watch.tally(label)))
+            tally = context.watch.tally(label)
+            steps.append(_filtering(node.predicate, label, tally, last=node is top))
         elif isinstance(node, Measuring):
             return None
     return steps or None
@@ -90,17 +90,42 @@ def _timed(function: Callable[..., Any], sample: Sample, own: list[float]) -> Ca
     return timed
 
 
-def _mapping(function: Callable[..., Any], label: str, hand: Hand) -> Steps:
-    return label, function, lambda function: _mapped(function, label, hand)
+def _mapping(function: Callable[..., Any], label: str, *, last: bool) -> Steps:
+    def make(function: Callable[..., Any], owning: bool) -> Step:
+        if not last:
+            return _mapped(function, label, lent)
+        return _mapped(function, label, owned) if owning else _looked_at(function, label)
+
+    return label, function, make
 
 
-def _filtering(predicate: Callable[..., Any], label: str, tally: list[int]) -> Steps:
-    return label, predicate, lambda predicate: _filtered(predicate, label, tally)
+def _filtering(predicate: Callable[..., Any], label: str, tally: list[int], *, last: bool) -> Steps:
+    def make(predicate: Callable[..., Any], owning: bool) -> Step:
+        return _filtered(predicate, label, tally, owned if last and owning else None)
+
+    return label, predicate, make
 
 
-def _mapped(function: Callable[..., Any], label: str, hand: Hand) -> Step:
+def _looked_at(function: Callable[..., Any], label: str) -> Step:
+    """Make a step whose elements are written into a row at once: whose they are does not matter."""
     int64 = np.int64
-    box: list[Any] = []
+
+    def mapped(elements: Iterator[Any]) -> Iterator[Any]:
+        for x in elements:
+            try:
+                y = function(*x) if type(x) is tuple else function(x)
+                if type(y) is not int64:
+                    y = checked(y)
+            except BaseException as error:  # noqa: BLE001 - the user's, marked and raised again
+                raise_from(error, label)
+            yield y
+
+    return mapped
+
+
+def _mapped(function: Callable[..., Any], label: str, hand: Callable[[Any], Any]) -> Step:
+    """Make a step whose elements are kept by the stage, or given to the next function."""
+    int64 = np.int64
 
     def mapped(elements: Iterator[Any]) -> Iterator[Any]:
         for x in elements:
@@ -110,18 +135,19 @@ def _mapped(function: Callable[..., Any], label: str, hand: Hand) -> Step:
                     y = checked(y)
                     if type(y) not in SCALARS:
                         # No variable of this frame is to refer to it while others look at it.
-                        box.append(y)
-                        x = y = None  # noqa: PLW2901 - see above
-                        if hand is not None:
-                            box.append(hand(box.pop()))
+                        x = None  # noqa: PLW2901 - see above
+                        y = hand((y, y := None)[0])
             except BaseException as error:  # noqa: BLE001 - the user's, marked and raised again
                 raise_from(error, label)
-            yield y if y is not None else box.pop()
+            if x is None:
+                yield (y, y := None)[0]
+            else:
+                yield y
 
     return mapped
 
 
-def _filtered(predicate: Callable[..., Any], label: str, tally: list[int]) -> Step:
+def _filtered(predicate: Callable[..., Any], label: str, tally: list[int], hand: Hand) -> Step:
     bool_, int64 = np.bool_, np.int64
 
     def filtered(elements: Iterator[Any]) -> Iterator[Any]:
@@ -136,8 +162,10 @@ def _filtered(predicate: Callable[..., Any], label: str, tally: list[int]) -> St
                 tally[0] += 1
             elif type(x) is int64 or type(x) in SCALARS:
                 yield x
-            else:  # as in `_mapped`
+            elif hand is None:  # as in `_mapped`
                 yield (x, x := None)[0]
+            else:
+                yield hand((x, x := None)[0])
 
     return filtered
 
@@ -184,7 +212,6 @@ class SweptStage:
         closures: Callable[[], Machine],
     ) -> None:
         self._closures, self._meter = closures, meter
-        self._plain = [make(function) for _, function, make in steps]
         self._sample, self._timed = context.watch.sample, False
         self._other: Machine | None = None
         self._up, self._base, self._value, self._steps = up, base, value, steps
@@ -214,16 +241,14 @@ class SweptStage:
 
     def _chain(self) -> None:
         elements = self._source
-        for step in self._timed_steps() if self._timed else self._plain:
-            elements = step(elements)
+        sample = self._sample(self._meter.name) if self._timed else None
+        for label, function, make in self._steps:
+            if sample is None:
+                called = function
+            else:
+                called = _timed(function, sample, sample.own.setdefault(label, []))
+            elements = make(called, self.owning)(elements)
         self._elements = elements
-
-    def _timed_steps(self) -> list[Step]:
-        sample = self._sample(self._meter.name)
-        return [
-            make(_timed(function, sample, sample.own.setdefault(label, [])))
-            for label, function, make in self._steps
-        ]
 
     def time(self, *, on: bool) -> None:
         """Begin or end to note what each function takes."""
@@ -258,14 +283,8 @@ class SweptStage:
             return item
         while True:
             try:
-                if self.owning:
-                    # Given as an expression: no variable may refer to it.
-                    element = owned(next(self._elements, DROPPED))
-                    if element is not DROPPED:
-                        return Made(self._ref(), element)
-                else:
-                    for element in self._elements:
-                        return Made(self._ref(), element)
+                for element in self._elements:
+                    return Made(self._ref(), element)
             except Exception as error:  # noqa: BLE001 - the element's error
                 return self._failed(error)
             self._refill()
