@@ -12,9 +12,11 @@ import pytest
 from tundish import Dataset, Options
 from tundish.shm.memory import Arena
 from tundish.shm.ring import Ring
-from tundish.testing import collect, digest, drawing, poison
+from tundish.testing import collect, difference, digest, drawing, poison
 from tundish.testing.folders import folder
 from tundish.testing.functions import Become
+from tundish.testing.model import Model
+from tundish.testing.values import Give
 
 if TYPE_CHECKING:
     pass
@@ -115,3 +117,15 @@ def test_slots_hold_the_pattern_when_they_are_handed_out() -> None:
         root[:] = 7
         del root
     arena.close()
+
+
+@pytest.mark.parametrize("made", [padded, Give("aligned", ""), Give("struct", "")])
+def test_the_loader_and_the_reference_zero_gaps(made: Any) -> None:
+    with Dataset.range(3).map(made).map(same).iterator(workers=0) as iterator:
+        found = collect(iterator, exact=False)
+
+    assert difference(Model.range(3).map(made).map(same).outcomes(), found) is None
+
+
+def same(value: Any) -> Any:
+    return value
