@@ -28,7 +28,7 @@ is with the items of a list, which have no defaults.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +37,7 @@ import pyarrow.compute as pc
 from tundish.errors import SpecError
 from tundish.spec import normalise
 
-__all__ = ["Bad", "check_type", "default_of", "is_null", "nulls_of", "to_numpy"]
+__all__ = ["Bad", "Null", "check_type", "default_of", "note_nulls", "to_numpy"]
 
 Bad = dict[int, str]
 """Rows that have no value, and why."""
@@ -309,19 +309,51 @@ def _without_nulls(
         values = values if values.flags.writeable else values.copy()
         values[null] = np.nan if values.dtype.kind == "f" else "NaT"
         return values
-    for k in nulls_of(array):
-        bad.setdefault(k, is_null(name, array.type))
+    note_nulls(array, name, bad)
     return values
 
 
-def nulls_of(array: Any) -> list[int]:
-    """The rows that are null."""
-    return np.flatnonzero(array.is_null()).tolist() if array.null_count else []
+class Null(str):
+    """The problem of a row with nulls where none may be; it names all columns that need a default.
+
+    Parameters
+    ----------
+    kinds : dict of str to pyarrow.DataType
+        The columns that are null in the row.
+    others : dict of str to pyarrow.DataType
+        Columns that are null in other rows.
+    """
+
+    __slots__ = ("kinds",)
+    kinds: dict[str, Any]
+
+    def __new__(cls, kinds: dict[str, Any], others: Mapping[str, Any] = {}) -> Self:
+        others = {name: kind for name, kind in others.items() if name not in kinds}
+        one = len(kinds) == 1
+        defaults = ", ".join(f"{name!r}: ..." for name in (*kinds, *others))
+        text = f"column{'s' * (not one)} {_named(kinds)} {'is' if one else 'are'} null"
+        if others:
+            text += f", {_named(others)} in other rows"
+        them = "it" if one and not others else "them"
+        made = super().__new__(cls, f"{text}; defaults={{{defaults}}} says what stands for {them}")
+        made.kinds = kinds
+        return made
 
 
-def is_null(name: str, kind: Any) -> str:
-    """What is said of a row that is null and may not be."""
-    return f"column {name!r} ({kind}) is null; defaults={{{name!r}: ...}} says what stands for it"
+def _named(kinds: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name!r} ({kind})" for name, kind in kinds.items())
+
+
+def note_nulls(array: Any, name: str, bad: Bad) -> None:
+    """Note the rows in which a column is null and may not be, beside what they lack in others."""
+    if not array.null_count:
+        return
+    for k in np.flatnonzero(array.is_null()).tolist():
+        found = bad.get(k)
+        if found is None:
+            bad[k] = Null({name: array.type})
+        elif isinstance(found, Null):
+            bad[k] = Null({**found.kinds, name: array.type})
 
 
 def default_of(kind: Any, name: str, default: Any) -> np.ndarray:

@@ -107,6 +107,7 @@ class _CsvGrammar(Grammar):
     def __init__(self, form: CsvFormat, first: bytes) -> None:
         self._form = form
         self._quote = form.quote_char.encode()
+        self.null = {}
         names = self._begin(first)
         types = {name: _text_type(kind) for name, kind in form.types.items() if name in names}
         asked = names if form.columns is None else [name for name in names if name in form.columns]
@@ -149,7 +150,10 @@ class _CsvGrammar(Grammar):
             options = self._options(rows, names)
             skip = {"invalid_row_handler": lambda _: "skip"}
             table = self._read(rows, options, skip, wanted)
-        return found | {field.name: _learnt_type(field.type) for field in table.schema}
+        found |= {field.name: _learnt_type(field.type) for field in table.schema}
+        null = [name for name in table.column_names if table[name].null_count]
+        self.null = {name: found[name] for name in null if _needs_values(found[name])}
+        return found
 
     def _options(self, data: bytes, names: list[str]) -> Any:
         threads = self._form.use_threads
@@ -236,6 +240,11 @@ def _some(kind: Any) -> bytes:
 def _text_type(kind: Any) -> Any:
     """What a column is parsed as that is to be of a type."""
     return kind if any(ask(kind) for ask in _DIRECT) else pa.string()
+
+
+def _needs_values(kind: Any) -> bool:
+    """Whether nothing stands for a null: no NaN, no NaT, no empty text."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_boolean(kind))
 
 
 def _learnt_type(kind: Any) -> Any:

@@ -11,8 +11,9 @@ from tundish.formats.tables.csv import CsvFormat
 
 __all__ = ["CsvTuplesFormat"]
 
-_ARGUMENT = re.compile(r"(?:defaults|schema)=\{'(\d+)': \.\.\.\}")
-_COLUMN = re.compile(r"column '(\d+)'")
+_ARGUMENT = re.compile(r"(?:defaults|schema)=\{(?:(?:, )?'\d+': \.\.\.)+\}")
+_COLUMN = re.compile(r"column(s?) (?=')")
+_NUMBER = re.compile(r"(?<=fields )'(\d+)'|(?<=field )'(\d+)'|(?<=, )'(\d+)'(?= \()")
 
 
 @dataclass(frozen=True)
@@ -40,4 +41,5 @@ class CsvTuplesFormat(CsvFormat):
         return tuple(columns.values())
 
     def told(self, problem: str) -> str:
-        return _COLUMN.sub(r"field \1", _ARGUMENT.sub("record_defaults", problem))
+        text = _COLUMN.sub(r"field\1 ", _ARGUMENT.sub("record_defaults", problem))
+        return _NUMBER.sub(lambda found: found[0].strip("'"), text)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from tundish.errors import SpecError
 from tundish.formats.format import Format
 from tundish.formats.tables.casting import Kind, cast
-from tundish.formats.tables.columns import Bad, check_type, default_of, is_null, nulls_of, to_numpy
+from tundish.formats.tables.columns import Bad, Null, check_type, default_of, note_nulls, to_numpy
 
 __all__ = ["Layout", "TableFormat", "check_columns", "check_defaults"]
 
@@ -107,6 +107,9 @@ class Layout:
         What is there.
     path : str
         The file.
+    null : mapping of str to pyarrow.DataType
+        Columns that are null in some row where none may be, as far as the file's first rows tell: the
+        error of one row names them all.
 
     Attributes
     ----------
@@ -119,9 +122,12 @@ class Layout:
         A column is not there, cannot be given, or its default does not fit.
     """
 
-    def __init__(self, form: TableFormat, schema: Any, path: str) -> None:
+    def __init__(
+        self, form: TableFormat, schema: Any, path: str, null: Mapping[str, Any] | None = None
+    ) -> None:
         self._form, self._schema, self._path = form, schema, path
         self._defaults = dict(form.defaults)
+        self._null = {k: kind for k, kind in (null or {}).items() if k not in self._defaults}
         types = form.types
         wanted = form.columns
         if wanted is None:
@@ -190,10 +196,11 @@ class Layout:
             for part in route[:-1]:
                 into = into.setdefault(part, {})
             if self._form.required and name not in self._defaults:
-                bad |= {k: is_null(name, array.type) for k in nulls_of(array) if k not in bad}
+                note_nulls(array, name, bad)
             into[route[-1] if route else name] = to_numpy(array, name, self._defaults, bad)
         for row, problem in bad.items():
-            bad[row] = self._form.told(problem)
+            whole = Null(problem.kinds, self._null) if isinstance(problem, Null) else problem
+            bad[row] = self._form.told(str(whole))
         return self._form.shaped(made)
 
 

@@ -45,6 +45,7 @@ class _JsonGrammar(Grammar):
             else {x.split(".")[0] for x in form.columns} | {*form.columns}
         )
         learnt: dict[str, Any] = {}
+        self.null = {}
         if wanted is None or not wanted <= set(types):
             learnt = {field.name: _no_times(field.type) for field in _learnt(first)}
         self.known = pa.schema(list((learnt | types).items()))

@@ -49,11 +49,14 @@ class Grammar(ABC):
         All columns that the file has.
     schema : pyarrow.Schema
         Those that `parse` gives.
+    null : dict of str to pyarrow.DataType
+        Columns whose type was learnt and that are null in some of the first rows, where none may be.
     """
 
     start: int = 0
     known: Any
     schema: Any
+    null: dict[str, Any]
 
     @abstractmethod
     def parse(self, data: bytes, one: bool) -> Any:
@@ -154,7 +157,7 @@ class _TextReader(TableReader):
             raise RecordCorruptError(self.path, bom, _short(problem)) from problem
         starts = starts_of(first[bom + self._grammar.start :], self._form.row)
         self._grammar.start += bom + (int(starts[0]) if len(starts) else 0)
-        self._layout = Layout(self._form, self._grammar.known, self.path)
+        self._layout = Layout(self._form, self._grammar.known, self.path, self._grammar.null)
         self._first = first
         self.place = max(self.place, self._grammar.start)
 

@@ -234,7 +234,7 @@ def test_null_is_the_error_of_its_row(server: Server) -> None:
 
     with iter(td.SqlDataset("postgresql", server.url, query, "int64")) as it:
         assert next(it) == 1
-        with pytest.raises(td.errors.RecordCorruptError, match=r"column 0 \(i\) of row 1 is NULL"):
+        with pytest.raises(td.errors.RecordCorruptError, match=r"row 1: column 0 \(i\) is NULL"):
             next(it)
         assert next(it) == 3
     assert list(td.SqlDataset("postgresql", server.url, query, "int64", on_error="skip")) == [1, 3]

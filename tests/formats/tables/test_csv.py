@@ -41,6 +41,25 @@ def test_a_place_within_a_line_is_refused(tmp_path: Path) -> None:
         CsvFormat().open(str(tmp_path / "c"), 5)
 
 
+def test_a_null_names_all_columns_that_need_a_default(tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    path.write_bytes(b"a,b,c,d\n1,,x,\n,2,,1.5\n,,y,2.5\n")
+
+    reader = CsvFormat().open(str(path))
+    problems = []
+    for _ in range(3):
+        with pytest.raises(RecordCorruptError) as caught:
+            reader.read(1)
+        problems.append(caught.value.problem)
+    reader.close()
+
+    assert problems == [
+        "column 'b' (int64) is null, 'a' (int64) in other rows; defaults={'b': ..., 'a': ...} says what stands for them",
+        "column 'a' (int64) is null, 'b' (int64) in other rows; defaults={'a': ..., 'b': ...} says what stands for them",
+        "columns 'a' (int64), 'b' (int64) are null; defaults={'a': ..., 'b': ...} says what stands for them",
+    ]
+
+
 LINES: list[tuple[bytes, str]] = [
     (b"1", "Expected 2 columns, got 1"),
     (b"1,x,y", "Expected 2 columns, got 3"),
