@@ -111,7 +111,7 @@ def _is_missing_some(value: Any) -> bool:
         found = value.to_list()
     else:
         found = value.to_pylist() if hasattr(value, "to_pylist") else []
-    return any(x is None or x != x or repr(x) == "<NA>" for x in found)  # noqa: PLR0124 - nan
+    return any(x is None or repr(x) == "<NA>" or x != x for x in found)  # noqa: PLR0124 - nan
 
 
 def taken_apart(nest: Any) -> tuple[list[Any], Callable[[list[Any]], Any]]:

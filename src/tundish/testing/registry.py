@@ -27,6 +27,7 @@ from tundish.testing.functions import (
     Records,
     Tag,
 )
+from tundish.testing.misbehaving import Changed, Filled, Kept, Pooled, Poured
 from tundish.testing.raising import Quit
 from tundish.testing.values import Give, Given
 
@@ -70,6 +71,11 @@ def tagged(kind: str) -> Callable[[Any], Any]:
     return lambda d: d.range(9).map(Become(kind)).map(Tag(1))
 
 
+def buffered(d: Any) -> Any:
+    """Arrays that are one buffer, filled again for each."""
+    return d.range(9).map(Become("array")).map(Filled(1))
+
+
 def add(state: Any, element: Any) -> Any:
     """For `scan`: the sum so far."""
     return state + element, state
@@ -107,12 +113,17 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
                 d.from_generator(Emit(9)).map(Quit(2, 40)).scan(np.int64(0), Quit(1, 20, add))
             ),
         ),
+        Case("from_generator-buffer", lambda d: d.from_generator(Poured(7)).cache().repeat(2)),
         Case("from_generator-shuffle", lambda d: d.from_generator(Emit(11)).shuffle(4, seed=2)),
     ),
     "from_source": (
         Case("from_source", lambda d: d.from_source(Records(9)).batch(4)),
         Case("from_source-objects", lambda d: d.from_source(Records(6, "object"))),
         Case("from_source-values", lambda d: d.from_source(Given(40, "any", "dict"))),
+        Case(
+            "from_source-changed",
+            lambda d: d.from_source(Kept(6, "array")).map(Changed(1)).repeat(3),
+        ),
         Case("from_source-table", lambda d: d.from_source(Given(7, "table")).unbatch().batch(4)),
     ),
     "list_files": (
@@ -121,6 +132,7 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
     ),
     "zip": (
         Case("zip", lambda d: d.zip(d.range(5), d.range(9).map(Tag(1)))),
+        Case("zip-buffer", lambda d: d.zip((buffered(d), buffered(d).skip(1))).map(Tag(1))),
         Case("zip-nest", lambda d: d.zip({"a": d.range(4), "b": (d.range(6), failing(d))})),
         Case(
             "zip-augment",
@@ -171,6 +183,7 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
             lambda d: d.range(23).map(Quit(3, 40), on_error="skip").batch(3).ignore_errors(),
         ),
         Case("map-values", lambda d: d.range(60).map(Give("any")).map(Tag(1))),
+        Case("map-buffer", lambda d: buffered(d).shuffle(3, seed=1)),
         Case("map-retry", lambda d: d.range(9).map(Fail(3, 40), on_error="retry", retries=1)),
         Case(
             "map-arguments",
@@ -347,6 +360,12 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
             "cache-files",
             lambda d: (
                 d.range(9).map(Draw(1), seed=1).cache(folder()).map(Draw(2), seed=1).repeat(2)
+            ),
+        ),
+        Case(
+            "cache-pool",
+            lambda d: (
+                d.range(9).map(Become("dict")).map(Pooled(1)).cache().map(Changed(2)).repeat(3)
             ),
         ),
         Case("cache-quits", lambda d: d.range(12).map(Quit(3, 40)).cache().shuffle(4, 1).repeat(2)),
