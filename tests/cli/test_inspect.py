@@ -175,7 +175,7 @@ def test_a_run_says_what_is_waited_for(running: Path, capsys: pytest.CaptureFixt
     text = capsys.readouterr().out
     assert "stage 1, in this process" in text, "the outline"
     assert "The limit: this process, which computes" in text
-    assert "map#1 (work) has" in text
+    assert "map#1 (work) takes" in text
     assert " workers: " in text
     words = [word.text for word in ET.parse(svg).iter("{http://www.w3.org/2000/svg}text")]
     assert "map#1 (work)" in words

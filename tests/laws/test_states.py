@@ -183,7 +183,7 @@ def test_around_the_position_too(name: str, value: Any) -> None:
             del state[name]
         else:
             state[name] = value
-        if name == "python" and value is not CUT:
+        if name == "python" and isinstance(value, str):
             it.load_state_dict(state)  # of another interpreter: code is not compared
         else:
             with pytest.raises(CheckpointError):
