@@ -209,7 +209,7 @@ class SourceMethods:
         names = ("stop",) if len(args) == 1 else ("start", "stop", "step")
         numbers = [check_count(name, a) for name, a in zip(names, args, strict=False)]
         if len(numbers) == 3 and not numbers[2]:
-            raise ValueError("step must not be 0")
+            raise ValueError(f"step must not be 0, as in range({numbers[0]}, {numbers[1]}, 0)")
         span = range(*numbers)
         for edge in (span.start, span.stop):
             normalise(edge)

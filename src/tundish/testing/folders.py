@@ -48,13 +48,15 @@ def folder() -> Folder:
     parent = _MEMORY if _MEMORY.is_dir() else Path(tempfile.gettempdir())
     _remove_left(parent)
     path = Folder(tempfile.mkdtemp(prefix=f"kept-{os.getpid()}-", dir=parent))
-    weakref.finalize(path, _remove, str(path))
+    weakref.finalize(path, _remove, str(path), os.getpid())
     if poison.wanted():
         poison.watch(path)
     return path
 
 
-def _remove(path: str) -> None:
+def _remove(path: str, owner: int) -> None:
+    if os.getpid() != owner:  # a fork of it that ends
+        return
     if poison.wanted():
         poison.look_through_files(path)
     shutil.rmtree(path, ignore_errors=True)

@@ -31,11 +31,11 @@ def test_the_time_is_divided(workers: int) -> None:
     assert stats.watched
     assert stats.waited_s + stats.own_s + stats.outside_s == pytest.approx(stats.wall_s)
     assert stats.outside_s > 50 * 0.002
-    assert min(stats.waited_s, stats.own_s) > 0.0
     if workers:
+        assert min(stats.waited_s, stats.own_s) > 0.0
         assert stats.waits.total_s == pytest.approx(stats.waited_s)
-    else:
-        assert stats.waited_s > stats.own_s
+    else:  # the rest of two samples, of which each has its error: it may be nothing, and never less
+        assert stats.waited_s > stats.own_s >= 0.0
 
 
 @pytest.mark.parametrize("workers", [0, 2])
