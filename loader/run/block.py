@@ -60,6 +60,7 @@ class Block:
         "flying",
         "gone",
         "inputs",
+        "kept",
         "layout",
         "leased",
         "left",
@@ -96,7 +97,7 @@ class Block:
         self.inputs: Any = None
         self.marks: Any = None
         self.origin: Any = None
-        self.mixed = self.gone = self.clean = self.leased = False
+        self.mixed = self.gone = self.clean = self.leased = self.kept = False
         self.nbytes = 0
         self.flying = self.reserved = 0
         self._columns: list[np.ndarray | None] | None = None
@@ -145,7 +146,16 @@ class Block:
             assert self.layout is not None
             assert self.root is not None
             self._columns = self.layout.columns(self.root)
+            if self.kept:
+                for column in self._columns:
+                    if column is not None:
+                        column.flags.writeable = False
         return self._columns
+
+    def keep(self) -> None:
+        """Have the rows stay as they are, since a writer reads them later: views are read-only from now on."""
+        if not self.kept:
+            self.kept, self._columns = True, None
 
     def key_of(self, row: int) -> tuple[Tree, tuple[Any, ...]] | None:
         """What must be equal for rows to stand in one batch; None for a row kept by itself."""
@@ -161,9 +171,9 @@ class Block:
         assert layout is not None
         if layout.tree is LEAF:
             column = self.columns[0]
-            return self.extras[0][row] if column is None else _one(column, row, copy)
+            return self._loose_one(0, row) if column is None else _one(column, row, copy)
         leaves = [
-            self.extras[at][row] if column is None else _one(column, row, copy)
+            self._loose_one(at, row) if column is None else _one(column, row, copy)
             for at, column in enumerate(self.columns)
         ]
         return unflatten(layout.tree, leaves)
@@ -187,6 +197,14 @@ class Block:
         extra = self.extras[at]
         return stack_loose(self.layout.keys[at], [extra[k] for k in range(first, stop)])
 
+    def _loose_one(self, at: int, row: int) -> Any:
+        """A leaf without a fixed size."""
+        value = self.extras[at][row]
+        if self.kept and isinstance(value, np.ndarray):
+            value = value.view()
+            value.flags.writeable = False
+        return value
+
     def elements_of(self, first: int, stop: int) -> list[Any] | None:
         """The elements as a list of private values; None where that would be dear."""
         layout = self.layout
@@ -196,8 +214,7 @@ class Block:
             return [self.element(row, copy=True) for row in range(first, stop)]
         column = self.columns[0]
         if column is None:
-            extra = self.extras[0]
-            return [extra[k] for k in range(first, stop)]
+            return [self._loose_one(0, k) for k in range(first, stop)]
         rows = column[first:stop]
         if column.ndim == 1 and column.dtype.kind != "V":
             return list(rows)

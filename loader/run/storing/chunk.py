@@ -57,7 +57,8 @@ class Chunk:
         self._parts.append(part)
 
     def add_rows(self, block: Block, first: int, stop: int) -> None:
-        """Add rows of the common layout of a block."""
+        """Add rows of the common layout of a block, which stay as they are until they are written."""
+        block.keep()
         if block is self._block and first == self._stop:
             self._parts[-1] = (block, self._parts[-1][1], stop, False)
         else:
