@@ -243,7 +243,7 @@ def _text_type(kind: Any) -> Any:
 
 
 def _needs_values(kind: Any) -> bool:
-    """Whether nothing stands for a null: no NaN, no NaT, no empty text."""
+    """Return True for a type in which nothing stands for a null: no NaN, no NaT, no empty text."""
     return bool(pa.types.is_integer(kind) or pa.types.is_boolean(kind))
 
 
