@@ -13,7 +13,9 @@ import pytest
 from tundish.testing import poison
 
 LAW = Path(__file__).with_name("test_workers.py")
-MAKE_MEMORY = "pad ragged sparse rebatch pack batch group snapshot save cache parquet tfrecord"
+MAKE_MEMORY = (
+    "structs pad ragged sparse rebatch pack batch group snapshot save cache parquet tfrecord"
+)
 
 
 @pytest.mark.slow

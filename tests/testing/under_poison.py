@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +94,16 @@ def test_padding(dtype: np.dtype[Any]) -> None:
             poison.assert_clean()
     poison.look_through_array(np.zeros(4, dtype))
     poison.assert_clean()
+
+
+def test_padding_of_a_struct_that_holds_its_own_memory() -> None:
+    poison.look_through_array(pickle.loads(pickle.dumps(np.zeros(1, NESTED)[0])))
+    poison.assert_clean()
+    poison.look_through_array(
+        copy.deepcopy(np.zeros(1, NESTED)[0])
+    )  # numpy copies the fields alone
+    with pytest.raises(AssertionError, match="padding that was never written, at byte 1"):
+        poison.assert_clean()
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -187,17 +187,25 @@ def look_through_array(array: np.ndarray[Any, Any] | np.generic) -> None:
         One without objects.
     """
     where = f"an array of {array.dtype} {array.shape}"
-    look_through(array.tobytes(), where)
-    gaps = list(_gaps(array.dtype))
-    if not gaps or not array.size or _others[0]:
+    if not array.size or not array.dtype.itemsize or _others[0]:
         return
-    opaque = np.asarray(array).view(
-        f"V{array.dtype.itemsize}"
-    )  # or a copy would be of the fields alone
-    rows = np.ascontiguousarray(opaque).reshape(-1).view(np.uint8).reshape(array.size, -1)
-    for first, stop in gaps:
+    rows = _as_they_lie(array)
+    look_through(rows.tobytes(), where)
+    for first, stop in _gaps(array.dtype):
         if np.isin(rows[:, first:stop], (FRESH, FREED)).all(1).any():
             _found.append(f"{where} has padding that was never written, at byte {first}")
+
+
+def _as_they_lie(array: np.ndarray[Any, Any] | np.generic) -> np.ndarray[Any, Any]:
+    """The bytes of an array's items, a row each.
+
+    Numpy copies structs field by field, and ``np.asarray`` does so with a scalar that holds its own memory:
+    the gaps that are looked at would be those of the copy.
+    """
+    if isinstance(array, np.generic):
+        return np.frombuffer(array.tobytes(), np.uint8).reshape(1, -1)
+    opaque = np.ascontiguousarray(array.view(f"V{array.dtype.itemsize}"))
+    return opaque.reshape(-1).view(np.uint8).reshape(array.size, -1)
 
 
 def _gaps(dtype: np.dtype[Any], base: int = 0) -> Iterator[tuple[int, int]]:

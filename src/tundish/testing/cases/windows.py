@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tundish.testing.cases.case import Case, failing
 from tundish.testing.functions import Become, Draw, Emit, Keep, Open, Tag
+from tundish.testing.values import Give
 
 if TYPE_CHECKING:
     import random
@@ -45,6 +46,12 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case(
             "window-tuple",
             lambda d: d.range(20).map(Become("tuple")).window(3, shift=2).flat_map(Open(d, 1)),
+        ),
+        Case(
+            "window-structs",  # they reach a function one by one: each by its own pickle
+            lambda d: (
+                d.range(12).map(Give("struct")).window(3).flat_map(Open(d, 2)).map(Draw(1), seed=1)
+            ),
         ),
         Case(
             "window-ragged",
