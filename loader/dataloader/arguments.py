@@ -8,18 +8,31 @@ import multiprocessing.context
 import sys
 import warnings
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from tundish.shm.budget import usable_cores
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.dataset import Dataset
 
 __all__ = [
     "check_context",
     "check_counts",
     "check_order",
+    "is_dataset",
     "is_iterable",
     "length_of",
     "warn_of_workers",
 ]
+
+
+def is_dataset(value: Any) -> TypeGuard[Dataset]:
+    """Whether something is a `Dataset` of ours.
+
+    Nobody has one before its module is there, and a loader of samples does not need that module.
+    """
+    module = sys.modules.get("tundish.loader.plan.dataset")
+    return isinstance(value, getattr(module, "Dataset", ()))
 
 
 def is_iterable(dataset: Any) -> bool:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tundish.calls import answering
 from tundish.loader.dataloader.arguments import (
     check_context,
     check_counts,
     check_order,
+    is_dataset,
     is_iterable,
     length_of,
     warn_of_workers,
@@ -24,9 +25,11 @@ from tundish.loader.dataloader.parallel import Parallel
 from tundish.loader.dataloader.preload import modules_to_preload
 from tundish.loader.dataloader.progress import Progress
 from tundish.loader.dataloader.samplers import BatchSampler, RandomSampler, SequentialSampler
-from tundish.loader.plan.dataset import Dataset
 from tundish.loader.run.serving import overruled
 from tundish.loader.run.starting.launcher import launcher
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.dataset import Dataset
 
 __all__ = ["DataLoader", "Loading"]
 
@@ -84,7 +87,7 @@ class Loading:
     def _elements(self) -> Dataset | None:
         """The dataset, if it is one of ours."""
         dataset: Any = getattr(self, "dataset", None)
-        return dataset if isinstance(dataset, Dataset) else None
+        return dataset if is_dataset(dataset) else None
 
     # -- state -----------------------------------------------------------------------------------
 
@@ -246,7 +249,7 @@ class DataLoader(Loading):
         self.worker_init_fn, self.in_order, self.generator = worker_init_fn, in_order, generator
         self.multiprocessing_context = check_context(multiprocessing_context, num_workers)
         self.persistent_workers = persistent_workers
-        self._is_iterable = isinstance(dataset, Dataset) or is_iterable(dataset)
+        self._is_iterable = is_dataset(dataset) or is_iterable(dataset)
         check_order(
             iterable=self._is_iterable,
             batch_size=batch_size,

@@ -40,10 +40,10 @@ def crew_of(context: Context, options: Options, executor: str, *, clocked: bool 
     if executor == "thread":
         return Crew(thread=_ThreadMain(context, options, clocked=clocked))
     threads = options.intra_op_threads
-    launcher(threads)  # it imports while the plan is packed
+    launcher(threads).preload([Worker.__module__])  # it imports while the plan is packed
     payload = _pack(context, options)
     return Crew(
-        entry="tundish.loader.run.worker:main",
+        entry=f"{Worker.__module__}:main",
         config={
             "context": (context.iteration, context.base_seed, context.graph_seed),
             "watched": context.watch.enabled,

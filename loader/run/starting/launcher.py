@@ -45,7 +45,7 @@ from tundish.shm.liveness import describe_exit
 
 __all__ = ["Exit", "Launcher", "WorkerProcess", "launcher", "prestart", "start_method"]
 
-_PRELOAD = ("numpy", "numpy.random", "cloudpickle", "tundish.loader.run.worker")
+_PRELOAD = ("numpy", "numpy.random", "cloudpickle")  # what every worker needs
 _SHOWN = 4096  # characters of a failed zygote's stderr
 _MOST_KILLED = 3  # zygotes in a row, before they are ready, until that is an error
 _PIECE_S = 0.02

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.utils.data
@@ -11,11 +11,14 @@ from torch.utils.data import IterDataPipe, MapDataPipe
 from torch.utils.data._utils import collate as torch_collate
 
 from tundish.errors import CheckpointError
+from tundish.loader.dataloader.arguments import is_dataset
 from tundish.loader.dataloader.dataloader import Loading, check_rng_compat
 from tundish.loader.dataloader.flavour import Flavour
-from tundish.loader.plan.dataset import Dataset
 from tundish.torch.lightning import fetched_ahead
 from tundish.torch.pinning import pinning
+
+if TYPE_CHECKING:
+    from tundish.loader.plan.dataset import Dataset
 
 __all__ = ["DataLoader"]
 
@@ -117,7 +120,7 @@ class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
         self._pinning: Any = None
         TorchDataLoader.__init__(
             self,
-            _Wrapped(dataset) if isinstance(dataset, Dataset) else dataset,
+            _Wrapped(dataset) if is_dataset(dataset) else dataset,
             batch_size,
             shuffle,
             sampler,

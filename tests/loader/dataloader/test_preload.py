@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import types
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.loader.dataloader.datasets import Numbers
@@ -16,6 +18,16 @@ if TYPE_CHECKING:
     import pytest
 
 OURS = "tundish.loader.dataloader.worker"
+ROOT = Path(__file__).parents[3]
+PIPELINES = ("tundish.loader.plan.dataset", "tundish.loader.run.worker", "pyarrow")
+PROGRAM = """
+import sys
+from tests.loader.dataloader.datasets import Loaded
+from tundish import DataLoader
+for name in sys.argv[1:]:
+    (batch,) = DataLoader(Loaded(name), 4, num_workers=1)
+    print(name in sys.modules, *batch)
+"""
 
 
 def wanted(dataset: Any, **given: Any) -> set[str]:
@@ -24,6 +36,13 @@ def wanted(dataset: Any, **given: Any) -> set[str]:
 
 def test_a_dataset_that_needs_nothing() -> None:
     assert wanted(range(4)) == {OURS}
+
+
+def test_a_loader_of_samples_needs_nothing_of_pipelines() -> None:
+    """Neither its consumer nor its workers wait for the imports of what they do not use."""
+    command = [sys.executable, "-c", PROGRAM, *PIPELINES]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.splitlines() == ["False 0 0 0 0"] * len(PIPELINES)
 
 
 def test_what_its_module_has_imported(monkeypatch: pytest.MonkeyPatch) -> None:
