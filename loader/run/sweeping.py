@@ -17,6 +17,7 @@ import numpy as np
 
 from tundish.loader.plan.elementwise import Filter, Map
 from tundish.loader.plan.measuring import Measuring
+from tundish.loader.plan.node import walk
 from tundish.loader.plan.sources import Range
 from tundish.loader.run.blame import NODE_MARK, raise_from
 from tundish.loader.run.chains import run_of
@@ -50,17 +51,17 @@ _CHUNK = 1024
 
 def compile_steps(top: Node, context: Context) -> list[Steps] | None:
     """Make the generators of a run of plain maps and filters; None where it is not plain."""
+    if any(isinstance(node, (Map, Filter)) and _has_policy(node) for node in walk(top)):
+        return None  # wherever it stands, what it skips and calls again is counted
     steps: list[Steps] = []
     run = run_of(top)
     top = next((node for node in run if isinstance(node, (Map, Filter))), top)
     for node in reversed(run):
         if isinstance(node, Map):
-            if node.seed is not None or node.signature is not None or _has_policy(node):
+            if node.seed is not None or node.signature is not None:
                 return None
             steps.append(_mapping(node.function, context.label(node), last=node is top))
         elif isinstance(node, Filter):
-            if _has_policy(node):
-                return None
             label = context.label(node)
             tally = context.watch.tally(label)
             steps.append(_filtering(node.predicate, label, tally, last=node is top))

@@ -194,6 +194,27 @@ class ShowsThatItWasRestored(Right):
         return {**self.iterator.state_dict(), "on": bool(self.restored and self.delivered)}
 
 
+class StandsStill(Right):
+    """An error is never left behind: it comes at every `next` from then on."""
+
+    def __next__(self) -> Any:
+        if self.delivered == 2:
+            raise SystemExit(3)
+        return super().__next__()
+
+
+class RaisesTwice(Right):
+    """An error comes once more in the same place."""
+
+    raised = 0
+
+    def __next__(self) -> Any:
+        if self.delivered == 2 and self.raised < 2:
+            self.raised += 1
+            raise SystemExit(3)
+        return super().__next__()
+
+
 class ForgetsTheDead(Right):
     """What a killed worker held is never made again."""
 
@@ -235,6 +256,8 @@ LAW_9 = partial(assert_caller_left_alone, workers=0)
         (ReadsOneOff, LAW_2, "reads back otherwise"),
         (LosesCounts, LAW_2, "has counted"),
         (ShowsThatItWasRestored, LAW_2, "its state after step"),
+        (StandsStill, LAW_1, "no progress: builtins.SystemExit"),
+        (RaisesTwice, LAW_2, "step 3: no progress"),
     ],
 )
 def test_a_mutant_is_caught(wrong: type[Right], law: Callable[[Any], None], told: str) -> None:

@@ -23,10 +23,12 @@ from tundish.testing import poison
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Outcome", "collect", "difference", "digest", "outcome_of"]
+__all__ = ["Outcome", "collect", "difference", "digest", "one_more", "outcome_of"]
 
 LIMIT = 100_000
 WIDTH = 240
+AGAIN = 20
+"""So many equal errors make `collect` look whether the iterator moves."""
 NESTED = 1000
 """So many elements of a dataset within an element are looked at."""
 
@@ -135,6 +137,11 @@ def collect(
     -------
     list of Outcome
 
+    Raises
+    ------
+    AssertionError
+        The same error comes again and again while the iterator's state stays as it is.
+
     Examples
     --------
     >>> [str(outcome) for outcome in collect(iter([1, "two"]))]
@@ -142,6 +149,7 @@ def collect(
     """
     outcomes: list[Outcome] = []
     held: tuple[Any, Outcome] | None = None
+    progress = _Progress(iterator)
     while len(outcomes) < limit:
         try:
             element = next(iterator)
@@ -151,6 +159,7 @@ def collect(
             if is_interrupt(error):
                 raise
             outcomes.append(outcome_of(error, exact=exact))
+            progress.failed(outcomes[-1])
         else:
             outcomes.append(Outcome(None, digest(element), _short(element)))
             _let_go(held, outcomes)
@@ -159,6 +168,49 @@ def collect(
             del element  # held no longer than a loop's body would hold it
     _let_go(held, outcomes)
     return outcomes
+
+
+def one_more(expected: Sequence[Outcome], limit: int = LIMIT) -> int:
+    """The number of outcomes to look at in a run that is to be like another.
+
+    One more than that gave shows that this one continues; a run that delivers the same error for ever
+    ends there, too.
+
+    Parameters
+    ----------
+    expected : sequence of Outcome
+        What the other run gave.
+    limit : int
+        How far that was looked at.
+
+    Examples
+    --------
+    >>> one_more(collect(iter("abc")))
+    4
+    """
+    return min(limit, len(expected) + 1)
+
+
+class _Progress:
+    """Notices an iterator that gives one error for ever, and so would never come to an end."""
+
+    def __init__(self, iterator: Any) -> None:
+        self._state_of = getattr(iterator, "state_dict", None)
+        self._last: Outcome | None = None
+        self._times = 0
+        self._before: Any = None
+
+    def failed(self, outcome: Outcome) -> None:
+        """Note an error; raise where `AGAIN` equal ones have left the state as it was."""
+        self._times = self._times + 1 if outcome == self._last else 1
+        self._last = outcome
+        if self._state_of is None or self._times % AGAIN:
+            return
+        state = self._state_of()
+        assert self._times == AGAIN or state != self._before, (
+            f"no progress: {outcome} came {self._times} times, and the state is the same"
+        )
+        self._before = state
 
 
 def _let_go(held: tuple[Any, Outcome] | None, outcomes: list[Outcome]) -> None:

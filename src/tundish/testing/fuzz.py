@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.loader.plan.options import Options
 from tundish.testing import poison
-from tundish.testing.compare import collect, difference
+from tundish.testing.compare import collect, difference, one_more
 from tundish.testing.drawing import pipeline
 from tundish.testing.expressions import Pipeline, Step
 from tundish.testing.faults import check_faults
@@ -77,7 +77,7 @@ def check(made: Pipeline, rng: random.Random, workers: Sequence[int]) -> None:
     expected = made.build(Model).outcomes(iteration)
     dataset = made.build()
     with dataset.iterator(iteration=iteration, workers=0) as iterator:
-        found = collect(iterator, exact=False)
+        found = collect(iterator, limit=one_more(expected), exact=False)
     told = difference(expected, found, ("reference", "in process"))
     assert told is None, f"iteration {iteration}, in process: {told}"
     count = dataset.cardinality()
@@ -241,9 +241,11 @@ def main(arguments: Sequence[str] | None = None, write: Callable[[str], Any] = p
         problem = _problem(made, seed, workers, test)
         passed, failed = passed + (problem is None), failed + (problem is not None)
         if problem:
+            write(
+                f"case {number} FAILED: {problem}\n  {made}"
+            )  # before it is shortened: that takes time
             small = _shortened(made, seed, workers, test, time.monotonic() + 3 * PATIENCE)
             write(
-                f"case {number} FAILED: {problem}\n  {made}\n"
                 f"shortened to\n  {small}\n  {_problem(small, seed, workers, test)}\n"
                 f"again: python -m tundish.testing.fuzz --seed {given.seed} --only {number}"
                 f"{' --measured' * given.measured}{' --passes' * given.passes}"

@@ -27,7 +27,7 @@ from tundish.loader.plan.rebatching import Rebatch
 from tundish.loader.plan.resampling import RejectionResample
 from tundish.loader.plan.storing import Snapshot
 from tundish.loader.plan.windows import Window
-from tundish.testing.compare import LIMIT, Outcome, collect, difference
+from tundish.testing.compare import LIMIT, Outcome, collect, difference, one_more
 from tundish.testing.elsewhere import collect_elsewhere
 from tundish.testing.killing import Hunted, positions
 from tundish.testing.surroundings import Resources, other_random_states, surroundings
@@ -91,7 +91,7 @@ def assert_workers_do_not_show(
         with _started(dataset, start, count) as iterator:
             found = collect(iterator, limit=limit)
         if expected is None:
-            expected = found
+            expected, limit = found, one_more(found, limit)
         _check(expected, found, (_named(workers[0]), _named(count)))
 
 
@@ -146,6 +146,7 @@ def assert_resumes_anywhere(
     start = _start(dataset, iteration)
     with _started(dataset, start, workers[0]) as iterator:
         expected = collect(iterator, limit=limit)
+    limit = one_more(expected, limit)
     states: dict[int, list[dict[str, Any]]] = {}
     allowed = _allowance(_built(dataset))
     for count in dict.fromkeys(workers):
@@ -220,6 +221,7 @@ def assert_survives_kills(
     start = _start(dataset)
     with _started(dataset, start, 0) as iterator:
         expected = collect(iterator, limit=limit)
+    limit = one_more(expected, limit)
     with _started(dataset, start, workers) as iterator:
         # What a process starts once and keeps is started now; files that a dataset reads stay open.
         collect(iterator, limit=limit if _has_files(dataset) else 1)
@@ -318,6 +320,9 @@ def _walk(
         size = len(json.dumps(state))
         step = len(outcomes)
         assert states[-1] == state, f"step {step}: a round trip through JSON changes the state"
+        assert step == 0 or states[-2] != state, (
+            f"step {step}: no progress, the state is the one before {outcomes[-1]}"
+        )
         assert iterator.state_dict() == state, f"step {step}: taking the state changes it"
         assert size <= allowed, f"step {step}: the state has {size} bytes, allowed are {allowed}"
         made = collect(iterator, limit=1) if step < limit else []

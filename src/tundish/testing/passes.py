@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tundish.testing.compare import LIMIT, collect, difference
+from tundish.testing.compare import LIMIT, collect, difference, one_more
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -87,12 +87,12 @@ class Runs:
 
 def _exactly_all(runs: Runs) -> None:
     with runs.begin(runs.dataset.take(len(runs.expected))) as iterator:
-        runs.check(collect(iterator), 0, "take of exactly all")
+        runs.check(collect(iterator, limit=runs.limit), 0, "take of exactly all")
 
 
 def _some(runs: Runs) -> None:
     with runs.begin(runs.dataset.take(max(1, len(runs.expected) // 2))) as iterator:
-        runs.check(collect(iterator), 0, "take of some")
+        runs.check(collect(iterator, limit=runs.limit), 0, "take of some")
 
 
 def _broken(runs: Runs) -> None:
@@ -199,6 +199,7 @@ def assert_passes_do_not_show(
     """
     with dataset().iterator(workers=workers) as iterator:
         expected = collect(iterator, limit=limit)
+    limit = one_more(expected, limit)
     for name in passes:
         runs = Runs(dataset(), workers, expected, limit)
         held = PASSES[name](runs)

@@ -184,7 +184,15 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
         ),
         Case("map-values", lambda d: d.range(60).map(Give("any")).map(Tag(1))),
         Case("map-buffer", lambda d: buffered(d).shuffle(3, seed=1)),
-        Case("map-retry", lambda d: d.range(9).map(Fail(3, 40), on_error="retry", retries=1)),
+        Case(
+            "map-retry",
+            lambda d: (
+                d.range(9)
+                .map(Fail(3, 40), on_error="retry", retries=1)
+                .shuffle(None, seed=5)
+                .map(Tag(2))
+            ),
+        ),
         Case(
             "map-arguments",
             lambda d: d.zip(d.range(5), d.range(5)).map(Tag(1)).map(Become("tuple")),
