@@ -327,7 +327,7 @@ class LoaderCrew:
         wanted.deaths += 1
         if wanted.deaths >= _MOST_DEATHS:
             who = self._named(wanted, job.progress)
-            self._fail(job, WorkerDiedError(who, how.how, wanted.deaths, how.stderr))
+            self._fail(job, WorkerDiedError(who, _as_torch(how), wanted.deaths, how.stderr))
             return
         wanted.careful = True
         job.task = job.task._replace(total=1)

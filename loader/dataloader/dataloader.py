@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DataLoader", "Loading"]
 
+_OF_A_PROCESS = ("_iterator", "_pinning")
+
 
 class Loading:
     """What both faces of the loader do with torch's attributes: iterate, save, restore."""
@@ -42,6 +44,7 @@ class Loading:
     _resume: Progress | None = None
     _iterator: Any = None
     _said_length: int | None = None
+    _pinning: Any = None
 
     def __iter__(self) -> LoaderIterator | Elements:
         this: Any = self
@@ -88,6 +91,10 @@ class Loading:
         """The dataset, if it is one of ours."""
         dataset: Any = getattr(self, "dataset", None)
         return dataset if is_dataset(dataset) else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy has: it stands where this loader stands, and has no iterator yet."""
+        return {name: value for name, value in vars(self).items() if name not in _OF_A_PROCESS}
 
     # -- state -----------------------------------------------------------------------------------
 

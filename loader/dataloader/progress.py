@@ -130,6 +130,10 @@ class Progress:
         fields = {k: v for k, v in state.items() if k in known}
         return cls(**copy.deepcopy(fields))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy has: all that a state has, and nothing of the iterator it is kept by."""
+        return vars(self.from_state(self.to_state()))
+
     def following(self) -> Progress:
         """The beginning of the next epoch."""
         return Progress(epoch=self.epoch + 1, record=self.record)

@@ -163,17 +163,20 @@ def pack_batch(batch: Any, state: Any = None) -> Packed:
 
 
 class _Plain(pickle.Pickler):
-    dispatch_table: ClassVar[dict[Any, Any]] = dict(copyreg.dispatch_table)  # type: ignore[misc]
+    own: ClassVar[dict[Any, Any]] = {}
 
 
 class _Cloud(cloudpickle.Pickler):  # type: ignore[misc]
-    dispatch_table: ClassVar[dict[Any, Any]] = dict(cloudpickle.Pickler.dispatch_table)
+    own: ClassVar[dict[Any, Any]] = dict(cloudpickle.Pickler.dispatch_table)
 
 
 def _dumps(pickler: Any, value: Any, aside: Any) -> bytes:
+    # Joined for each batch: a library that is imported later, as torch may be, adds its rules.
+    table = {**copyreg.dispatch_table, **pickler.own}
     torch: Any = sys.modules.get("torch")
     if torch is not None:
-        pickler.dispatch_table[torch.Tensor] = _tensor
+        table[torch.Tensor] = _tensor
+    pickler.dispatch_table = table
     file = io.BytesIO()
     pickler(file, protocol=5, buffer_callback=aside).dump(value)
     return file.getvalue()

@@ -208,7 +208,7 @@ class LoaderWorker(Serving):
 
 def main(fds: list[int], config: bytes) -> int:
     """Run a worker process: the entry that the launcher calls."""
-    return serve(fds, config, _make)
+    return serve(fds, config, _make, daemon=True)
 
 
 def _make(

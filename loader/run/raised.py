@@ -3,6 +3,8 @@
 Any exception that a function raises is its element's error, `SystemExit` and `KeyboardInterrupt`
 among them. One that a signal brought about (Ctrl-C, or a handler that raises) is nobody's: it only
 happened to hit while the function ran, and ends the call of ``next`` as it would end any other code.
+In a worker's process there is no such call: there it is the element's error, too, and reaches the
+consumer once, at the element's place.
 """
 
 from __future__ import annotations
@@ -21,6 +23,14 @@ if TYPE_CHECKING:
 _RAISE = opmap["RAISE_VARARGS"]
 _PASSED_ON = "asyncio.runners"
 """It takes Ctrl-C for itself, cancels what runs, and raises a KeyboardInterrupt of its own."""
+
+
+_in_worker = [False]
+
+
+def carry_interrupts() -> None:
+    """Make interrupts the errors of the elements that they hit: this is a worker's process."""
+    _in_worker[0] = True
 
 
 class Carried(Exception):  # noqa: N818 - the error is what it carries
@@ -70,9 +80,9 @@ def element_error(error: BaseException) -> Exception:
     Raises
     ------
     BaseException
-        The error itself, where it is an interrupt.
+        The error itself, where it is an interrupt of the consumer.
     """
-    if not isinstance(error, Exception) and is_interrupt(error):
+    if not isinstance(error, Exception) and not _in_worker[0] and is_interrupt(error):
         raise error
     return carried(error)
 

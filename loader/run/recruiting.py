@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.loader.run.marks import shared_marks
 from tundish.loader.run.peers import Crew, Peer
+from tundish.loader.run.starting.kinship import this_as_parent
 from tundish.loader.run.starting.launcher import launcher
 from tundish.shm.channel import Channel, default_kind
 
@@ -104,6 +105,7 @@ class Recruiting:
                 "verified": verified.stride if verified else 0,
                 "seat": peer.seat,
                 "writes": peer.writes,
+                "parent": this_as_parent(),
             }
         )
         assert crew.payload is not None

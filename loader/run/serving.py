@@ -17,6 +17,8 @@ from typing import Any
 from tundish.loader.run.marks import take_marks
 from tundish.loader.run.messages import RECORD, TASK, Kind, Task
 from tundish.loader.run.outbox import Outbox
+from tundish.loader.run.raised import carry_interrupts
+from tundish.loader.run.starting.kinship import become_child
 from tundish.loader.run.starting.payload import dumps_exception
 from tundish.shm.channel import Channel, ChannelClosed
 from tundish.shm.memory import Arena
@@ -27,6 +29,7 @@ IN_WORKER = threading.local()
 """``IN_WORKER.yes`` is set in a worker's process or thread: no workers of workers."""
 
 _PROCESS = [False]
+_COMPUTING = [True]
 
 
 def in_worker() -> bool:
@@ -66,6 +69,7 @@ class Serving:
         self._outbox.say(RECORD.pack(Kind.HELLO, 0, 0, os.getpid(), 0))
         with contextlib.suppress(ChannelClosed):  # what was sent before is still received
             self._outbox.flush()
+        _COMPUTING[0] = False
         with contextlib.suppress(ChannelClosed):
             while True:
                 message = self._channel.recv()
@@ -84,7 +88,9 @@ class Serving:
                 continue
             task = Task(*TASK.unpack_from(message, at))
             at += TASK.size + task.tail
+            _COMPUTING[0] = True
             self._task(task, message[at - task.tail : at])
+            _COMPUTING[0] = False
             if self._process is not None and os.getpid() != self._process:
                 os._exit(0)  # the user's function forked, and this is the child
             self._outbox.flush_if_due()
@@ -102,7 +108,7 @@ Make = Callable[[Channel, "Arena | None", int, dict[str, Any]], Serving]
 """Makes a worker of its channel, the arena, the payload's descriptor and its settings."""
 
 
-def serve(fds: list[int], config: bytes, make: Make) -> int:
+def serve(fds: list[int], config: bytes, make: Make, *, daemon: bool = False) -> int:
     """Be a worker process: what the entries do that the launcher calls.
 
     Parameters
@@ -113,6 +119,8 @@ def serve(fds: list[int], config: bytes, make: Make) -> int:
         Pickled settings.
     make : callable
         Makes the worker. What it raises is told to the coordinator.
+    daemon : bool, default False
+        Whether `multiprocessing` is to refuse it children.
 
     Returns
     -------
@@ -120,8 +128,11 @@ def serve(fds: list[int], config: bytes, make: Make) -> int:
         The exit status.
     """
     _PROCESS[0] = True
+    carry_interrupts()
+    signal.signal(signal.SIGINT, _interrupt)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see `uninterrupted`
     settings = pickle.loads(config)
+    become_child(settings["parent"], settings["seat"], daemon=daemon)
     fds = list(fds)
     channel = Channel.adopt(fds.pop(0), settings["channel"])
     try:
@@ -139,3 +150,9 @@ def serve(fds: list[int], config: bytes, make: Make) -> int:
     worker.run()
     sys.stdout.flush()
     return 0
+
+
+def _interrupt(*_: object) -> None:
+    """Interrupt what is computed; a worker that waits for its next task is not interrupted."""
+    if _COMPUTING[0]:
+        raise KeyboardInterrupt

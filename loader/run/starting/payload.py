@@ -41,6 +41,7 @@ from tundish.loader.run.starting.inherited import reduce_shared, starting
 from tundish.loader.run.starting.mapped import mapped_file, open_mapped
 from tundish.loader.run.starting.tensors import reduce_shared_tensor, reduce_tensor
 from tundish.loader.run.starting.views import reduce_view
+from tundish.loader.run.starting.wrapped import reduce_wrapped
 from tundish.shm.budget import default_budget
 
 if sys.platform != "win32":
@@ -240,8 +241,9 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if (torch := sys.modules.get("torch")) is not None and type(value) is torch.Tensor:
             shared = reduce_shared_tensor(value)
             return reduce_tensor(value) if shared is NotImplemented else shared
-        if (shared := reduce_shared(value)) is not NotImplemented:
-            return shared
+        for reduced in (reduce_shared(value), reduce_wrapped(value, self.modules.take)):
+            if reduced is not NotImplemented:
+                return reduced
         if isinstance(value, _FILES) and value not in (sys.stdin, sys.stdout, sys.stderr):
             raise pickle.PicklingError("an open file has a position that processes cannot share")
         if isinstance(value, type) and self.modules.take(module_name(value)):

@@ -79,7 +79,9 @@ def reduce_shared_tensor(tensor: Any) -> Any:
 
     `NotImplemented` for any other, and where torch shares by names.
     """
-    if not tensor.is_shared() or tensor.device.type != "cpu" or tensor.requires_grad:
+    if tensor.layout is not _torch().strided or tensor.device.type != "cpu":
+        return NotImplemented
+    if tensor.requires_grad or not tensor.is_shared():
         return NotImplemented
     if _torch().multiprocessing.get_sharing_strategy() != "file_descriptor":
         return NotImplemented

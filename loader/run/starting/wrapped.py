@@ -1,0 +1,123 @@
+"""Objects around a function that pickle finds by name or not at all: caches, weak tables, TorchScript.
+
+They are made again around the function in the worker. A cache begins empty there; what weak tables
+and references point to lives on in the worker if something else there holds it, as it did here.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import functools
+import gc
+import importlib
+import io
+import sys
+import threading
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from tundish.loader.run.starting.byvalue import look_up, module_name
+
+__all__ = ["reduce_wrapped"]
+
+_Cached = type(functools.lru_cache(int))
+_MADE_ANEW = ("__wrapped__", "cache_parameters")
+
+
+def reduce_wrapped(value: Any, by_value: Callable[[str], bool]) -> Any:
+    """As ``__reduce_ex__`` for an object around a function; `NotImplemented` for any other.
+
+    Parameters
+    ----------
+    value : object
+        Any.
+    by_value : callable
+        Whether the functions of a module travel by value.
+    """
+    reduce = _REDUCERS.get(type(value))
+    if reduce is not None:
+        return reduce(value)
+    if type(value) is _Cached:
+        return _reduce_cached(value, by_value)
+    if isinstance(value, functools.cached_property):
+        return _reduce_property(value)
+    return _reduce_script(value)
+
+
+def _reduce_cached(value: Any, by_value: Callable[[str], bool]) -> Any:
+    module = module_name(value)
+    if not by_value(module) and look_up(module, value.__qualname__) is value:
+        return NotImplemented  # its name is enough
+    state = {name: part for name, part in vars(value).items() if name not in _MADE_ANEW}
+    return _cached, (value.__wrapped__, value.cache_parameters()), state
+
+
+def _cached(function: Callable[..., Any], parameters: dict[str, Any]) -> Any:
+    return functools.lru_cache(**parameters)(function)
+
+
+def _reduce_property(value: functools.cached_property[Any]) -> Any:
+    """Leave out the lock that it has before Python 3.12."""
+    state = {name: part for name, part in vars(value).items() if name != "lock"}
+    made = (copyreg.__newobj__, (type(value),), state)  # type: ignore[attr-defined]
+    return (*made, None, None, _set_unlocked) if hasattr(value, "lock") else made
+
+
+def _set_unlocked(value: Any, state: dict[str, Any]) -> None:
+    vars(value).update(state)
+    value.lock = threading.RLock()
+
+
+def _reduce_script(value: Any) -> Any:
+    """Send TorchScript as the archive that ``torch.jit.save`` writes."""
+    torch = sys.modules.get("torch")
+    jit = getattr(torch, "jit", None)
+    if jit is None:
+        return NotImplemented
+    if isinstance(value, jit.ScriptModule):
+        return _load_script, (_archive(value, jit), None)
+    if isinstance(value, jit.ScriptFunction):
+        return _load_script, (_archive(value, jit), "forward")
+    return NotImplemented
+
+
+def _archive(script: Any, jit: Any) -> bytes:
+    file = io.BytesIO()
+    jit.save(script, file)
+    return file.getvalue()
+
+
+def _load_script(archive: bytes, method: str | None) -> Any:
+    module = importlib.import_module("torch").jit.load(io.BytesIO(archive))
+    return module if method is None else getattr(module, method)
+
+
+def _reduce_reference(value: weakref.ref[Any]) -> Any:
+    target = value()
+    return (_dead, ()) if target is None else (weakref.ref, (target,))
+
+
+class _Gone:
+    """An object that does not live on."""
+
+
+def _dead() -> Any:
+    return weakref.ref(_Gone())
+
+
+_REDUCERS: dict[type, Callable[[Any], Any]] = {
+    # A view of the dict itself: `singledispatch` has one of the dict that it looks functions up in.
+    types.MappingProxyType: lambda view: (types.MappingProxyType, (gc.get_referents(view)[0],)),
+    weakref.WeakKeyDictionary: lambda table: (type(table), (), None, None, iter([*table.items()])),
+    weakref.WeakValueDictionary: lambda table: (
+        type(table),
+        (),
+        None,
+        None,
+        iter([*table.items()]),
+    ),
+    weakref.WeakSet: lambda table: (type(table), ([*table],)),
+    weakref.ref: _reduce_reference,
+}
