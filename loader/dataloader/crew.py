@@ -35,6 +35,7 @@ from tundish.loader.run.peers import Crew, Job
 from tundish.loader.run.pool import Pool
 from tundish.loader.run.raised import carried
 from tundish.loader.run.starting.launcher import launcher
+from tundish.loader.run.starting.moment import moment_now
 from tundish.loader.run.starting.payload import loads_exception, pack
 from tundish.loader.run.store import bury, shared_ring, visit_graves
 from tundish.loader.run.watching.tracing import open_trace
@@ -91,9 +92,10 @@ class LoaderCrew:
         with uninterrupted():
             launcher(1)  # it starts, if it has not, while the dataset is packed
             payload = _pack(recipe)
+            self._config: dict[str, Any] = {"base_seed": base_seed, "moment": moment_now()}
             crew = Crew(
                 entry="tundish.loader.dataloader.worker:main",
-                config={"base_seed": base_seed},
+                config=self._config,
                 payload=payload,
                 preload=modules_to_preload(recipe, payload.modules),
             )
@@ -124,7 +126,9 @@ class LoaderCrew:
         """Begin an epoch; what is still asked for of the last one is forgotten."""
         self._stage += 1
         self._forget()
-        self.pool.define(self._stage, False, epoch)
+        if self._stage > 1:  # for workers that stay, and those that take their places
+            self._config["moment"] = moment_now()
+        self.pool.define(self._stage, False, {**epoch, "moment": self._config["moment"]})
 
     def ask(self, wanted: Wanted) -> None:
         """Ask for a batch; `flush` hands it out."""

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib.util
 import random
 import struct
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-__all__ = ["Arrival", "borrowed", "seed_batch", "seed_worker"]
+from tundish.loader.run.starting.arrivals import forget, when_imported
+
+__all__ = ["borrowed", "seed_batch", "seed_torch_on_arrival", "seed_worker"]
 
 _KEY = struct.Struct("<qqq")
 _WORDS = struct.Struct("<QIQ")
@@ -75,63 +73,29 @@ def _seed_torch(seed: int) -> None:
         torch.default_generator.manual_seed(seed)
 
 
-class Arrival(MetaPathFinder):
-    """Sees to it that torch is seeded when it is imported by a sample, in the middle of a batch.
+def seed_torch_on_arrival() -> Callable[[], None]:
+    """Seed torch when a sample imports it in the middle of a batch; return what ends the wait for it."""
+    if "torch" in sys.modules:
+        return _do_nothing
+    when_imported("torch", _torch_has_come)
+    return partial(forget, "torch", _torch_has_come)
 
-    Parameters
-    ----------
-    then : callable
-        What else is to be done once torch is there.
-    """
 
-    def __init__(self, then: Callable[[], None]) -> None:
-        self._then = then
-
-    @contextlib.contextmanager
-    def awaited(self) -> Iterator[None]:
-        """Look out for torch while the block runs, if it is not there yet."""
-        if "torch" in sys.modules:
-            yield
-            return
-        self.await_it()
-        try:
-            yield
-        finally:
-            with contextlib.suppress(ValueError):
-                sys.meta_path.remove(self)
-
-    def await_it(self) -> None:
-        """Look out for torch from now on."""
-        sys.meta_path.insert(0, self)
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if name != "torch":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            spec.loader.exec_module = partial(self._load, spec.loader.exec_module)  # type: ignore[method-assign]
-        return spec
-
-    def _load(self, load: Callable[[ModuleType], None], module: ModuleType) -> None:
-        load(module)
-        _seed_torch(_torchs_seed[0])
-        self._then()
+def _torch_has_come() -> None:
+    _seed_torch(_torchs_seed[0])
 
 
 @contextlib.contextmanager
 def borrowed() -> Iterator[None]:
     """Give the caller's generators back as they were: for batches made in the caller's process."""
     torch: Any = sys.modules.get("torch")
-    arrival = Arrival(_do_nothing)
     ours, numpys = random.getstate(), np.random.get_state(legacy=True)  # noqa: NPY002
     torchs = torch.default_generator.get_state() if torch is not None else None
+    give_up = seed_torch_on_arrival()
     try:
-        with arrival.awaited():
-            yield
+        yield
     finally:
+        give_up()
         random.setstate(ours)
         np.random.set_state(numpys)  # noqa: NPY002
         if torch is not None and torchs is not None:
@@ -139,4 +103,4 @@ def borrowed() -> Iterator[None]:
 
 
 def _do_nothing() -> None:
-    """Nothing else is to be done in the caller's process."""
+    """Nothing is waited for."""

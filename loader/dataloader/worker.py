@@ -23,7 +23,7 @@ import numpy as np
 from tundish.errors import TransformError
 from tundish.loader.dataloader.fetching import BatchTask, Exhausted, Fetcher, fetcher_of
 from tundish.loader.dataloader.info import WorkerInfo, install, tell_torch
-from tundish.loader.dataloader.seeding import Arrival, seed_batch, seed_worker
+from tundish.loader.dataloader.seeding import seed_batch, seed_torch_on_arrival, seed_worker
 from tundish.loader.dataloader.wire import Packed, SlotMemory, pack_batch, write_batch
 from tundish.loader.run.messages import (
     DONE,
@@ -40,11 +40,13 @@ from tundish.loader.run.messages import (
 )
 from tundish.loader.run.raised import element_error, opened
 from tundish.loader.run.serving import Serving, serve
-from tundish.loader.run.starting.payload import dumps_exception, unpack
+from tundish.loader.run.starting.arrivals import when_imported
+from tundish.loader.run.starting.payload import dumps_exception
 from tundish.loader.run.writing import NeedsMore
 
 if TYPE_CHECKING:
     from tundish.loader.dataloader.recipe import Recipe
+    from tundish.loader.run.starting.moment import Luggage
     from tundish.shm.channel import Channel
     from tundish.shm.memory import Arena
 
@@ -65,6 +67,8 @@ class LoaderWorker(Serving):
         What is to be done.
     seat : int
         The worker's id.
+    luggage : Luggage
+        Told of the consumer's moment at each epoch.
     failed : Exception or None
         What ``worker_init_fn`` raised: the first batch's error.
     """
@@ -75,11 +79,13 @@ class LoaderWorker(Serving):
         arena: Arena | None,
         recipe: Recipe,
         seat: int,
+        luggage: Luggage,
+        *,
         failed: Exception | None,
     ) -> None:
         super().__init__(channel)
         self._arena, self._recipe, self._seat = arena, recipe, seat
-        self._failed = failed
+        self._failed, self._luggage = failed, luggage
         self._fetcher: Fetcher | None = None
         self._epoch: dict[str, Any] = {}
         self._made = 0
@@ -87,6 +93,7 @@ class LoaderWorker(Serving):
         self._kept: dict[int, Packed] = {}
 
     def _open_stage(self, number: int, flag: int, what: dict[str, Any]) -> None:
+        self._luggage.follow(what["moment"])
         self._epoch = what
         self._fetcher, self._made = None, 0
         self._kept.clear()
@@ -212,13 +219,14 @@ def main(fds: list[int], config: bytes) -> int:
 
 
 def _make(
-    channel: Channel, arena: Arena | None, payload: int, settings: dict[str, Any]
+    channel: Channel, arena: Arena | None, luggage: Luggage, settings: dict[str, Any]
 ) -> LoaderWorker:
-    recipe = assemble(unpack(payload, writable=True))
+    recipe = assemble(luggage.unpack(writable=True))
     seat, base_seed = settings["seat"], settings["base_seed"]
     seed_worker(base_seed, seat)
     if "torch" not in sys.modules:
-        Arrival(partial(_torch_has_come, recipe)).await_it()
+        seed_torch_on_arrival()
+        when_imported("torch", partial(_torch_has_come, recipe))
     install(WorkerInfo(seat, recipe.workers, base_seed + seat, recipe.dataset))
     prepare_torch(recipe)
     failed = None
@@ -227,7 +235,7 @@ def _make(
             recipe.worker_init(seat)
     except BaseException as error:  # noqa: BLE001 - the first batch's error
         failed = element_error(error)
-    return LoaderWorker(channel, arena, recipe, seat, failed)
+    return LoaderWorker(channel, arena, recipe, seat, luggage, failed=failed)
 
 
 def _torch_has_come(recipe: Recipe) -> None:

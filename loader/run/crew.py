@@ -11,8 +11,10 @@ from tundish.loader.run.context import Context
 from tundish.loader.run.peers import Crew
 from tundish.loader.run.serving import IN_WORKER
 from tundish.loader.run.starting.launcher import launcher
+from tundish.loader.run.starting.moment import Moment, moment_now
 from tundish.loader.run.starting.payload import Payload, pack
 from tundish.loader.run.starting.preload import installed
+from tundish.loader.run.starting.settings import Applied
 from tundish.loader.run.worker import Worker
 from tundish.loader.watch.watch import Watch
 
@@ -37,8 +39,9 @@ def crew_of(context: Context, options: Options, executor: str, *, clocked: bool 
     clocked : bool
         Whether anybody wants to know how long cores were busy.
     """
+    moment = moment_now()
     if executor == "thread":
-        return Crew(thread=_ThreadMain(context, options, clocked=clocked))
+        return Crew(thread=_ThreadMain(context, options, moment, clocked=clocked))
     threads = options.intra_op_threads
     launcher(threads).preload([Worker.__module__])  # it imports while the plan is packed
     payload = _pack(context, options)
@@ -48,6 +51,7 @@ def crew_of(context: Context, options: Options, executor: str, *, clocked: bool 
             "context": (context.iteration, context.base_seed, context.graph_seed),
             "watched": context.watch.enabled,
             "clocked": clocked,
+            "moment": moment,
         },
         payload=payload,
         threads=threads,
@@ -68,8 +72,11 @@ def _ours(context: Context, payload: Payload) -> list[str]:
 class _ThreadMain:
     """What a thread runs that is a worker."""
 
-    def __init__(self, context: Context, options: Options, *, clocked: bool) -> None:
+    def __init__(
+        self, context: Context, options: Options, moment: Moment, *, clocked: bool
+    ) -> None:
         self._context, self._options, self._clocked = context, options, clocked
+        self._moment = moment
 
     def __call__(self, channel: Channel, arena: Arena | None) -> None:
         IN_WORKER.yes = True
@@ -80,6 +87,7 @@ class _ThreadMain:
             channel.close()
 
     def _serve(self, channel: Channel, arena: Arena | None) -> None:
+        Applied().take(self._moment.settings)  # some are of a thread
         if self._options.worker_init is not None:
             self._options.worker_init()
         own = self._context

@@ -19,6 +19,7 @@ from tundish.loader.run.messages import RECORD, TASK, Kind, Task
 from tundish.loader.run.outbox import Outbox
 from tundish.loader.run.raised import carry_interrupts
 from tundish.loader.run.starting.kinship import become_child
+from tundish.loader.run.starting.moment import Luggage
 from tundish.loader.run.starting.payload import dumps_exception
 from tundish.shm.channel import Channel, ChannelClosed
 from tundish.shm.memory import Arena
@@ -104,8 +105,8 @@ class Serving:
         raise NotImplementedError
 
 
-Make = Callable[[Channel, "Arena | None", int, dict[str, Any]], Serving]
-"""Makes a worker of its channel, the arena, the payload's descriptor and its settings."""
+Make = Callable[[Channel, "Arena | None", Luggage, dict[str, Any]], Serving]
+"""Makes a worker of its channel, the arena, what it is given of the consumer's, and its config."""
 
 
 def serve(fds: list[int], config: bytes, make: Make, *, daemon: bool = False) -> int:
@@ -141,7 +142,7 @@ def serve(fds: list[int], config: bytes, make: Make, *, daemon: bool = False) ->
             arena = Arena.attach(fds.pop(0), settings["stride"], settings["slots"])
         if settings["verified"]:
             take_marks(fds.pop(0), settings["verified"])
-        worker = make(channel, arena, fds.pop(0), settings)
+        worker = make(channel, arena, Luggage(fds.pop(0), settings["moment"]), settings)
     except BaseException as error:  # noqa: BLE001 - told to the coordinator
         tail = dumps_exception(error)
         with contextlib.suppress(ChannelClosed):

@@ -21,7 +21,7 @@ from tundish.loader.run.context import Context
 from tundish.loader.run.messages import STREAM_END, Items, Task
 from tundish.loader.run.reference import InlinePlanner
 from tundish.loader.run.serving import Serving, serve
-from tundish.loader.run.starting.payload import dumps_exception, unpack
+from tundish.loader.run.starting.payload import dumps_exception
 from tundish.loader.run.working.answers import Answers
 from tundish.loader.run.working.blocks import Blocks
 from tundish.loader.run.working.evaluation import Evaluation
@@ -33,6 +33,7 @@ from tundish.loader.watch.watch import Watch
 
 if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
+    from tundish.loader.run.starting.moment import Luggage
     from tundish.shm.channel import Channel
     from tundish.shm.memory import Arena
 
@@ -135,8 +136,10 @@ def main(fds: list[int], config: bytes) -> int:
     return serve(fds, config, _make)
 
 
-def _make(channel: Channel, arena: Arena | None, payload: int, settings: dict[str, Any]) -> Worker:
-    root, options, probes = unpack(payload)
+def _make(
+    channel: Channel, arena: Arena | None, luggage: Luggage, settings: dict[str, Any]
+) -> Worker:
+    root, options, probes = luggage.unpack()
     context = Context(root, *settings["context"])
     context.probes, context.watch = probes, Watch(enabled=settings["watched"])
     context.where = f"in worker {os.getpid()}"

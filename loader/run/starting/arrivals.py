@@ -1,0 +1,87 @@
+"""Modules that are awaited: something is done as soon as one has been imported."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+__all__ = ["forget", "when_imported"]
+
+Then = Callable[[], None]
+
+
+def when_imported(module: str, then: Then) -> None:
+    """Call a function as soon as a module has been imported, before whoever imports it goes on.
+
+    Parameters
+    ----------
+    module : str
+        A module that is not loaded yet. It is not imported for this.
+    then : callable
+        Called once, after those that were given earlier for the same module.
+    """
+    if _FINDER not in sys.meta_path:
+        sys.meta_path.insert(0, _FINDER)
+    _awaited.setdefault(module, []).append(then)
+
+
+def forget(module: str, then: Then) -> None:
+    """Wait no longer. Safe to call when the module has been imported since."""
+    waiting = _awaited.get(module, [])
+    if then in waiting:
+        waiting.remove(then)
+    if not waiting:
+        _awaited.pop(module, None)
+    if not _awaited and _FINDER in sys.meta_path:
+        sys.meta_path.remove(_FINDER)
+
+
+_awaited: dict[str, list[Then]] = {}
+
+
+class _Finder(MetaPathFinder):
+    """Finds what is awaited as the finders after it do, and has it loaded by a `_Loader`."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        waiting = _awaited.pop(name, None)
+        if waiting is None:
+            return None
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.loader is None or not hasattr(spec.loader, "exec_module"):
+            _awaited[name] = waiting
+        else:
+            spec.loader = _Loader(spec.loader, waiting)
+        return spec
+
+
+_FINDER = _Finder()
+
+
+class _Loader(Loader):
+    """Loads a module by its own loader, then does what waits for it."""
+
+    def __init__(self, loader: Loader, waiting: list[Then]) -> None:
+        self._loader, self._waiting = loader, waiting
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__loader__ = self._loader
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._loader
+        try:
+            self._loader.exec_module(module)
+        except BaseException:
+            _awaited[module.__name__] = self._waiting  # the next attempt may succeed
+            raise
+        for then in self._waiting:
+            then()
+        if not _awaited and _FINDER in sys.meta_path:
+            sys.meta_path.remove(_FINDER)

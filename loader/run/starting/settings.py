@@ -1,0 +1,330 @@
+"""Settings of Python and of installed libraries: those of the consumer hold in its workers.
+
+A row of the table says where a setting lives, how it is read and how it is set. The consumer reads
+the rows whose modules it has loaded; a worker sets those that differ from its own. A module is not
+imported for its settings: where a worker loads it later, they are set right after that.
+
+Left out on purpose: the sizes of thread pools (`Options.max_intra_op_parallelism` decides), default
+devices (accelerators are hidden from workers) and global random generators.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tundish.loader.run.starting.arrivals import forget, when_imported
+from tundish.loader.run.starting.byvalue import look_up
+
+__all__ = ["SETTINGS", "Applied", "Setting", "Values", "values_now"]
+
+Values = Mapping[str, bytes]
+"""Values of settings by the rows' names, pickled one by one."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A row of the table.
+
+    Parameters
+    ----------
+    name : str
+        What people call it.
+    module : str
+        Where it lives; the row counts where this module is loaded.
+    read : callable
+        Called with the module, returns the value: plain, so that equal values have equal pickles.
+    write : callable
+        Called with the module and a value.
+    early : bool
+        Whether it is to hold while a worker unpickles what it is given; others are set after the
+        user's modules have been imported, as they were when the consumer set them.
+    """
+
+    name: str
+    module: str
+    read: Callable[[Any], Any]
+    write: Callable[[Any, Any], object]
+    early: bool = False
+
+
+def values_now() -> Values:
+    """Return the settings of this process, of the modules that it has loaded."""
+    found: dict[str, bytes] = {}
+    for row in SETTINGS:
+        module = sys.modules.get(row.module)
+        if module is not None:
+            with contextlib.suppress(Exception):  # an older library, or a value that is a function
+                found[row.name] = pickle.dumps(row.read(module))
+    return found
+
+
+class Applied:
+    """Settings of the consumer, as far as they have been set in this worker."""
+
+    def __init__(self) -> None:
+        self._last: Values = {}
+        self._awaited: list[tuple[str, Callable[[], None]]] = []
+
+    def take(self, values: Values, *, early: bool | None = None) -> None:
+        """Set what has changed in the consumer since the last call.
+
+        Parameters
+        ----------
+        values : mapping
+            What `values_now` returned there.
+        early : bool, optional
+            Only the rows that are early, or only those that are not, for the first call.
+        """
+        for module, then in self._awaited:
+            forget(module, then)
+        self._awaited.clear()
+        for row in SETTINGS:
+            value = values.get(row.name)
+            if value is None or (early is not None and row.early != early):
+                continue
+            if row.module not in sys.modules:
+                self._await(row.module, partial(_write, row, value))
+            elif value != self._last.get(row.name):
+                _write(row, value)
+        if not early:
+            self._last = values
+
+    def _await(self, module: str, then: Callable[[], None]) -> None:
+        when_imported(module, then)
+        self._awaited.append((module, then))
+
+
+def _write(row: Setting, pickled: bytes) -> None:
+    """Set a value where it differs from what is set."""
+    module = sys.modules[row.module]
+    with contextlib.suppress(Exception):  # a library of another version, a locale that is missing
+        if pickle.dumps(row.read(module)) != pickled:
+            row.write(module, pickle.loads(pickled))
+
+
+# ----------------------------------------------------------------------------------- kinds of rows
+
+
+def _attribute(module: str, name: str) -> Setting:
+    """A row of a variable of a module."""
+    return Setting(
+        f"{module}.{name}",
+        module,
+        lambda home: getattr(home, name),
+        lambda home, value: setattr(home, name, value),
+    )
+
+
+def _pair(module: str, getter: str, setter: str, *, early: bool = False) -> Setting:
+    """A row of a function that tells a value and one that sets it."""
+    return Setting(
+        f"{module}.{setter}",
+        module,
+        lambda home: getattr(home, getter)(),
+        lambda home, value: getattr(home, setter)(value),
+        early,
+    )
+
+
+def _keywords(module: str, getter: str, setter: str) -> Setting:
+    """A row of a function that tells a dict of values, and one that takes them as keywords."""
+    return Setting(
+        f"{module}.{setter}",
+        module,
+        lambda home: getattr(home, getter)(),
+        lambda home, value: getattr(home, setter)(**value),
+    )
+
+
+# ---------------------------------------------------------------------------------------- decimal
+
+
+def _decimals(decimal: Any) -> Any:
+    context = decimal.getcontext()
+    traps = sorted(signal.__name__ for signal, trapped in context.traps.items() if trapped)
+    sizes = (context.prec, context.rounding, context.Emin, context.Emax)
+    return (*sizes, context.capitals, context.clamp, traps)
+
+
+def _set_decimals(decimal: Any, value: Any) -> None:
+    *fields, traps = value
+    context = decimal.Context(*fields, flags=[], traps=[getattr(decimal, name) for name in traps])
+    decimal.setcontext(context)
+
+
+# --------------------------------------------------------------------------------------- warnings
+
+
+def _filters(warnings: Any) -> Any:
+    """The filters, each with its texts and the name of its category."""
+    return [
+        (action, _text(message), (category.__module__, category.__qualname__), _text(module), line)
+        for action, message, category, module, line in warnings.filters
+    ]
+
+
+def _text(pattern: Any) -> Any:
+    return (pattern.pattern, pattern.flags) if isinstance(pattern, re.Pattern) else pattern
+
+
+def _set_filters(warnings: Any, value: Any) -> None:
+    # A category of a module that is not loaded here cannot be met before it is loaded.
+    filters = [
+        (action, _pattern(message), category, _pattern(module), line)
+        for action, message, name, module, line in value
+        if isinstance(category := look_up(*name), type)
+    ]
+    warnings.filters[:] = filters
+    with warnings.catch_warnings():
+        pass  # where it ends, all are told that filters have changed
+
+
+def _pattern(text: Any) -> Any:
+    return re.compile(*text) if isinstance(text, tuple) else text
+
+
+# ---------------------------------------------------------------------------------------- logging
+
+
+def _levels(logging: Any) -> Any:
+    manager = logging.root.manager
+    loggers = {name: getattr(each, "level", 0) for name, each in manager.loggerDict.items()}
+    set_here = {name: level for name, level in sorted(loggers.items()) if level}
+    return manager.disable, logging.root.level, set_here
+
+
+def _set_levels(logging: Any, value: Any) -> None:
+    disabled, root, levels = value
+    logging.disable(disabled)
+    logging.root.setLevel(root)
+    for name in {**_levels(logging)[2], **levels}:
+        logging.getLogger(name).setLevel(levels.get(name, logging.NOTSET))
+
+
+# ------------------------------------------------------------------------------------ the process
+
+
+def _mask(_: object) -> Any:
+    """The umask, where it can be read without being changed."""
+    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    return int(status.partition("Umask:")[2].split(maxsplit=1)[0], 8)
+
+
+def _zone(time: Any) -> Any:
+    return time.tzname, time.timezone, time.altzone
+
+
+def _set_zone(time: Any, _: Any) -> None:
+    time.tzset()  # the environment is the consumer's already
+
+
+# ------------------------------------------------------------------------------ pandas and PyTorch
+
+_PANDAS = (
+    "mode.chained_assignment",
+    "mode.copy_on_write",
+    "mode.string_storage",
+    "future.infer_string",
+    "future.no_silent_downcasting",
+    "compute.use_bottleneck",
+    "compute.use_numexpr",
+    "display.max_columns",
+    "display.max_colwidth",
+    "display.max_rows",
+    "display.precision",
+    "display.width",
+)
+
+
+def _pandas(pandas: Any) -> Any:
+    found = {}
+    for name in _PANDAS:
+        with contextlib.suppress(Exception):  # not every version has all of them
+            found[name] = pandas.get_option(name)
+    return found
+
+
+def _set_pandas(pandas: Any, value: Any) -> None:
+    for name, option in value.items():
+        if pandas.get_option(name) != option:
+            pandas.set_option(name, option)
+
+
+def _deterministic(torch: Any) -> Any:
+    return (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        torch.utils.deterministic.fill_uninitialized_memory,
+    )
+
+
+def _set_deterministic(torch: Any, value: Any) -> None:
+    enabled, warn_only, fill = value
+    torch.use_deterministic_algorithms(enabled, warn_only=warn_only)
+    torch.utils.deterministic.fill_uninitialized_memory = fill
+
+
+def _flushes(_: object) -> bool:
+    """Whether this thread's floating-point unit makes zeros of denormal numbers: of any library's."""
+    return sys.float_info.min / 2 == 0.0
+
+
+def _printed(torch: Any) -> Any:
+    return dict(sorted(vars(torch._tensor_str.PRINT_OPTS).items()))  # noqa: SLF001 - no public way
+
+
+SETTINGS: list[Setting] = [
+    _pair("sys", "getrecursionlimit", "setrecursionlimit", early=True),
+    _pair("sys", "get_int_max_str_digits", "set_int_max_str_digits"),
+    _pair("csv", "field_size_limit", "field_size_limit"),
+    _pair("socket", "getdefaulttimeout", "setdefaulttimeout"),
+    _attribute("tempfile", "tempdir"),
+    Setting("decimal.setcontext", "decimal", _decimals, _set_decimals),
+    Setting(
+        "locale.setlocale",
+        "locale",
+        lambda locale: locale.setlocale(locale.LC_ALL),
+        lambda locale, value: locale.setlocale(locale.LC_ALL, value),
+    ),
+    Setting("logging.setLevel", "logging", _levels, _set_levels),
+    Setting("os.umask", "os", _mask, lambda _, value: os.umask(value)),
+    Setting("time.tzset", "time", _zone, _set_zone),
+    Setting("warnings.filters", "warnings", _filters, _set_filters),
+    _keywords("numpy", "geterr", "seterr"),
+    _keywords("numpy", "get_printoptions", "set_printoptions"),
+    _pair("numpy", "getbufsize", "setbufsize"),
+    Setting("pandas.set_option", "pandas", _pandas, _set_pandas),
+    _keywords("sklearn", "get_config", "set_config"),
+    _attribute("PIL.Image", "MAX_IMAGE_PIXELS"),
+    _attribute("PIL.ImageFile", "LOAD_TRUNCATED_IMAGES"),
+    _attribute("PIL.PngImagePlugin", "MAX_TEXT_CHUNK"),
+    _attribute("PIL.PngImagePlugin", "MAX_TEXT_MEMORY"),
+    _pair("cv2", "useOptimized", "setUseOptimized"),
+    _pair("torchvision", "get_image_backend", "set_image_backend"),
+    _pair("torch", "get_default_dtype", "set_default_dtype"),
+    _pair("torch", "is_grad_enabled", "set_grad_enabled"),
+    _pair("torch", "get_float32_matmul_precision", "set_float32_matmul_precision"),
+    Setting("torch.use_deterministic_algorithms", "torch", _deterministic, _set_deterministic),
+    Setting(
+        "torch.set_flush_denormal",
+        "torch",
+        _flushes,
+        lambda torch, value: torch.set_flush_denormal(value),
+    ),
+    Setting(
+        "torch.set_printoptions",
+        "torch",
+        _printed,
+        lambda torch, value: torch.set_printoptions(**value),
+    ),
+]
+"""The table."""

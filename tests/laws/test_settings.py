@@ -1,0 +1,102 @@
+"""Law 1 for what people set at run time: it holds in workers as it does without them."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.settings import CHANGES, ROWS, Observed, changed
+
+from tundish import DataLoader, Dataset, Options
+
+FOREIGN = ("torch", "torchvision", "pandas", "sklearn", "cv2")
+"""Packages that are not installed for these tests; `tests/torch` has those that can be."""
+
+NAMES = [name for name, row in ROWS.items() if row.module not in FOREIGN]
+
+FAKE_CV2 = """
+_optimized = True
+def useOptimized(): return _optimized
+def setUseOptimized(value):
+    global _optimized
+    _optimized = value
+"""
+
+
+def test_each_setting_of_the_table_is_changed_by_a_test() -> None:
+    assert set(CHANGES) == set(ROWS)
+
+
+def test_settings_hold_in_workers_of_a_dataset() -> None:
+    with changed(NAMES):
+        ds = Dataset.range(4).map(Observed(NAMES))
+        expected = list(ds.iterator(workers=0))
+        for workers in (1, 2):
+            assert list(ds.iterator(workers=workers)) == expected
+        assert list(ds.with_options(Options(executor="thread", workers=2))) == expected
+
+
+def test_settings_hold_in_workers_of_a_loader() -> None:
+    with changed(NAMES):
+        dataset = Observed(NAMES)
+        expected = list(DataLoader(dataset, collate_fn=list))
+        for workers in (1, 2):
+            assert list(DataLoader(dataset, num_workers=workers, collate_fn=list)) == expected
+
+
+def test_settings_of_each_epoch_reach_workers_that_stay() -> None:
+    dataset = Observed(["sys.setrecursionlimit", "numpy.seterr"])
+    loader = DataLoader(dataset, num_workers=1, persistent_workers=True, collate_fn=list)
+    before = list(loader)
+    iterator: Any = iter(loader)
+    pids = iterator.worker_pids()
+    with changed(dataset.names):
+        expected = list(DataLoader(dataset, collate_fn=list))
+        assert expected != before
+        assert list(loader) == expected
+        assert iterator.worker_pids() == pids
+        os.kill(pids[0], signal.SIGKILL)  # another takes its place
+        assert list(loader) == expected
+    assert list(loader) == before
+    iterator.close()
+
+
+def test_a_module_is_not_imported_for_its_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cv2.py").write_text(FAKE_CV2)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.import_module("cv2").setUseOptimized(False)
+    try:
+        ds = Dataset.range(2).map(loaded_and_set)
+        assert list(ds.iterator(workers=1)) == [(False, False), (True, False)]
+    finally:
+        del sys.modules["cv2"]
+
+
+def loaded_and_set(_: Any) -> tuple[bool, bool]:
+    """Whether cv2 was loaded before this call, and whether it optimises."""
+    return "cv2" in sys.modules, importlib.import_module("cv2").useOptimized()
+
+
+def test_filters_make_errors_of_warnings_in_workers() -> None:
+    ds = Dataset.range(1).map(warns)
+    with pytest.raises(UserWarning, match="heard"):  # as the tests' own filters say
+        list(ds.iterator(workers=1))
+    with changed(["warnings.filters"]):
+        assert [int(x) for x in Dataset.range(1).map(warns_of_noise).iterator(workers=1)] == [0]
+
+
+def warns(x: Any) -> Any:
+    importlib.import_module("warnings").warn("heard", stacklevel=1)
+    return x
+
+
+def warns_of_noise(x: Any) -> Any:
+    importlib.import_module("warnings").warn("noise", stacklevel=1)
+    return x
