@@ -46,16 +46,11 @@ def loader(kind: str, workers: int = 0) -> Any:
     )
 
 
-def test_accelerate_alone_would_take_torch_s_class(accelerator: Any) -> None:
-    """Why there is `prepare`: if this fails, it is not needed any more."""
-    assert type(accelerator.prepare(loader("shuffled")).base_dataloader) is not DataLoader
-
-
 @pytest.mark.parametrize("kind", ["shuffled", "stream"])
 def test_our_loader_stays_inside(accelerator: Any, kind: str) -> None:
     plain = [b.tolist() for b in loader(kind)]
     model = torch.nn.Linear(1, 1)
-    same, prepared = prepare(accelerator, model, loader(kind, 1))
+    same, prepared = accelerator.prepare(model, loader(kind, 1))
     inside = prepared.base_dataloader
 
     assert type(inside) is DataLoader
@@ -63,14 +58,15 @@ def test_our_loader_stays_inside(accelerator: Any, kind: str) -> None:
     assert [b.tolist() for b in prepared] == plain
     assert isinstance(prepared, torch.utils.data.DataLoader)
     assert same is not None
-    assert prepare(accelerator, prepared) is prepared
+    assert accelerator.prepare(prepared) is prepared
+    assert type(prepare(accelerator, loader(kind, 1)).base_dataloader) is DataLoader
     if kind == "shuffled":
         assert inside.rng_compat == "torch"
         assert len(prepared) == 5
 
 
 def test_batches_are_made_in_our_workers(accelerator: Any) -> None:
-    prepared = prepare(accelerator, DataLoader(Here(4), batch_size=2, num_workers=1))
+    prepared = accelerator.prepare(DataLoader(Here(4), batch_size=2, num_workers=1))
     pids = {int(pid) for batch in prepared for pid in batch[1]}
 
     assert len(pids) == 1
@@ -83,14 +79,14 @@ def test_a_saved_state_goes_on_behind_the_last_step(
     accelerator: Any, tmp_path: Path, kind: str, at: int
 ) -> None:
     whole = []
-    prepared = prepare(accelerator, loader(kind))
+    prepared = accelerator.prepare(loader(kind))
     for _ in range(2):
         for step, batch in enumerate(prepared, 1):
             whole.append(batch.tolist())
             if len(whole) == step == at:  # in the first epoch
                 accelerator.save_state(str(tmp_path))
     accelerator.free_memory()
-    again = prepare(accelerator, loader(kind, 1))
+    again = accelerator.prepare(loader(kind, 1))
     accelerator.load_state(str(tmp_path))
     rest = [b.tolist() for b in again]
     if at < 5:
@@ -103,7 +99,7 @@ import sys
 import torch, accelerate
 from tests.torch.datasets import Numbers
 from tests.torch.streams import Stream
-from tundish.torch import DataLoader, prepare
+from tundish.torch import DataLoader
 
 accelerator = accelerate.Accelerator(cpu=True)
 for kind in ("shuffled", "stream"):
@@ -112,7 +108,7 @@ for kind in ("shuffled", "stream"):
             loader = DataLoader(Stream(16), batch_size=2)
         else:
             loader = DataLoader(Numbers(16), batch_size=2, shuffle=True, num_workers=1)
-        prepared = prepare(accelerator, loader)
+        prepared = accelerator.prepare(loader)
         if restart:
             accelerator.load_state(sys.argv[1] + kind)
         for step, batch in enumerate(prepared, 1):
@@ -142,6 +138,71 @@ def test_two_processes(tmp_path: Path) -> None:
             assert found[rank, kind, "True"] == found[rank, kind, "False"][2:]
 
 
+WAYS = """
+import torch, accelerate
+from accelerate.utils import DataLoaderConfiguration
+from tests.torch.datasets import Numbers
+from tests.torch.streams import Stream
+from tundish.torch import DataLoader
+
+accelerator = accelerate.Accelerator(cpu=True)
+
+class Drawn(Numbers):
+    def __getitem__(self, index, rng):
+        return torch.tensor([index, int(rng.integers(2**31))])
+
+def batches(made, dataset, way, skip=0, **options):
+    torch.manual_seed(3)
+    accelerator.dataloader_config = DataLoaderConfiguration(**way)
+    prepared = accelerator.prepare(made(dataset, **options))
+    if skip:
+        prepared = accelerator.skip_first_batches(prepared, skip)
+    assert (type(prepared.base_dataloader) is DataLoader) == (made is DataLoader)
+    found = [[batch.tolist() for batch in prepared] for _ in range(2)]
+    accelerator.free_memory()
+    return found
+
+def compare(name, dataset, way, **options):
+    theirs = batches(torch.utils.data.DataLoader, dataset, way, **options)
+    ours = batches(DataLoader, dataset, way, **options)
+    print(name, ours == theirs or (ours, theirs), flush=True)
+
+WAYS = {
+    "even": {},
+    "uneven": {"even_batches": False},
+    "split": {"split_batches": True},
+    "dispatch": {"dispatch_batches": True},
+    "dispatch, split": {"dispatch_batches": True, "split_batches": True},
+    "seedable": {"use_seedable_sampler": True},
+}
+numbers = {"batch_size": 2, "shuffle": True}
+for name, way in WAYS.items():
+    compare(name, Numbers(11), way, **numbers)
+compare("stream", Stream(11), {"dispatch_batches": False}, batch_size=2)
+compare("skipped", Numbers(11), {}, skip=1, **numbers)
+drawn = batches(DataLoader, Drawn(8), {}, num_workers=1, **numbers)
+again = batches(DataLoader, Drawn(8), {"use_stateful_dataloader": True}, **numbers)
+print("drawn", drawn == again, flush=True)
+for epoch in drawn:
+    print("draws", *[value for batch in epoch for _, value in batch], flush=True)
+accelerator.end_training()
+"""
+
+
+def test_every_way_to_share_batches_out_gives_those_of_torch(tmp_path: Path) -> None:
+    script = tmp_path / "rank.py"
+    script.write_text(WAYS, encoding="utf-8")
+    lines = [line for text in run_ranks(script) for line in text.splitlines()]
+    told = [line for line in lines if "draws" not in line]
+    draws = [value for line in lines if "draws" in line for value in line.split()[2:]]
+
+    assert len(told) == 2 * 9
+    assert [line for line in told if not line.endswith(" True")] == []
+    assert len(set(draws)) == len(draws) == 16, (
+        "no two samples of two ranks and epochs draw the same"
+    )
+
+
 def run_ranks(script: Path) -> list[str]:
     """What two processes print, each line with its rank before it."""
     with socket.socket() as free:
@@ -161,7 +222,7 @@ def run_ranks(script: Path) -> list[str]:
     outputs = []
     for number, rank in enumerate(ranks):
         with rank:
-            text = rank.communicate(timeout=90)[0]
+            text = rank.communicate(timeout=240)[0]
         assert rank.returncode == 0
         outputs.append("".join(f"{number} {line}\n" for line in text.splitlines()))
     return outputs

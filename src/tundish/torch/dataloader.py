@@ -14,6 +14,7 @@ from tundish.errors import CheckpointError
 from tundish.loader.dataloader.arguments import is_dataset
 from tundish.loader.dataloader.dataloader import Loading, check_rng_compat
 from tundish.loader.dataloader.flavour import Flavour
+from tundish.torch.adoption import Asked, adopt, marked
 from tundish.torch.lightning import fetched_ahead
 from tundish.torch.pinning import pinning
 
@@ -93,6 +94,7 @@ class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
     """
 
     flavour = TORCH
+    _is_accelerate_prepared = Asked()
 
     def __init__(  # noqa: PLR0917 - torch's signature
         self,
@@ -135,9 +137,10 @@ class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
             generator,
             prefetch_factor=prefetch_factor,
             persistent_workers=persistent_workers,
-            pin_memory_device=pin_memory_device,
+            pin_memory_device=marked(pin_memory_device, rng_compat=rng_compat),
             in_order=in_order,
         )
+        adopt(DataLoader)
         self._make_ready()
 
     def __iter__(self) -> Any:
