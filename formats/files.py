@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -24,6 +26,9 @@ UNREADABLE = -1
 _MOST_OPEN = 16
 _AT_ONCE = 1 << 16
 _HOP = 1 << 12  # bytes that take less time to read than another call
+
+
+_ALL: WeakSet[RecordFiles] = WeakSet()
 
 
 class RecordFiles:
@@ -64,6 +69,7 @@ class RecordFiles:
         self._begin()
 
     def _begin(self) -> None:
+        _ALL.add(self)
         self._lock = threading.Lock()
         self._open: OrderedDict[tuple[int, bool], Reader] = OrderedDict()
         self._next = 0
@@ -220,6 +226,16 @@ class RecordFiles:
                 kept = self._run = (first, found)
             at = first - kept[0]
             return kept[1], at, min(len(kept[1]), at + most)
+
+
+def _after_fork() -> None:
+    """Open files again: a position within an open one would be shared with the other process."""
+    for each in list(_ALL):
+        each._begin()  # noqa: SLF001 - a constructor
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def joined(pieces: list[Any]) -> Any:

@@ -22,6 +22,7 @@ from collections import deque
 
 import numpy as np
 
+from tundish import forked
 from tundish.shm.backend import forced_memory, portable
 
 __all__ = ["Channel", "ChannelClosed", "default_kind"]
@@ -65,6 +66,7 @@ class Channel:
     """
 
     __slots__ = (
+        "__weakref__",
         "_arrived",
         "_blocking",
         "_broken",
@@ -89,6 +91,7 @@ class Channel:
         self._out: deque[Message] = deque()
         self._arrived: deque[Message] = deque()
         self._frames = _Frames() if kind == "stream" else None
+        forked.not_inherited(self, Channel.close)
         # Kept, since a fresh buffer of this size costs malloc a mapping: 12 us a message. Its
         # pages exist as far as messages have filled them.
         self._scratch = np.empty(_PACKET, np.uint8).data

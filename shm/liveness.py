@@ -9,6 +9,7 @@ import select
 import signal
 from typing import Any
 
+from tundish import forked
 from tundish.shm.backend import portable
 
 __all__ = ["Poller", "describe_exit", "open_sentinel"]
@@ -30,6 +31,7 @@ class Poller:
         self._waiting = self._closed = False
         self._alarm: list[int] = []  # something to read, for one who waits while it is closed
         self._tokens: dict[int, Any] = {}
+        forked.not_inherited(self, Poller.close)
         self._poll: Any
         self._wakes = hasattr(select, "epoll") and not portable()  # when a descriptor is added
         if self._wakes:

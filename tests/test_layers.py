@@ -36,6 +36,7 @@ BASE = {
     "arraylikes",
     "calls",
     "errors",
+    "forked",
     "gaps",
     "misspelt",
     "ragged",

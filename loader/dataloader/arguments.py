@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tundish.loader.plan.dataset import Dataset
 
 __all__ = [
+    "asked_start",
     "check_context",
     "check_counts",
     "check_order",
@@ -100,7 +101,7 @@ def check_order(
 
 
 def check_context(context: Any, num_workers: int) -> Any:
-    """Check a multiprocessing context; how workers start is ours, whatever it says."""
+    """Check a multiprocessing context, as torch does."""
     if context is None:
         return None
     if num_workers == 0:
@@ -117,6 +118,20 @@ def check_context(context: Any, num_workers: int) -> Any:
             f"multiprocessing_context must be a context or the name of one, not {context!r}"
         )
     return context
+
+
+def asked_start(context: Any) -> str | None:
+    """Return how a multiprocessing context wants workers to begin: ``fork``, or None for our usual way.
+
+    Parameters
+    ----------
+    context : multiprocessing.context.BaseContext or None
+        With ``spawn`` and ``forkserver`` workers have nothing of the consumer's but what they are
+        sent: as it is in the usual way.
+    """
+    if context is None or context.get_start_method(allow_none=True) != "fork":
+        return None
+    return "fork"
 
 
 def warn_of_workers(num_workers: int) -> None:

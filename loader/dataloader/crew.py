@@ -34,9 +34,10 @@ from tundish.loader.run.messages import (
 from tundish.loader.run.peers import Crew, Job
 from tundish.loader.run.pool import Pool
 from tundish.loader.run.raised import carried
-from tundish.loader.run.starting.launcher import launcher
+from tundish.loader.run.starting.launcher import launcher, start_method
 from tundish.loader.run.starting.moment import moment_now
-from tundish.loader.run.starting.payload import loads_exception, pack
+from tundish.loader.run.starting.payload import Payload, loads_exception, pack
+from tundish.loader.run.starting.watchdog import deadlocked
 from tundish.loader.run.store import bury, shared_ring, visit_graves
 from tundish.loader.run.watching.tracing import open_trace
 from tundish.shm.budget import default_budget
@@ -90,15 +91,8 @@ class LoaderCrew:
         self.meter: StageMeter | None = None
         """Where batches are counted as they are made."""
         with uninterrupted():
-            launcher(1)  # it starts, if it has not, while the dataset is packed
-            payload = _pack(recipe)
             self._config: dict[str, Any] = {"base_seed": base_seed, "moment": moment_now()}
-            crew = Crew(
-                entry="tundish.loader.dataloader.worker:main",
-                config=self._config,
-                payload=payload,
-                preload=modules_to_preload(recipe, payload.modules),
-            )
+            crew = _crew_of(recipe, self._config)
             trace = open_trace(None, "DataLoader", recipe.workers)
             self._pool: Pool | None = Pool(
                 recipe.workers, self._arena, crew, owner=self, trace=trace
@@ -318,6 +312,8 @@ class LoaderCrew:
             wanted: Wanted = job.block
             if job.task.block not in self._asked:
                 self._drop(job)
+            elif how.stuck and job is begun:
+                self._fail(job, deadlocked(self._named(wanted, job.progress), how.stderr))
             elif self._recipe.rng_compat == "torch":
                 self._fail(job, WorkerDiedError(self._named(wanted), _as_torch(how), 1, how.stderr))
             elif job is begun:
@@ -420,15 +416,32 @@ def _as_torch(how: Exit) -> str:
     return f"DataLoader worker (pid(s) {how.pid}) exited unexpectedly: {how.how}"
 
 
-def _pack(recipe: Recipe) -> Any:
+def _crew_of(recipe: Recipe, config: dict[str, Any]) -> Crew:
+    """What the workers are, and how they come by the dataset."""
+    start = start_method(recipe.start)
+    crew = Crew(entry="tundish.loader.dataloader.worker:main", config=config, start=start)
+    parts = _parts(recipe)
+    if start == "fork":
+        return replace(crew, objects=tuple(part for _, part in parts))
+    launcher(1, start)  # it starts, if it has not, while the dataset is packed
+    payload = _pack(parts)
+    return replace(crew, payload=payload, preload=modules_to_preload(recipe, payload.modules))
+
+
+def _parts(recipe: Recipe) -> list[tuple[str, Any]]:
+    """What a worker needs, as `assemble` puts it together, each part with its name in errors."""
     bare = replace(recipe, dataset=None, collate=None, worker_init=None, collate_types=[])
+    return [
+        ("the dataset", recipe.dataset),
+        ("collate_fn", recipe.collate),
+        ("worker_init_fn", recipe.worker_init),
+        ("default_collate_fn_map", recipe.collate_types),
+        ("the loader", bare),
+    ]
+
+
+def _pack(parts: list[tuple[str, Any]]) -> Payload:
     return pack(
-        [
-            ("the dataset", recipe.dataset),
-            ("collate_fn", recipe.collate),
-            ("worker_init_fn", recipe.worker_init),
-            ("default_collate_fn_map", recipe.collate_types),
-            ("the loader", bare),
-        ],
+        parts,
         "make it in worker_init_fn=, make it when it is first needed, or use num_workers=0",
     )

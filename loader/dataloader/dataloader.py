@@ -175,8 +175,10 @@ class DataLoader(Loading):
         Seconds to wait for a batch, then a ``RuntimeError``; 0 waits for ever.
     worker_init_fn : callable, optional
         Called in each worker with its id.
-    multiprocessing_context : optional
-        For torch's signature: workers are started in the one way we have.
+    multiprocessing_context : str or multiprocessing.context.BaseContext, optional
+        With ``fork`` workers are forked from a copy of this process as it is at ``iter()``: they have all of it,
+        and nothing is pickled. Refused where an accelerator is in use. With others, and without, they
+        begin in our usual way, and are sent what they need.
     generator : TorchGenerator or torch.Generator, optional
         What orders and the base seed are drawn from.
     prefetch_factor : int, optional

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from tundish.errors import IncompatibleCheckpointError
 from tundish.loader.dataloader.account import Account
+from tundish.loader.dataloader.arguments import asked_start
 from tundish.loader.dataloader.epoch import Epoch
 from tundish.loader.dataloader.fetching import BatchTask, Exhausted, fetcher_of
 from tundish.loader.dataloader.generators import as_generator
@@ -37,6 +38,7 @@ class Settings(Protocol):
     drop_last: bool
     timeout: float
     worker_init_fn: Any
+    multiprocessing_context: Any
     generator: Any
     prefetch_factor: int | None
     persistent_workers: bool
@@ -81,6 +83,7 @@ def recipe_of(loader: Settings, workers: int) -> Recipe:
         workers=workers,
         rng_compat=loader.rng_compat,
         collate_types=flavour.collate_types() if workers else [],
+        start=asked_start(loader.multiprocessing_context),
     )
 
 

@@ -42,6 +42,8 @@ class Recipe:
         How global generators are seeded.
     collate_types : list of (type or tuple of types, callable)
         What the caller has added to torch's ``default_collate_fn_map``.
+    start : str or None
+        How workers begin; None for the usual way.
     """
 
     dataset: Any
@@ -55,6 +57,7 @@ class Recipe:
     workers: int
     rng_compat: str
     collate_types: list[tuple[Any, Any]] = field(default_factory=list)
+    start: str | None = None
 
 
 def takes_rng(dataset: Any) -> bool:

@@ -37,6 +37,12 @@ CONTRADICTIONS = (
         "leave out deadline, or use executor='process'",
     ),
     Contradiction(
+        ("executor", "start"),
+        lambda executor, _: executor == "thread",
+        "it says how processes begin",
+        "leave out start, or use executor='process'",
+    ),
+    Contradiction(
         ("executor", "max_deaths"),
         lambda executor, _: executor == "thread",
         "a thread does not die alone, but with this process",

@@ -13,6 +13,7 @@ import numpy as np
 
 from tundish.calls import answering
 from tundish.errors import CardinalityError
+from tundish.forked import renewed
 from tundish.loader.plan.asserting import AssertingMethods
 from tundish.loader.plan.batching import BatchingMethods
 from tundish.loader.plan.checks import check_callable
@@ -134,7 +135,7 @@ class Dataset(
         self._node = node
         self._iterations = 0
         self._seed = self._spec = self._rows = None
-        self._lock = threading.Lock()
+        self._lock = renewed(threading.Lock())
         self._counted = True
 
     def _then(self, kind: Callable[..., Node], *args: Any, **kwargs: Any) -> Self:

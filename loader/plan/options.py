@@ -80,6 +80,13 @@ class Options(Settings):
         `num_parallel_calls` of the plan, else 0. ``TUNDISH_WORKERS`` overrides it.
     executor : {"process", "thread"}, optional
         Threads are for functions that release the GIL; one cannot be killed.
+    start : {"zygote", "spawn", "fork"}, optional
+        How worker processes begin. "zygote", the default on Linux: forked from an interpreter of ours, with
+        nothing of this process but what the plan refers to. "spawn", the default elsewhere: each in an
+        interpreter of its own. "fork": from a copy of this process as it is at ``iter()``, with all
+        globals, settings and open files; nothing is pickled. Refused where an accelerator is in use; a lock
+        that another thread holds then is a `StalledError` where a function waits for it.
+        ``TUNDISH_START`` overrides it.
     deterministic : bool, optional
         False delivers results in the order they are ready.
     on_error : {"raise", "skip", "retry"}, optional
@@ -146,6 +153,7 @@ class Options(Settings):
 
     workers: int | None = field(default=None, metadata=checked(worker_count))
     executor: str | None = field(default=None, metadata=checked(one_of("process", "thread")))
+    start: str | None = field(default=None, metadata=checked(one_of("zygote", "spawn", "fork")))
     deterministic: bool | None = field(default=None, metadata=checked(check_optional_flag))
     on_error: str | None = field(default=None, metadata=checked(one_of("raise", "skip", "retry")))
     deadline: float | None = field(default=None, metadata=checked(_seconds))

@@ -10,7 +10,7 @@ from tundish.loader.plan.elementwise import FlatMap
 from tundish.loader.run.context import Context
 from tundish.loader.run.peers import Crew
 from tundish.loader.run.serving import IN_WORKER
-from tundish.loader.run.starting.launcher import launcher
+from tundish.loader.run.starting.launcher import launcher, start_method
 from tundish.loader.run.starting.moment import Moment, moment_now
 from tundish.loader.run.starting.payload import Payload, pack
 from tundish.loader.run.starting.preload import installed
@@ -42,9 +42,14 @@ def crew_of(context: Context, options: Options, executor: str, *, clocked: bool 
     moment = moment_now()
     if executor == "thread":
         return Crew(thread=_ThreadMain(context, options, moment, clocked=clocked))
-    threads = options.intra_op_threads
-    launcher(threads).preload([Worker.__module__])  # it imports while the plan is packed
-    payload = _pack(context, options)
+    threads, start = options.intra_op_threads, start_method(options.start)
+    if start == "fork":
+        payload, objects = None, (context.root, options, context.probes)
+        preload: tuple[str, ...] = ()
+    else:
+        launcher(threads, start).preload([Worker.__module__])  # while the plan is packed
+        payload, objects = _pack(context, options), None
+        preload = (*_ours(context, payload), *installed(payload.modules))
     return Crew(
         entry=f"{Worker.__module__}:main",
         config={
@@ -55,7 +60,9 @@ def crew_of(context: Context, options: Options, executor: str, *, clocked: bool 
         },
         payload=payload,
         threads=threads,
-        preload=(*_ours(context, payload), *installed(payload.modules)),
+        preload=preload,
+        start=start,
+        objects=objects,
     )
 
 

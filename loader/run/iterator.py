@@ -37,6 +37,7 @@ from tundish.loader.run.parallelism import how_many_workers, is_tuned, writes_ap
 from tundish.loader.run.raised import Carried
 from tundish.loader.run.serving import in_worker, overruled
 from tundish.loader.run.specs import learnt_spec
+from tundish.loader.run.starting.launcher import start_method
 from tundish.loader.run.state import check_state, make_state
 from tundish.loader.run.storing.setup import resolve
 from tundish.loader.run.storing.stored import snapshot_stats
@@ -135,6 +136,7 @@ class Iterator:
             return how_many_workers(context.root, options, self._workers)
         # What a user asks of workers, the consumer's process cannot do.
         apart = options.deadline is not None or options.worker_init is not None
+        apart = apart or start_method(options.start) == "fork"  # as this process is now
         inline = not (apart or context.recorders)
         self._tuning = Tuning(options, options.cores(usable_cores()), inline=inline)
         return self._tuning.workers

@@ -42,6 +42,10 @@ class Crew:
         How many threads a library may use within one.
     preload : tuple of str
         Modules that are imported once for all of them.
+    start : {"zygote", "spawn", "fork"}
+        How they begin.
+    objects : tuple or None
+        What all of them need, where they are forked with it: in the place of a payload.
     thread : callable or None
         Workers are threads of this process, which run this with their channel and the arena.
     """
@@ -51,6 +55,8 @@ class Crew:
     payload: Payload | None = None
     threads: int = 1
     preload: tuple[str, ...] = ()
+    start: str = "zygote"
+    objects: tuple[Any, ...] | None = None
     thread: Callable[[Channel, Arena | None], None] | None = None
 
 

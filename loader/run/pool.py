@@ -19,6 +19,7 @@ from tundish.loader.run.messages import DONE, EXTRA, RECORD, TASK, Done, Kind
 from tundish.loader.run.recruiting import LAUNCHER, Recruiting
 from tundish.loader.run.starting.launcher import Exit
 from tundish.loader.run.starting.payload import loads_exception
+from tundish.loader.run.starting.watchdog import deadlocked
 from tundish.shm.channel import ChannelClosed
 from tundish.shm.encode import decode
 from tundish.shm.layout import Layout
@@ -92,12 +93,12 @@ class Pool:
         self._trace = trace
         try:
             self._poller = Poller()
+            self._recruiting = Recruiting(crew, arena, self._poller)
         except BaseException:
             if crew.payload is not None:
                 crew.payload.close()
             raise
         try:
-            self._recruiting = Recruiting(crew, arena, self._poller)
             self._fill()
             self._check_spare()
         except BaseException:
@@ -472,6 +473,8 @@ class Pool:
                 self._to_start.append(time.monotonic() + _BACK_OFF_S[-1])
                 raise too_many(how.errno, "a worker")
             self._start_deaths += 1
+            if how.stuck:
+                raise deadlocked("the start of a worker", how.stderr)
             if self._start_deaths >= _START_DEATHS:
                 raise WorkerDiedError("its start", how.how, self._start_deaths, how.stderr)
         pause = _BACK_OFF_S[min(self._deaths_in_a_row // max(1, self.size), len(_BACK_OFF_S) - 1)]
@@ -519,6 +522,7 @@ class Pool:
             if peer.process is not None and not (linger and peer.writes):
                 peer.process.kill()
             peer.channel.close()  # what was sent is still received
+        self._recruiting.close(linger=linger)
         deadline = time.monotonic() + wait_s
         there = [p for p in peers if not p.is_gone(0.0 if p.jobs else deadline - time.monotonic())]
         self._poller.close()

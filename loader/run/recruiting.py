@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import threading
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tundish.loader.run.marks import shared_marks
 from tundish.loader.run.peers import Crew, Peer
 from tundish.loader.run.starting.kinship import this_as_parent
-from tundish.loader.run.starting.launcher import launcher
+from tundish.loader.run.starting.launcher import Launcher, Template, launcher
 from tundish.shm.channel import Channel, default_kind
 
 if TYPE_CHECKING:
@@ -40,8 +41,24 @@ class Recruiting:
         self._launcher: Any = None
         self._launcher_fd: int | None = None
         if crew.thread is None:
-            self._launcher = launcher(crew.threads)
+            self._launcher = self._found()
             self._watch()
+
+    def _found(self) -> Launcher:
+        """The process's launcher; or one of this pool's own, which forks this process as it is now."""
+        crew = self._crew
+        if crew.objects is None:
+            return launcher(crew.threads, crew.start)
+        importlib.import_module(crew.entry.partition(":")[0])  # once, and not in each worker
+        return Template(crew.threads, crew.objects)
+
+    def close(self, *, linger: bool) -> None:
+        """End what is this pool's own, with all its workers; or when the last of those that linger has ended."""
+        if isinstance(self._launcher, Template):
+            if linger:
+                self._launcher.leave()
+            else:
+                self._launcher.close()
 
     def _watch(self) -> None:
         fd = self._launcher.fileno()
@@ -93,7 +110,7 @@ class Recruiting:
             if self._launcher_fd is not None:  # before the old one may be collected
                 self._poller.unregister(self._launcher_fd)
                 self._launcher_fd = None
-            self._launcher = launcher(crew.threads)
+            self._launcher = self._found()
             self._watch()
         verified = shared_marks()
         config = pickle.dumps(
@@ -106,11 +123,11 @@ class Recruiting:
                 "seat": peer.seat,
                 "writes": peer.writes,
                 "parent": this_as_parent(),
+                "inherits": crew.objects is not None,
             }
         )
-        assert crew.payload is not None
-        memory = [shared.fd for shared in (arena, verified) if shared is not None]
-        fds = [theirs.fileno(), *memory, crew.payload.fd]
+        files = [each for each in (arena, verified, crew.payload) if each is not None]
+        fds = [theirs.fileno(), *(each.fd for each in files)]
         self._launcher.preload(crew.preload)
         peer.process = self._launcher.start(crew.entry, fds, config)
         theirs.close()

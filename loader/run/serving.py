@@ -115,7 +115,8 @@ def serve(fds: list[int], config: bytes, make: Make, *, daemon: bool = False) ->
     Parameters
     ----------
     fds : list of int
-        Channel, arena if there is one, what was verified of snapshots if one was read, payload.
+        Channel, arena if there is one, what was verified of snapshots if one was read, payload
+        unless the worker was forked with what it needs.
     config : bytes
         Pickled settings.
     make : callable
@@ -142,7 +143,8 @@ def serve(fds: list[int], config: bytes, make: Make, *, daemon: bool = False) ->
             arena = Arena.attach(fds.pop(0), settings["stride"], settings["slots"])
         if settings["verified"]:
             take_marks(fds.pop(0), settings["verified"])
-        worker = make(channel, arena, Luggage(fds.pop(0), settings["moment"]), settings)
+        payload = None if settings["inherits"] else fds.pop(0)
+        worker = make(channel, arena, Luggage(payload, settings["moment"]), settings)
     except BaseException as error:  # noqa: BLE001 - told to the coordinator
         tail = dumps_exception(error)
         with contextlib.suppress(ChannelClosed):

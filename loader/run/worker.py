@@ -11,7 +11,6 @@ task stands in `tundish.loader.run.working`.
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import time
 from typing import TYPE_CHECKING, Any
@@ -22,6 +21,7 @@ from tundish.loader.run.messages import STREAM_END, Items, Task
 from tundish.loader.run.reference import InlinePlanner
 from tundish.loader.run.serving import Serving, serve
 from tundish.loader.run.starting.payload import dumps_exception
+from tundish.loader.run.starting.watchdog import lift
 from tundish.loader.run.working.answers import Answers
 from tundish.loader.run.working.blocks import Blocks
 from tundish.loader.run.working.evaluation import Evaluation
@@ -115,7 +115,7 @@ class Worker(Serving):
             self._answers.done(task, rows, began, cpu, STREAM_END if stage.is_stream else 0)
         finally:
             if self._deadline is not None:
-                faulthandler.cancel_dump_traceback_later()
+                lift()
 
     def _order(self, stage: Stage, task: Task, tail: bytes | memoryview) -> Rows:
         """Carry out an order: what it answers is the only row."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tundish.forked import renewed
 from tundish.snapshot.files.checksum import crc32
 
 __all__ = ["digest_of", "digest_of_array"]
@@ -19,7 +20,7 @@ _CHUNK = 16 << 20
 _SMALL = 1 << 16
 
 _KNOWN: dict[int, tuple[weakref.ref[Any], int, str]] = {}
-_LOCK = threading.Lock()
+_LOCK = renewed(threading.Lock())
 
 
 def digest_of(data: bytes | str | memoryview) -> str:

@@ -15,6 +15,8 @@ import threading
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from tundish.forked import renewed
+
 if TYPE_CHECKING:
     from tundish.snapshot.files.mapping import Identity
 
@@ -67,7 +69,7 @@ class Verified:
         self._marks = shared
 
 
-_making = threading.Lock()
+_making = renewed(threading.Lock())
 _current: list[Verified] = []
 
 

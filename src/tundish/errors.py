@@ -210,7 +210,7 @@ class StalledError(TundishError, TimeoutError):
     what : str
         What was waited for.
     seconds : float
-        How long.
+        How long; 0 where no time was needed to tell.
     detail : str
         Who held what: the worker's stack, or the state of the ring.
     """
@@ -225,9 +225,11 @@ class StalledError(TundishError, TimeoutError):
         return StalledError, (self.what, self.seconds, self.detail), vars(self)  # notes are there
 
     def __str__(self) -> str:
-        if not self.seconds:  # made anew of a text, as torch's launchers do
-            return self.what
-        text = f"{self.what} did not finish within {self.seconds:g} s"
+        text = (
+            self.what
+        )  # without a time: all that is to be said, or made anew by torch's launchers
+        if self.seconds:
+            text += f" did not finish within {self.seconds:g} s"
         return f"{text}; its stack was:\n{self.detail.rstrip()}" if self.detail.strip() else text
 
 

@@ -13,6 +13,7 @@ import pytest
 from tundish import AUTOTUNE, Dataset, Options
 from tundish.loader.run import engine, pool
 from tundish.loader.run.iterator import Iterator
+from tundish.loader.run.starting.launcher import start_method
 from tundish.loader.run.watching import tuning
 from tundish.loader.watch.throughput import Sample
 from tundish.testing import collect
@@ -79,7 +80,8 @@ def test_it_does_change() -> None:
         collect(iterator)
         numbers = {workers for _, workers in iterator.stats.tuned}
 
-    assert numbers == set(SCRIPT)
+    here = {0} if start_method() == "fork" else set()  # workers are forked at `iter`, or never
+    assert numbers == set(SCRIPT) - here
 
 
 def test_counts_go_on_through_all_changes() -> None:

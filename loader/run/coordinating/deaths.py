@@ -12,6 +12,7 @@ from tundish.loader.run.evaluators import compile_values
 from tundish.loader.run.items import ref_of
 from tundish.loader.run.origins import add_origin, describe_origin
 from tundish.loader.run.rows import as_ref
+from tundish.loader.run.starting.watchdog import deadlocked
 from tundish.loader.run.storing.seat import Seat
 from tundish.loader.run.streams import StreamStage
 
@@ -75,7 +76,7 @@ class Deaths:
             deaths = job.deaths
         if not alone:
             return Fate.SPLIT
-        if late or (limit and deaths >= limit):
+        if late or how.stuck or (limit and deaths >= limit):
             # One that cannot be opened, at first or again, gives no more elements.
             block.gone = isinstance(stage, StreamStage) and job.progress is None
             return self._error(job, deaths, how, late=late)
@@ -95,9 +96,11 @@ class Deaths:
         called = [n for n in reversed(run_of(node)) if isinstance(n, (Map, Filter))]
         labels = [context.label(n) for n in called] or [context.label(node)]
         element = f"{origin} in {', '.join(labels)}"
-        if late:
+        if how.stuck:
+            error: BaseException = deadlocked(element, how.stderr)
+        elif late:
             assert self._deadline is not None
-            error: BaseException = StalledError(element, self._deadline, how.stderr)
+            error = StalledError(element, self._deadline, how.stderr)
         else:
             error = WorkerDiedError(element, how.how, deaths, how.stderr)
         return add_origin(error, origin, "in a worker")

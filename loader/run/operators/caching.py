@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tundish.forked import renewed
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.rebuilding import original
 from tundish.loader.plan.storing import Cache
@@ -142,7 +143,7 @@ class CacheStore:
         self._fillings: weakref.WeakSet[Filling] = weakref.WeakSet()
         self._used = 0  # by all of them, and by some that are no more
         self._full = False
-        self._lock = threading.Lock()
+        self._lock = renewed(threading.Lock())
 
     def begin(self) -> Filling | None:
         """What a pass fills, or None where nothing is to be kept of it."""

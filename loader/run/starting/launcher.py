@@ -4,8 +4,9 @@ One zygote serves the process, whatever number of iterators it runs, and dies wi
 first use, again after a fork of the user's, and again when it was killed; the workers of a killed
 zygote are dead, which the coordinators notice as they notice any death.
 
-``TUNDISH_START=zygote|spawn`` decides how workers begin: forked by the zygote (the default on
-Linux), or each in an interpreter of its own (elsewhere, and with ``TUNDISH_PORTABLE=1``).
+``TUNDISH_START=zygote|spawn|fork`` decides how workers begin: forked by the zygote (the default on
+Linux), each in an interpreter of its own (elsewhere, and with ``TUNDISH_PORTABLE=1``), or forked by a
+template, which is itself forked from the consumer for one iterator (`Template`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import math
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -27,8 +29,10 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 from tundish.loader.run.starting.control import Control, Kind, Message, scratch_file
+from tundish.loader.run.starting.hazards import check_forkable, warn_of_threads
 from tundish.loader.run.starting.request import Request
 from tundish.loader.run.starting.surroundings import (
     command,
@@ -39,16 +43,32 @@ from tundish.loader.run.starting.surroundings import (
     worker_environ,
     working_directory,
 )
+from tundish.loader.run.starting.template import Forked, Heritage, fork_template
+from tundish.loader.run.starting.watchdog import STUCK, deadlocked, stuck_threads
 from tundish.loader.run.starting.zygote import kill_session
 from tundish.shm.backend import portable
 from tundish.shm.liveness import describe_exit
 
-__all__ = ["Exit", "Launcher", "WorkerProcess", "launcher", "prestart", "start_method"]
+__all__ = [
+    "STARTS",
+    "Exit",
+    "Launcher",
+    "Template",
+    "WorkerProcess",
+    "launcher",
+    "prestart",
+    "start_method",
+]
+
+STARTS = ("zygote", "spawn", "fork")
+"""The ways in which workers may begin."""
+
 
 _PRELOAD = ("numpy", "numpy.random", "cloudpickle")  # what every worker needs
 _SHOWN = 4096  # characters of a failed zygote's stderr
 _MOST_KILLED = 3  # zygotes in a row, before they are ready, until that is an error
 _PIECE_S = 0.02
+_LOOK_S = 0.5  # for a template to begin, before it is looked at
 _QUIT_S = 0.2  # for a zygote to end that was told to; then it and its workers are killed
 
 
@@ -75,6 +95,11 @@ class Exit:
     stderr: str
     pid: int | None = field(default=None, compare=False)
     errno: int = field(default=0, compare=False)
+
+    @property
+    def stuck(self) -> bool:
+        """Whether it was ended because it could not go on: a deadlock, for certain."""
+        return self.stderr.startswith(STUCK)
 
 
 class WorkerProcess:
@@ -136,7 +161,7 @@ class Launcher:
 
     Parameters
     ----------
-    kind : {"zygote", "spawn"}
+    kind : {"zygote", "spawn", "fork"}
         Whether workers are forked, or each begin in an interpreter of their own.
     threads : int
         How many threads a library may use within a worker (BLAS, OpenMP, ...).
@@ -158,23 +183,12 @@ class Launcher:
         self._given_back: set[int] = set()  # descriptors, of the news being taken in
         self._environ = worker_environ(threads)
         self._failure: str | None = None
-        self._quitting = False
+        self._quitting = self._ready = False
         self._preloaded: set[str] = set()
-        python = interpreter()
-        preload = _PRELOAD if kind == "zygote" else ()
-        self._stderr: int | None = scratch_file()  # the zygote's, until it is ready
+        self._stderr: int | None = None  # the zygote's, until it is ready
         self._control, theirs = Control.pair()
         try:
-            statement = f"serve({theirs.fileno()},{self._owner},{kind == 'zygote'},{preload})"
-            self._process = subprocess.Popen(
-                command(python, import_path(), statement),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=self._stderr,
-                env={**malloc_environ(), **os.environ, **self._environ},
-                pass_fds=(theirs.fileno(),),
-                start_new_session=True,
-            )
+            self._process = self._begin(theirs, threads)
         except BaseException:
             self._control.close()
             self._take_stderr()
@@ -184,6 +198,22 @@ class Launcher:
         # Not when it ends: others may be waiting for its descriptor.
         weakref.finalize(self, self._control.close).atexit = False
         _all.add(self)
+
+    def _begin(self, theirs: socket.socket, threads: int) -> subprocess.Popen[bytes] | Forked:
+        """Start the zygote, which is given its end of the socket."""
+        preload = _PRELOAD if self.kind == "zygote" else ()
+        statement = f"serve({theirs.fileno()},{self._owner},{self.kind == 'zygote'},{preload})"
+        python = interpreter()
+        self._stderr = scratch_file()
+        return subprocess.Popen(
+            command(python, import_path(), statement),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self._stderr,
+            env={**malloc_environ(), **os.environ, **self._environ},
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+        )
 
     def preload(self, modules: Sequence[str]) -> None:
         """Have modules imported once for all workers that are started afterwards.
@@ -225,14 +255,7 @@ class Launcher:
         """
         if os.getpid() != self._owner:
             raise RuntimeError(f"this launcher is process {self._owner}'s, not {os.getpid()}'s")
-        request = Request(
-            entry=entry,
-            config=config,
-            environ={**os.environ, **self._environ},
-            path=import_path(),
-            argv=[str(argument) for argument in sys.argv],
-            cwd=working_directory(),
-        )
+        request = self._request(entry, config)
         self.pump()
         with self._lock, contextlib.ExitStack() as copies:
             sentinel = None
@@ -251,6 +274,16 @@ class Launcher:
             if not self.alive:
                 self._lose(worker)
         return worker
+
+    def _request(self, entry: str, config: bytes) -> Request:
+        return Request(
+            entry=entry,
+            config=config,
+            environ={**os.environ, **self._environ},
+            path=import_path(),
+            argv=[str(argument) for argument in sys.argv],
+            cwd=working_directory(),
+        )
 
     def fileno(self) -> int | None:
         """Return the descriptor that is readable when `pump` has news; None when there are none.
@@ -309,7 +342,7 @@ class Launcher:
             return
         with self._lock:
             worker = self._workers.get(number)
-            if self.kind == "zygote" and worker is not None and worker.sentinel is not None:
+            if self.kind != "spawn" and worker is not None and worker.sentinel is not None:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(worker.sentinel, signal.SIGKILL)
             else:
@@ -349,6 +382,7 @@ class Launcher:
 
     def _take_in(self, message: Message) -> None:
         if message.kind is Kind.READY:
+            self._ready = True
             _killed_early.clear()
             with contextlib.suppress(OSError):
                 os.write(2, self._take_stderr())  # warnings of what it has imported
@@ -362,7 +396,7 @@ class Launcher:
                 os.close(fd)
         elif message.kind is Kind.STARTED:
             worker.pid = message.value
-            if self.kind == "zygote":
+            if self.kind != "spawn":
                 if message.fds:
                     (worker.sentinel,) = message.fds
                 else:
@@ -419,19 +453,80 @@ class Launcher:
         worker.exit = Exit(code, f"{describe_exit(code)}, together with its zygote", "", worker.pid)
 
 
+class Template(Launcher):
+    """The consumer's end of a template: a fork of this process, from which workers are forked.
+
+    Workers have everything as it is in this process now. It is made for one iterator, and ends with all its
+    workers when it is closed.
+
+    Parameters
+    ----------
+    threads : int
+        How many threads a library may use within a worker.
+    objects : tuple
+        What `tundish.loader.run.starting.template.inherited` gives in workers.
+
+    Raises
+    ------
+    RuntimeError
+        This process cannot be forked: there is no fork here, or it uses an accelerator.
+    StalledError
+        The fork met a lock that another thread held.
+    """
+
+    def __init__(self, threads: int = 1, objects: tuple[Any, ...] = ()) -> None:
+        check_forkable()
+        warn_of_threads()
+        self._objects = objects
+        self._leaves = False
+        super().__init__("fork", threads)
+        self._objects = ()
+        try:
+            self._await_ready()
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, theirs: socket.socket, threads: int) -> Forked:
+        heritage = Heritage(self._objects, self._environ, threads)
+        return fork_template(theirs, self._control, heritage)
+
+    def _await_ready(self) -> None:
+        seen: list[str] | None = None
+        while not self._ready and self.alive:
+            if self.wait(_LOOK_S):
+                continue
+            before, seen = seen, stuck_threads(self._process.pid)
+            if seen is not None and seen == before:
+                self._process.kill()
+                raise deadlocked("the process that workers are forked from", "")
+
+    def _request(self, entry: str, config: bytes) -> Request:
+        return Request(entry, config, environ={}, path=[], argv=[], cwd=None)
+
+    def leave(self) -> None:
+        """End when the last worker has been let go of."""
+        self._leaves = True
+
+    def forget(self, number: int) -> None:
+        super().forget(number)
+        if self._leaves and not self._workers:
+            self.close()
+
+
 def _not_started(reason: str, number: int) -> Exit:
     return Exit(os.EX_OSERR, f"it could not be started: {reason}", "", errno=number)
 
 
 # ------------------------------------------------------------------------------ one for the process
 
-_current: dict[int, Launcher] = {}
+_current: dict[tuple[str, int], Launcher] = {}
 _all: weakref.WeakSet[Launcher] = weakref.WeakSet()
 _killed_early: list[int] = []  # the last zygotes, none of which has become ready
 _making = threading.Lock()
 
 
-def launcher(threads: int = 1) -> Launcher:
+def launcher(threads: int = 1, kind: str | None = None) -> Launcher:
     """Return the process's launcher, made now if there is none that is alive.
 
     Parameters
@@ -439,41 +534,50 @@ def launcher(threads: int = 1) -> Launcher:
     threads : int, default 1
         How many threads a library may use within a worker. Libraries read this when they are
         loaded, so there is one zygote for each number.
+    kind : {"zygote", "spawn"}, optional
+        How workers begin; by default as `start_method` says.
 
     Returns
     -------
     Launcher
         Its workers may be started at once; they begin when the zygote is ready.
     """
+    kind = kind or start_method()
     with _making:
-        current = _current.get(threads)
+        current = _current.get((kind, threads))
         if current is not None:
             with contextlib.suppress(RuntimeError):  # that one failed; the next may not
                 current.pump()
         if current is None or not current.alive:
-            current = _current[threads] = Launcher(start_method(), threads)
+            current = _current[kind, threads] = Launcher(kind, threads)
         return current
 
 
 def prestart() -> None:
     """Make the process's launcher early, so that its imports run beside the caller's own."""
     with contextlib.suppress(OSError, RuntimeError):  # whoever needs it will hear of it
-        launcher()
+        if start_method() != "fork":  # a template is forked when its iterator is made
+            launcher()
 
 
-def start_method() -> str:
-    """Return ``zygote`` or ``spawn``: how workers begin here.
+def start_method(wanted: str | None = None) -> str:
+    """Return how workers begin here: ``zygote``, ``spawn`` or ``fork``.
+
+    Parameters
+    ----------
+    wanted : str, optional
+        What an iterator's options say; ``TUNDISH_START`` counts for more.
 
     Raises
     ------
     ValueError
-        When ``TUNDISH_START`` is neither.
+        When ``TUNDISH_START`` is none of the three.
     """
     asked = os.environ.get("TUNDISH_START", "")
-    if asked not in ("", "zygote", "spawn"):
-        raise ValueError(f"TUNDISH_START is {asked!r}; it must be 'zygote' or 'spawn'")
-    if asked:
-        return asked
+    if asked not in ("", *STARTS):
+        raise ValueError(f"TUNDISH_START is {asked!r}; it must be 'zygote', 'spawn' or 'fork'")
+    if asked or wanted:
+        return asked or str(wanted)
     if portable() or not sys.platform.startswith("linux"):
         return "spawn"
     try:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tundish.loader.run.starting.payload import unpack
 from tundish.loader.run.starting.settings import Applied, Values, values_now
+from tundish.loader.run.starting.template import inherited
 
 __all__ = ["Luggage", "Moment", "moment_now"]
 
@@ -34,13 +35,13 @@ class Luggage:
 
     Parameters
     ----------
-    payload : int
-        The descriptor of the objects.
+    payload : int or None
+        The descriptor of the objects; None where the worker was forked with them.
     moment : Moment
         Of when the worker was asked for.
     """
 
-    def __init__(self, payload: int, moment: Moment) -> None:
+    def __init__(self, payload: int | None, moment: Moment) -> None:
         self._payload, self._moment = payload, moment
         self._settings = Applied()
 
@@ -48,7 +49,7 @@ class Luggage:
         """Return the objects, and let the moment hold; see `payload.unpack`."""
         settings = self._moment.settings
         self._settings.take(settings, early=True)
-        objects = unpack(self._payload, writable=writable)
+        objects = inherited() if self._payload is None else unpack(self._payload, writable=writable)
         self._settings.take(settings, early=False)
         return objects
 

@@ -32,6 +32,7 @@ import cloudpickle
 import numpy as np
 import psutil
 
+from tundish import forked
 from tundish.errors import SharedMemoryError
 from tundish.loader.run.failure import dumps_exception, loads_exception
 from tundish.loader.run.starting.byvalue import ByValue, install, look_up, module_name
@@ -75,6 +76,7 @@ class Payload:
         self.fd, self.modules = fd, modules
         self.nbytes = os.fstat(fd).st_size
         self._close = weakref.finalize(self, os.close, fd)
+        forked.not_inherited(self, Payload.close)
 
     def close(self) -> None:
         """Close the file; workers that have received it keep it. Safe to call twice."""

@@ -12,7 +12,7 @@ import sys
 import threading
 import traceback
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -65,22 +65,37 @@ class Request:
 
     def fulfil(self, fds: Sequence[int]) -> NoReturn:
         """Be the worker: take on the surroundings, call the function, end the process."""
+        self.run(fds, self._take_on)
+
+    def _take_on(self) -> None:
+        for name in os.environ.keys() - self.environ.keys():
+            del os.environ[name]
+        for name, value in self.environ.items():
+            if os.environ.get(name) != value:  # a zygote's are the same, or nearly so
+                os.environ[name] = value
+        sys.path[:] = self.path
+        sys.argv[:] = self.argv
+        if self.cwd is not None:
+            os.chdir(self.cwd)
+        importlib.invalidate_caches()
+        # A main module of its own, where the payload puts the classes of the user's.
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        # A killed worker flushes nothing.
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+
+    def run(self, fds: Sequence[int], first: Callable[[], None]) -> NoReturn:
+        """Call the function, and end the process with what it returns.
+
+        Parameters
+        ----------
+        fds : sequence of int
+            Its descriptors.
+        first : callable
+            Called before; what it raises ends the process as well.
+        """
         code: object = 1
         try:
-            for name in os.environ.keys() - self.environ.keys():
-                del os.environ[name]
-            for name, value in self.environ.items():
-                if os.environ.get(name) != value:  # a zygote's are the same, or nearly so
-                    os.environ[name] = value
-            sys.path[:] = self.path
-            sys.argv[:] = self.argv
-            if self.cwd is not None:
-                os.chdir(self.cwd)
-            importlib.invalidate_caches()
-            # A main module of its own, where the payload puts the classes of the user's.
-            sys.modules["__main__"] = types.ModuleType("__main__")
-            # A killed worker flushes nothing.
-            sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+            first()
             module, _, name = self.entry.partition(":")
             code = getattr(importlib.import_module(module), name)(list(fds), self.config)
         except SystemExit as stop:

@@ -17,6 +17,7 @@ __all__ = [
     "import_path",
     "interpreter",
     "malloc_environ",
+    "malloc_settings",
     "standard_stream",
     "worker_environ",
     "working_directory",
@@ -72,17 +73,26 @@ def command(executable: str, path: Sequence[str], statement: str) -> list[str]:
     ]
 
 
+_MALLOC = {
+    "MALLOC_MMAP_THRESHOLD_": (-3, 32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": (-1, 256 << 20),
+    "MALLOC_TOP_PAD_": (-2, 16 << 20),
+}
+"""By the variable's name: the parameter of ``mallopt``, and the value."""
+
+
 def malloc_environ() -> dict[str, str]:
     """Return how glibc's malloc is told to keep memory it has freed; only an exec reads these.
 
     By default it gives every freed image back to the system, and the next one costs hundreds of
     page faults. All three are needed. The price: a worker keeps up to 256 MB it has freed.
     """
-    return {
-        "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
-        "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
-        "MALLOC_TOP_PAD_": str(16 << 20),
-    }
+    return {name: str(value) for name, (_, value) in _MALLOC.items()}
+
+
+def malloc_settings() -> list[tuple[int, int]]:
+    """Return the same for a process that runs already: what ``mallopt`` is called with."""
+    return [setting for name, setting in _MALLOC.items() if name not in os.environ]
 
 
 def worker_environ(threads: int) -> dict[str, str]:

@@ -47,7 +47,7 @@ from tundish.loader.run.starting.request import Request, run_worker
 from tundish.loader.run.starting.surroundings import command, malloc_environ
 from tundish.shm.backend import portable
 
-__all__ = ["kill_session", "run_worker", "serve"]
+__all__ = ["Started", "Zygote", "kill_session", "run_worker", "serve"]
 
 _TAIL = 4096  # bytes of stderr kept of each worker
 _HELD = 1 << 16  # bytes of stderr taken in while the user's stderr takes nothing
@@ -75,7 +75,7 @@ def serve(fd: int, parent: int, forks: bool, preload: Sequence[str]) -> NoReturn
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(number, _do_nothing)
     warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork")
-    zygote = _Zygote(Control(socket.socket(fileno=fd)), parent, forks)
+    zygote = Zygote(Control(socket.socket(fileno=fd)), parent, forks)
     with _importing():
         for name in preload:
             try:
@@ -127,7 +127,7 @@ class _Outlet:
 
 
 @dataclass
-class _Worker:
+class Started:
     """A worker as the zygote sees it."""
 
     number: int
@@ -135,6 +135,8 @@ class _Worker:
     reap: Callable[[], int | None]
     stderr: int
     tail: bytes = b""
+    why: bytes = b""
+    """The reason for which it is ended, if it is."""
 
     def kill(self) -> None:
         """Kill it and the processes it started."""
@@ -142,16 +144,32 @@ class _Worker:
             os.killpg(self.pid, signal.SIGKILL)
 
 
-class _Zygote:
+class Zygote:
+    """Starts workers, passes on what they write to stderr, and tells the consumer how they end.
+
+    Parameters
+    ----------
+    control : Control
+        The socket to the consumer.
+    parent : int
+        The consumer's process.
+    forks : bool
+        Whether to fork workers, or to start an interpreter for each.
+    """
+
+    name = b"tundish-zygote"
+
     def __init__(self, control: Control, parent: int, forks: bool) -> None:
         self.control = control
         self.parent = parent
         self.forks = forks
         self.safe = True
-        self.workers: dict[int, _Worker] = {}
+        self.workers: dict[int, Started] = {}
         self.outlet = _Outlet()
         self.wakeup, wakeup_end = os.pipe()
         self.life, self.life_end = os.pipe()  # see `run_worker`
+        self.pipes = (self.wakeup, wakeup_end, self.life, self.life_end)
+        self.began: tuple[int, ...] = ()
         for fd in (self.wakeup, wakeup_end):
             os.set_blocking(fd, False)
         signal.set_wakeup_fd(wakeup_end, warn_on_full_buffer=False)
@@ -160,7 +178,7 @@ class _Zygote:
             with contextlib.suppress(ProcessLookupError):  # found out below
                 self.parent_fd = os.pidfd_open(parent)
             self.prctl = ctypes.CDLL(None).prctl
-            self.prctl(_PR_SET_NAME, b"tundish-zygote")
+            self.prctl(_PR_SET_NAME, self.name)
 
     def run(self) -> NoReturn:
         self.control.send(Kind.READY)
@@ -177,6 +195,7 @@ class _Zygote:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self.wakeup, 4096)
                 self.reap()
+            self.look_after()
             for message in self.control.receive():
                 self.hear(message)
             if self.control.closed:
@@ -196,8 +215,14 @@ class _Zygote:
             for worker in self.workers.values():
                 if worker.stderr >= 0:
                     poll.register(worker.stderr, select.POLLIN)
-        timeout = None if self.parent_fd >= 0 else _PARENT_CHECK_MS
-        return {fd for fd, _ in poll.poll(timeout)}
+        return {fd for fd, _ in poll.poll(self.patience_ms())}
+
+    def patience_ms(self) -> int | None:
+        """How long to wait when nothing happens; None for ever."""
+        return None if self.parent_fd >= 0 else _PARENT_CHECK_MS
+
+    def look_after(self) -> None:
+        """See to the workers, at least whenever the patience has ended."""
 
     def hear(self, message: Message) -> None:
         if message.kind is Kind.START:
@@ -239,7 +264,7 @@ class _Zygote:
         body, stdout, stderr, *fds = message.fds
         if not os.path.sameopenfile(stderr, 2):
             os.dup2(stderr, 2)  # where the user's stderr is now
-        read, write = os.pipe()
+        self.began = read, write = os.pipe()
         os.set_blocking(read, False)
         try:
             begin = self.fork if self.forks and self.safe else self.execute
@@ -249,7 +274,7 @@ class _Zygote:
             raise
         finally:
             os.close(write)
-        self.workers[message.worker] = _Worker(message.worker, pid, reap, read)
+        self.workers[message.worker] = Started(message.worker, pid, reap, read)
         self.announce(self.workers[message.worker])
 
     def fork(
@@ -273,15 +298,17 @@ class _Zygote:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             os.dup2(stdout, 1)
             os.dup2(stderr, 2)
-            request = Request.read(body)
-            _close_but(fds)
-            if "numpy.random" in sys.modules:  # else every worker would draw the same numbers
-                sys.modules["numpy.random"].seed()
-            request.fulfil(fds)
+            self.become(Request.read(body), fds)
         except BaseException:  # noqa: BLE001 - a worker must never return into the zygote's loop
             traceback.print_exc()
         finally:
             os._exit(1)
+
+    def become(self, request: Request, fds: Sequence[int]) -> NoReturn:
+        """Be a worker, in the process that has just been forked for it."""
+        _close_but(fds)
+        reseed()
+        request.fulfil(fds)
 
     def execute(
         self, body: int, stdout: int, stderr: int, fds: Sequence[int]
@@ -301,7 +328,7 @@ class _Zygote:
         )
         return process.pid, process.poll
 
-    def announce(self, worker: _Worker) -> None:
+    def announce(self, worker: Started) -> None:
         fds: tuple[int, ...] = ()
         if self.forks:
             fds = (os.pidfd_open(worker.pid),)  # not reaped yet, so this is the one
@@ -309,7 +336,7 @@ class _Zygote:
         for fd in fds:
             os.close(fd)
 
-    def pass_on(self, worker: _Worker) -> None:
+    def pass_on(self, worker: Started) -> None:
         if worker.stderr < 0:
             return
         try:
@@ -319,7 +346,8 @@ class _Zygote:
         if not data:  # closed by the worker itself
             os.close(worker.stderr)
             worker.stderr = -1
-        worker.tail = (worker.tail + data)[-_TAIL:]
+        kept = worker.tail + data
+        worker.tail = kept[:_TAIL] if worker.why else kept[-_TAIL:]  # stacks begin with what counts
         self.outlet.write(data)
 
     def reap(self) -> None:
@@ -332,7 +360,11 @@ class _Zygote:
             if worker.stderr >= 0:
                 os.close(worker.stderr)
             del self.workers[worker.number]
-            self.control.send(Kind.ENDED, worker.number, code, text=worker.tail)
+            self.control.send(Kind.ENDED, worker.number, code, text=self.last_words(worker))
+
+    def last_words(self, worker: Started) -> bytes:
+        """Return what is told of a worker that has ended."""
+        return worker.tail
 
     def end(self) -> NoReturn:
         for worker in self.workers.values():
@@ -342,6 +374,15 @@ class _Zygote:
             self.pass_on(worker)
         self.outlet.write(patience_ms=_PATIENCE_MS)
         os._exit(0)
+
+
+def reseed() -> None:
+    """Seed the global generators from the system: else every worker would draw the same numbers."""
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.default_generator.manual_seed(int.from_bytes(os.urandom(7), "little"))
 
 
 def _threads() -> int:

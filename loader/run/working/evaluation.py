@@ -5,7 +5,6 @@ One after another, or many at once: of one cheap function over a range, or rows 
 
 from __future__ import annotations
 
-import faulthandler
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ import numpy as np
 from tundish.formats.format import Columns
 from tundish.loader.run.blame import raise_from
 from tundish.loader.run.items import DROPPED
+from tundish.loader.run.starting.watchdog import limit
 from tundish.loader.run.writing import NeedsMore, Rows, scatter
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Evaluation:
             range(task.first + done, task.first + task.rows), items[done:], strict=True
         ):
             if deadline is not None:
-                faulthandler.dump_traceback_later(deadline, exit=True)
+                limit(deadline)
             try:
                 element = value(item, pass_)
                 if events:

@@ -6,7 +6,6 @@ this one, goes on, the dataset is made again and what has come is left out.
 
 from __future__ import annotations
 
-import faulthandler
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ import numpy as np
 from tundish.loader.run.items import End, Failure, ref_of
 from tundish.loader.run.messages import RECORD, Kind, Task
 from tundish.loader.run.starting.payload import dumps_exception
+from tundish.loader.run.starting.watchdog import limit
 from tundish.loader.run.writing import Rows, scatter
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class OpenStreams:
             (item,) = self._inputs.decoded(tail, private=True)
             if deadline is not None:  # what is left out takes its time too
                 left_out = 0 if stage.placed else skip
-                faulthandler.dump_traceback_later(deadline * (1 + left_out), exit=True)
+                limit(deadline * (1 + left_out))
             try:
                 origin = stage.identity(ref_of(item), stage.pass_)
                 plan = stage.value(item, stage.pass_)
@@ -111,7 +111,7 @@ class OpenStreams:
             write = self._records(rows, task, network, places)
         for k in range(task.first + len(places), task.first + task.rows):
             if deadline is not None:
-                faulthandler.dump_traceback_later(deadline, exit=True)
+                limit(deadline)
             try:
                 found = network.next()
             except End:

@@ -133,6 +133,7 @@ def workers() -> list[str]:
     what = {
         "zygote": "zygote: one interpreter imports everything once and forks workers",
         "spawn": "spawn: each worker is an interpreter of its own",
+        "fork": "fork: workers are forked from a copy of this process, made for each iterator",
     }
     return [what[method]]
 

@@ -228,6 +228,7 @@ TOLD = StatsAggregator()
 CLASHES: list[tuple[dict[str, Any], str]] = [
     ({"workers": 0, "deadline": 2.0}, r"workers=0 and deadline=2.0 .*TUNDISH_WORKERS=0"),
     ({"executor": "thread", "deadline": 2.0}, r"executor='thread' and deadline=2.0 .*leave out"),
+    ({"executor": "thread", "start": "fork"}, "executor='thread' and start='fork' contradict"),
     ({"executor": "thread", "max_deaths": 2}, r"max_deaths=2 .* use executor='process'"),
     (
         {"max_intra_op_parallelism": 1, "threading__max_intra_op_parallelism": 2},

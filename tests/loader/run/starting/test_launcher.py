@@ -620,6 +620,7 @@ def test_without_a_descriptor_to_watch_it_a_worker_has_not_begun(made: Launcher)
         ({"TUNDISH_PORTABLE": "1"}, "spawn"),
         ({"TUNDISH_PORTABLE": "1", "TUNDISH_START": "zygote"}, "zygote"),
         ({"TUNDISH_START": "spawn"}, "spawn"),
+        ({"TUNDISH_START": "fork"}, "fork"),
     ],
 )
 def test_how_workers_begin(
@@ -634,9 +635,9 @@ def test_how_workers_begin(
 
 
 def test_a_start_method_that_does_not_exist_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TUNDISH_START", "fork")
+    monkeypatch.setenv("TUNDISH_START", "forkserver")
 
-    with pytest.raises(ValueError, match="it must be 'zygote' or 'spawn'"):
+    with pytest.raises(ValueError, match="it must be 'zygote', 'spawn' or 'fork'"):
         module.start_method()
 
 

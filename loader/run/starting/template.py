@@ -1,0 +1,274 @@
+"""The template: a fork of the consumer with one thread, from which an iterator's workers are forked.
+
+It is made at ``iter()``, so workers have everything as it was then: globals, settings, open files, objects that
+cannot be pickled. Nothing travels: the objects that a payload would carry are simply there (`inherited`).
+Workers that are started later, in the place of one that died or because more are wanted, are forked
+from it as well, and have the same.
+
+Right after the fork nothing of the consumer's runs any more. Handlers of signals are set back, `atexit` is
+never reached, no garbage is collected, and no frame of the consumer's is ever returned to. Locks of
+ours are free, descriptors of other iterators closed (`tundish.forked`); everything of the user's stays open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import io
+import os
+import re
+import signal
+import socket
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tundish import forked
+from tundish.loader.run.starting.control import Control, Message
+from tundish.loader.run.starting.pools import find_pools
+from tundish.loader.run.starting.surroundings import malloc_settings
+from tundish.loader.run.starting.watchdog import ENDS, Ward, new_page, take_page
+from tundish.loader.run.starting.zygote import Started, Zygote, reseed
+
+if TYPE_CHECKING:
+    from tundish.loader.run.starting.request import Request
+
+__all__ = ["Forked", "Heritage", "fork_template", "inherited"]
+
+_LOOK_MS = 100
+_WARNS = sys.version_info >= (3, 12)  # Python does, of every thread as a process forks
+
+_CONSUMERS = re.compile(rb'  File "[^"]*", line \d+ in become\n(?:  File .*\n?)*')
+"""In a worker's stacks: the frames of the consumer, which it was forked in."""
+
+_inherited: list[Any] = []
+_kept: list[Any] = []  # the consumer's streams: one that is let go would write what they still hold
+
+
+def inherited() -> list[Any]:
+    """The objects that a worker was forked with."""
+    return _inherited
+
+
+class Forked:
+    """A child that was forked, with as much of `subprocess.Popen` as a launcher uses.
+
+    Parameters
+    ----------
+    pid : int
+        Its number.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        """Return how it ended, None while it has not."""
+        return self._waited(os.WNOHANG)
+
+    def wait(self) -> int:
+        """Wait for its end, and return how it ended."""
+        code = self._waited(0)
+        assert code is not None
+        return code
+
+    def kill(self) -> None:
+        """Kill it, if it has not ended."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def _waited(self, flags: int) -> int | None:
+        if self.returncode is None:
+            try:
+                pid, status = os.waitpid(self.pid, flags)
+            except ChildProcessError:  # somebody else has waited for it
+                self.returncode = 0
+            else:
+                if pid:
+                    self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+
+@dataclass(frozen=True)
+class Heritage:
+    """What workers have that the consumer has not.
+
+    Parameters
+    ----------
+    objects : sequence
+        What `inherited` gives in workers.
+    environ : mapping
+        What is set in their environment.
+    threads : int
+        How many threads a library may use within one.
+    """
+
+    objects: Sequence[Any]
+    environ: Mapping[str, str]
+    threads: int
+
+
+def fork_template(theirs: socket.socket, ours: Control, heritage: Heritage) -> Forked:
+    """Fork this process; the child serves as a template until this one is gone.
+
+    Parameters
+    ----------
+    theirs : socket.socket
+        The child's end of the control socket.
+    ours : Control
+        The other one, which the child closes.
+    heritage : Heritage
+        What its workers have beside.
+    """
+    parent = os.getpid()
+    for stream in (sys.stdout, sys.stderr):  # what they hold would be written twice
+        with contextlib.suppress(Exception):
+            stream.flush()
+    # A handler of the user's, or an interrupt, has no business in the child.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        pid = _fork()
+        if not pid:
+            _serve(theirs, ours, parent, heritage)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return Forked(pid)
+
+
+def _fork() -> int:
+    if not _WARNS:
+        return os.fork()
+    with warnings.catch_warnings():  # of threads we warn ourselves, and of those that matter
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def _serve(theirs: socket.socket, ours: Control, parent: int, heritage: Heritage) -> NoReturn:
+    try:
+        gc.disable()
+        gc.freeze()
+        os.setsid()
+        forked.let_go()
+        ours.close()
+        _set_signals_back()
+        _close_stdin()
+        os.environ.update(heritage.environ)
+        for parameter, value in malloc_settings():
+            ctypes.CDLL(None).mallopt(parameter, value)
+        _inherited[:] = heritage.objects
+        control = Control(theirs)
+        template = _Template(control, parent, heritage.threads)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        template.run()
+    except BaseException:  # noqa: BLE001 - nothing may return into the consumer's code
+        traceback.print_exc()
+    finally:
+        os._exit(1)
+
+
+def _set_signals_back() -> None:
+    """Let no handler of the consumer's run: it would save a checkpoint, say, in each worker."""
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)) and not isinstance(
+            signal.getsignal(number), signal.Handlers
+        ):
+            signal.signal(number, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, _do_nothing)
+
+
+def _do_nothing(*_: object) -> None:
+    """Handle a signal: it wakes the loop."""
+
+
+def _close_stdin() -> None:
+    """Leave the terminal's input to the consumer."""
+    if sys.stdin is None:
+        return
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    if nothing:
+        os.close(nothing)
+    _kept.append(sys.stdin)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - for good
+
+
+class _Template(Zygote):
+    name = b"tundish-templat"  # the system keeps 15 characters
+
+    def __init__(self, control: Control, parent: int, threads: int) -> None:
+        super().__init__(control, parent, forks=True)
+        self.threads = threads
+        self.pools = find_pools()
+        self.wards: dict[int, Ward] = {}
+        self.asked: Message | None = None
+        self.page = new_page()
+
+    def patience_ms(self) -> int | None:
+        return _LOOK_MS if self.workers else super().patience_ms()
+
+    def look_after(self) -> None:
+        now = time.monotonic()
+        self.wards = {number: self.wards[number] for number in self.workers}
+        for number, worker in self.workers.items():
+            why = self.wards[number].look(now)
+            if why == ENDS:
+                worker.kill()
+            elif why is not None:
+                worker.why, worker.tail = f"{why}!\n".encode(), b""
+
+    def start(self, message: Message) -> None:
+        self.asked, self.page = message, new_page()
+        super().start(message)
+
+    def announce(self, worker: Started) -> None:
+        self.wards[worker.number] = Ward(worker.pid, self.page)
+        super().announce(worker)
+
+    def last_words(self, worker: Started) -> bytes:
+        return worker.why + _CONSUMERS.sub(b"", worker.tail)
+
+    def end(self) -> NoReturn:
+        for worker in self.workers.values():
+            worker.kill()
+        for worker in self.workers.values():  # who waits for this process knows that they are gone
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(worker.pid, 0)
+        super().end()
+
+    def become(self, request: Request, fds: Sequence[int]) -> NoReturn:
+        gc.enable()
+        for fd in self._own() - set(fds):
+            os.close(fd)
+        take_page(self.page)
+        reseed()
+        request.run(fds, self._settle)
+
+    def _own(self) -> set[int]:
+        """The descriptors that are a template's, and no worker's; those of the user's stay open."""
+        assert self.asked is not None
+        own = {self.control.fileno(), *self.pipes, self.parent_fd, *self.asked.fds, *self.began}
+        return {fd for fd in (*own, *(each.stderr for each in self.workers.values())) if fd >= 0}
+
+    def _settle(self) -> None:
+        for set_threads in self.pools:
+            set_threads(self.threads)
+        # Streams of its own: another thread may hold the lock of the consumer's.
+        for name, fd in (("stdout", 1), ("stderr", 2)):
+            stream = getattr(sys, name)
+            if stream is not None and stream is getattr(sys, f"__{name}__"):
+                _kept.append(stream)
+                errors, encoding = stream.errors, stream.encoding
+                raw = io.FileIO(fd, "w", closefd=False)
+                new = io.TextIOWrapper(
+                    io.BufferedWriter(raw), encoding, errors, line_buffering=True
+                )
+                setattr(sys, name, new)
+                setattr(sys, f"__{name}__", new)

@@ -1,0 +1,189 @@
+"""The end of a worker that cannot go on: past the deadline of its element, or in a deadlock for certain.
+
+A worker forked from the consumer has a copy of its locks, also of those that a thread held which is not
+there: who waits for one waits for ever. The system shows that. Where every thread of a process waits, without
+a limit of time, for a lock that nobody outside the process can give (a private futex), and none of them
+has run meanwhile, none ever will.
+
+The template looks, since it is the workers' parent and waits for them anyway. It asks for the worker's
+stacks, which go where its stderr goes, and kills it a moment later. Deadlines are kept in the same way,
+through a page that the two share: `faulthandler.dump_traceback_later`, which does it elsewhere, never
+returns in a fork of a process that has called it too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import mmap
+import os
+import platform
+import signal
+import struct
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tundish.errors import StalledError
+
+__all__ = [
+    "ENDS",
+    "STUCK",
+    "Ward",
+    "deadlocked",
+    "lift",
+    "limit",
+    "new_page",
+    "stuck_threads",
+    "take_page",
+]
+
+STUCK = "Deadlock (every thread of this worker waits for a lock that none of them will release)"
+"""The beginning of what is told of a worker that was ended for that reason."""
+
+ENDS = "it ends"
+"""Said of a worker when it is to be killed."""
+
+_LOOK_S = 0.5  # between two looks that have to agree
+_TELLING_S = 0.1  # for a worker's stacks to arrive
+_FUTEX = {"x86_64": 202, "aarch64": 98, "arm64": 98, "riscv64": 98}.get(platform.machine(), -1)
+_WAITING = {0, 6, 9, 13}  # FUTEX_WAIT, FUTEX_LOCK_PI, FUTEX_WAIT_BITSET, FUTEX_LOCK_PI2
+_COMMAND, _PRIVATE = 0x7F, 0x80
+_EXPIRY = struct.Struct("d")
+_NEVER = 0.0
+
+_own: list[mmap.mmap] = []
+
+
+def limit(seconds: float) -> None:
+    """End this process, its stacks told, unless `lift` or another `limit` comes within so many seconds."""
+    if _own:
+        _EXPIRY.pack_into(_own[0], 0, time.monotonic() + seconds)
+    else:
+        faulthandler.dump_traceback_later(seconds, exit=True)
+
+
+def lift() -> None:
+    """Call the limit off."""
+    if _own:
+        _EXPIRY.pack_into(_own[0], 0, _NEVER)
+    else:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def new_page() -> mmap.mmap:
+    """Return memory that a worker will share with the process that forks it."""
+    return mmap.mmap(-1, mmap.PAGESIZE)
+
+
+def take_page(page: mmap.mmap) -> None:
+    """In a worker: keep deadlines in a page that the template looks at, and show stacks when it asks."""
+    _own[:] = [page]
+    faulthandler.register(_signal(), file=2, all_threads=True, chain=False)
+
+
+def _signal() -> int:
+    return signal.SIGRTMAX - 1
+
+
+@dataclass
+class Ward:
+    """A worker that is looked after.
+
+    Parameters
+    ----------
+    pid : int
+        Its number.
+    page : mmap.mmap
+        Where it keeps its deadline.
+    """
+
+    pid: int
+    page: mmap.mmap
+    _seen: list[str] | None = None
+    _look_at: float = 0.0
+    _ends_at: float | None = None
+
+    def look(self, now: float) -> str | None:
+        """Look at it once.
+
+        Parameters
+        ----------
+        now : float
+            By `time.monotonic`.
+
+        Returns
+        -------
+        str or None
+            Why it is to be ended, once: it has been asked for its stacks by then. `ENDS` when they
+            have had the time to arrive; None while all is well.
+        """
+        if self._ends_at is not None:
+            return ENDS if now >= self._ends_at else None
+        why = self._why(now)
+        if why is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, _signal())
+            self._ends_at = now + _TELLING_S
+        return why
+
+    def _why(self, now: float) -> str | None:
+        (expiry,) = _EXPIRY.unpack_from(self.page)
+        if expiry != _NEVER and now >= expiry:
+            return "Timeout (an element took longer than its deadline)"
+        if now < self._look_at:
+            return None
+        self._look_at = now + _LOOK_S
+        before, self._seen = self._seen, stuck_threads(self.pid)
+        return STUCK if self._seen is not None and self._seen == before else None
+
+
+def deadlocked(what: str, stacks: str) -> StalledError:
+    """Return the error of something that waits for ever.
+
+    Parameters
+    ----------
+    what : str
+        What it is, in the words of an error.
+    stacks : str
+        Where each thread waits.
+    """
+    return StalledError(
+        f"{what} waits for a lock that nobody will release: another thread of the consumer held it when "
+        'workers were forked (leave start="fork" out, or make the iterator before that thread begins), or '
+        "the function has a deadlock of its own",
+        detail=stacks,
+    )
+
+
+def stuck_threads(pid: int) -> list[str] | None:
+    """Describe the threads of a process, if each of them waits for a lock for ever.
+
+    Parameters
+    ----------
+    pid : int
+        A child of this process.
+
+    Returns
+    -------
+    list of str or None
+        What does not change as long as none of them runs; None where one of them does something
+        else, or where the system does not show it.
+    """
+    found = []
+    try:
+        for task in sorted(Path(f"/proc/{pid}/task").iterdir()):
+            if not _waits_for_ever((task / "syscall").read_text().split()):
+                return None
+            found.append((task / "status").read_text())
+    except OSError:
+        return None
+    return found
+
+
+def _waits_for_ever(call: list[str]) -> bool:
+    """Whether a system call, as ``/proc/.../syscall`` shows it, is such a wait."""
+    if len(call) < 5 or call[0] != str(_FUTEX):
+        return False
+    operation, timeout = int(call[2], 16), int(call[4], 16)
+    return operation & _COMMAND in _WAITING and bool(operation & _PRIVATE) and not timeout
