@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from array import array
 from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -56,6 +57,7 @@ _FIRST_SHARE = 16
 _SLACK = 65536
 _TAIL_BYTES = 32768
 _QUICK_S = 0.0005
+_INTEGERS = {int}
 
 
 class LoaderCrew:
@@ -176,9 +178,9 @@ class LoaderCrew:
 
     def _job(self, block: int, wanted: Wanted, quota: int) -> Job:
         keys, kind, tail = wanted.keys, Items.ENCODED, b""
-        if isinstance(keys, list) and all(type(key) is int for key in keys):
+        if isinstance(keys, list) and set(map(type, keys)) <= _INTEGERS:
             try:
-                kind, tail = Items.INDICES, np.array(keys, np.int64).tobytes()
+                kind, tail = Items.INDICES, array("q", keys).tobytes()
             except OverflowError:
                 kind, tail = Items.ENCODED, pickle.dumps(keys)
         elif keys is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tundish.loader.run.starting.garbage import uncollected
 from tundish.loader.run.starting.payload import unpack
 from tundish.loader.run.starting.settings import Applied, Values, values_now
 from tundish.loader.run.starting.template import inherited
@@ -49,7 +50,10 @@ class Luggage:
         """Return the objects, and let the moment hold; see `payload.unpack`."""
         settings = self._moment.settings
         self._settings.take(settings, early=True)
-        objects = inherited() if self._payload is None else unpack(self._payload, writable=writable)
+        with uncollected():
+            objects = (
+                inherited() if self._payload is None else unpack(self._payload, writable=writable)
+            )
         self._settings.take(settings, early=False)
         return objects
 

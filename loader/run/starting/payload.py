@@ -40,6 +40,7 @@ from tundish.loader.run.starting.control import scratch_file
 from tundish.loader.run.starting.culprit import find_culprit
 from tundish.loader.run.starting.inherited import reduce_shared, starting
 from tundish.loader.run.starting.mapped import mapped_file, open_mapped
+from tundish.loader.run.starting.preload import named_in
 from tundish.loader.run.starting.tensors import reduce_shared_tensor, reduce_tensor
 from tundish.loader.run.starting.views import reduce_view
 from tundish.loader.run.starting.wrapped import reduce_wrapped
@@ -208,7 +209,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     modules : ByValue
         Whose functions and classes travel by value.
     touched : set of str
-        The modules of all classes and functions that were met.
+        The modules of all classes and functions that were met, and what the user's functions import.
     """
 
     def __init__(self, file: io.BufferedWriter, modules: ByValue) -> None:
@@ -252,6 +253,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             if look_up(value.__module__, value.__qualname__) is value:
                 self.homes.append((value.__module__, value.__qualname__, value))
         elif isinstance(value, types.FunctionType):
+            self.touched.update(named_in(value))
             self.modules.take(value.__module__)
             filename = value.__code__.co_filename
             cached = linecache.cache.get(filename)

@@ -1,12 +1,14 @@
 """Which installed modules the user's functions and sources need: imported once for all workers.
 
-A worker that imports torch, torchvision or pandas for itself takes seconds to start. The user's own
+A worker that imports torch, torchvision or pandas for itself takes seconds to start, or seconds for its first
+sample where a function imports it. The user's own
 modules are left to the workers: what they do when they are imported (open a file, say) must not be
 shared, and they may have changed since.
 """
 
 from __future__ import annotations
 
+import dis
 import site
 import sys
 import sysconfig
@@ -17,7 +19,7 @@ from typing import Any
 
 from tundish.loader.run.starting.byvalue import module_name
 
-__all__ = ["installed", "modules_of"]
+__all__ = ["installed", "modules_of", "named_in"]
 
 _MOST = 2000
 _MOST_FOUND = 64
@@ -76,16 +78,46 @@ def modules_of(value: Any) -> Iterator[str]:
         return
     if isinstance(value, types.FunctionType):
         yield module_name(value)
-        if value.__module__ == "__main__":
-            yield from _globals_of(value)
+        yield from named_in(value)
         return
     cls = value if isinstance(value, type) else type(value)
     for base in cls.__mro__:
-        yield module_name(base)
-        if base.__module__ == "__main__":
+        home = module_name(base)
+        yield home
+        if _is_users(home):
             for method in vars(base).values():
                 if isinstance(method, types.FunctionType):
-                    yield from _globals_of(method)
+                    yield from named_in(method)
+
+
+def named_in(function: types.FunctionType) -> Iterator[str]:
+    """The modules that a function of the user's imports when it is called, or finds in the main module."""
+    home = module_name(function)
+    if _is_users(home):
+        yield from _imported_by(function.__code__)
+    if home == "__main__":
+        yield from _globals_of(function)
+
+
+def _is_users(name: str) -> bool:
+    if name == "__main__":
+        return True
+    home = sys.modules.get(name)
+    top = name.partition(".")[0]
+    return not (
+        home is None or top in sys.stdlib_module_names or top in _LEFT_OUT or _is_installed(home)
+    )
+
+
+def _imported_by(code: types.CodeType) -> Iterator[str]:
+    """The modules that code imports when it runs, if this process has imported any of its names."""
+    if not sys.modules.keys().isdisjoint(code.co_names):
+        for instruction in dis.get_instructions(code):
+            if instruction.opname == "IMPORT_NAME":
+                yield instruction.argval
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield from _imported_by(inner)
 
 
 def _globals_of(function: types.FunctionType) -> Iterator[str]:

@@ -25,7 +25,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import gc
 import importlib
 import json
 import os
@@ -43,6 +42,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from tundish.loader.run.starting.control import Control, Kind, Message
+from tundish.loader.run.starting.garbage import uncollected
 from tundish.loader.run.starting.request import Request, run_worker
 from tundish.loader.run.starting.surroundings import command, malloc_environ
 from tundish.shm.backend import portable
@@ -76,7 +76,7 @@ def serve(fd: int, parent: int, forks: bool, preload: Sequence[str]) -> NoReturn
         signal.signal(number, _do_nothing)
     warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork")
     zygote = Zygote(Control(socket.socket(fileno=fd)), parent, forks)
-    with _importing():
+    with uncollected():
         for name in preload:
             try:
                 importlib.import_module(name)
@@ -84,20 +84,6 @@ def serve(fd: int, parent: int, forks: bool, preload: Sequence[str]) -> NoReturn
                 if error.name is None or not f"{name}.".startswith(f"{error.name}."):
                     raise
     zygote.run()
-
-
-@contextlib.contextmanager
-def _importing() -> Iterator[None]:
-    """Let no collection look at what is imported meanwhile, now or in a worker.
-
-    Now they take a fifth of the time that torch needs; in workers they copy the pages that these share.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def _do_nothing(*_: object) -> None:
@@ -248,7 +234,7 @@ class Zygote:
         wanted = json.loads(text)
         before = list(sys.path)
         sys.path[:] = wanted["path"]
-        with _importing():
+        with uncollected():
             for name in wanted["modules"]:
                 with contextlib.suppress(Exception), warnings.catch_warnings():
                     warnings.simplefilter("ignore")

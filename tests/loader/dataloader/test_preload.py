@@ -59,6 +59,28 @@ def test_what_its_module_has_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not {"users_dataset", "users_middle"} & wanted(kind(4))
 
 
+def test_what_they_import_when_they_are_called() -> None:
+    """An import within a function, a method or a function within it: else each worker does it for itself."""
+
+    class Users(Numbers):
+        def __getitem__(self, index: int) -> Any:
+            from packaging import version
+
+            return str(version.Version(str(index)))
+
+    def collate(samples: list[Any]) -> Any:
+        def inner() -> Any:
+            import hypothesis.strategies
+
+            return hypothesis.strategies
+
+        return samples, inner
+
+    __import__("packaging.version")
+    __import__("hypothesis.strategies")
+    assert {"packaging", "hypothesis.strategies"} <= wanted(Users(4), collate_fn=collate)
+
+
 def test_what_its_functions_need() -> None:
     def collate(samples: list[Any]) -> Any:
         return samples
