@@ -248,6 +248,7 @@ def main(arguments: Sequence[str] | None = None, write: Callable[[str], Any] = p
             write(
                 f"shortened to\n  {small}\n  {_problem(small, seed, workers, test)}\n"
                 f"again: python -m tundish.testing.fuzz --seed {given.seed} --only {number}"
+                f" --workers {given.workers}"
                 f"{' --measured' * given.measured}{' --passes' * given.passes}"
                 f"{' --faults' * given.faults}{' --poison' * poison.wanted()}"
             )

@@ -222,10 +222,13 @@ def assert_survives_kills(
     with _started(dataset, start, 0) as iterator:
         expected = collect(iterator, limit=limit)
     limit = one_more(expected, limit)
-    with _started(dataset, start, workers) as iterator:
-        # What a process starts once and keeps is started now; files that a dataset reads stay open.
-        collect(iterator, limit=limit if _has_files(dataset) else 1)
-    before = Resources()
+    nodes = walk(dataset._node)  # noqa: SLF001 - the laws look inside
+    folders = [node.path for node in nodes if isinstance(node, Snapshot) and node.path]
+    # What a process starts once and keeps is started now; of a snapshot what writes, and what reads that.
+    for most in (limit, limit) if folders else (1,):
+        with _started(dataset, start, workers) as iterator:
+            collect(iterator, limit=most)
+    before = Resources(folders)
     rng = random.Random(seed)  # noqa: S311 - a test's choice
     with _started(dataset, start, workers) as iterator:
         hunted = Hunted(iterator, positions(len(expected), kills, rng), rng)
@@ -278,10 +281,6 @@ def assert_caller_left_alone(dataset: Made, workers: int = 2, *, limit: int = LI
 
 
 # -- starting and continuing
-
-
-def _has_files(dataset: Dataset) -> bool:
-    return any(isinstance(node, Snapshot) for node in walk(dataset._node))  # noqa: SLF001
 
 
 def _built(dataset: Made) -> Dataset:

@@ -19,7 +19,7 @@ import psutil
 from tundish.loader.run import store
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterable
 
     from tundish.loader.plan.dataset import Dataset
 
@@ -27,20 +27,28 @@ __all__ = ["Resources", "other_random_states", "surroundings"]
 
 
 class Resources:
-    """What this process holds of the system's."""
+    """What this process holds of the system's.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    folders : iterable of str
+        Whose files do not count: those of a snapshot stay open as long as its dataset, and more of them each
+        time that it is continued.
+    """
+
+    def __init__(self, folders: Iterable[str] = ()) -> None:
+        self._kept_open = ("/memfd:tundish-board", *folders)  # the board is the process's, for good
         gc.collect()
         self.held = self.now()
 
-    @staticmethod
-    def now() -> dict[str, set[Any]]:
+    def now(self) -> dict[str, set[Any]]:
+        """Count it."""
         me = psutil.Process()
         shared = Path("/dev/shm")  # noqa: S108 - only looked at
         return {
             "processes": {child.pid for child in me.children(recursive=True)},
             "threads": {thread.name for thread in threading.enumerate()},
-            "file descriptors": set(range(me.num_fds() - _boards())),
+            "file descriptors": set(range(me.num_fds() - _opened(self._kept_open))),
             "names in /dev/shm": {path.name for path in shared.glob("*tundish*")},
         }
 
@@ -59,14 +67,11 @@ class Resources:
             time.sleep(0.01)
 
 
-def _boards() -> int:
-    """How many descriptors are of the board, which a process has once and keeps."""
+def _opened(beginnings: tuple[str, ...]) -> int:
+    """The number of descriptors of files whose paths begin with one of these."""
     held = Path("/proc/self/fd")
     links = held.iterdir() if held.is_dir() else ()
-    return sum(
-        path.is_symlink() and str(path.readlink()).startswith("/memfd:tundish-board")
-        for path in links
-    )
+    return sum(path.is_symlink() and str(path.readlink()).startswith(beginnings) for path in links)
 
 
 def surroundings(dataset: Dataset) -> dict[str, Any]:
