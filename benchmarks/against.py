@@ -46,6 +46,10 @@ def row(_: Any) -> Any:
     return ROW + 1
 
 
+def view(_: Any) -> Any:
+    return (ROW + 1)[::2]
+
+
 def fields(_: Any) -> Any:
     return {"a": ROW + 1, "b": ROW + 2, "label": 3}
 
@@ -72,8 +76,10 @@ def pipelines() -> dict[str, tuple[int, Callable[[], Any]]]:
         "dicts in batches": (COUNT, lambda: numbers().map(fields).batch(64)),
         "images in batches": (COUNT // 4, lambda: Dataset.range(COUNT // 4).map(image).batch(32)),
         "rows delivered": (COUNT, lambda: numbers().map(row)),
+        "views delivered": (COUNT, lambda: numbers().map(view)),
         "dicts delivered": (COUNT, lambda: numbers().map(fields)),
         "rows mapped again": (COUNT, lambda: numbers().map(row).map(same)),
+        "views mapped again": (COUNT, lambda: numbers().map(view).map(same)),
         "rows zipped": (COUNT, lambda: Dataset.zip((numbers().map(row), numbers()))),
         "rows in windows": (COUNT, lambda: numbers().map(row).window(64).flat_map(same)),
         "rows padded": (COUNT, lambda: numbers().map(row).padded_batch(64)),

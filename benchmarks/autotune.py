@@ -168,7 +168,7 @@ def fixed(workload: Workload, workers: int, ahead: int, seconds: float) -> float
 
 
 class Tuned(NamedTuple):
-    """What AUTOTUNE came to."""
+    """The number of workers that AUTOTUNE chose, and its rate."""
 
     start: float
     settled: float
@@ -186,7 +186,7 @@ def tuned(workload: Workload, starting_s: float, seconds: float) -> Tuned:
 
 
 class Found(NamedTuple):
-    """What was measured of a workload: the sweep, and rounds of its best and AUTOTUNE."""
+    """Measurements of a workload: the sweep, and rounds of its best and AUTOTUNE."""
 
     sweep: dict[tuple[int, int], float]
     best: tuple[int, int]

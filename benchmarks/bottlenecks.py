@@ -116,7 +116,7 @@ def read(x: Any) -> Any:
 
 
 def records(_: Any) -> td.Dataset:
-    """What stands in the one file that there is."""
+    """Read each record of the one file that there is."""
     return td.Dataset.range(MANY).map(read)
 
 

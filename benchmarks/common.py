@@ -1,4 +1,4 @@
-"""What the benchmarks share: rounds by turns, tables, claims with verdicts, results as JSON.
+"""Shared by the benchmarks: rounds by turns, tables, claims with verdicts, results as JSON.
 
 Everything that is compared runs in a process of its own (`tundish.cli.independent`) and all of them
 take turns, so that a noisy minute hits them alike. Ratios are taken within a round; what is shown
@@ -127,7 +127,7 @@ def medians(
 
 
 def installed(module: str) -> bool:
-    """Whether a module can be imported, without importing it."""
+    """Return True if a module can be imported, without importing it."""
     return find_spec(module) is not None
 
 
@@ -261,7 +261,7 @@ class Report:
 
 
 def machine() -> dict[str, str]:
-    """What the numbers depend on."""
+    """Describe the machine and the versions that the numbers depend on."""
     model = platform.processor() or platform.machine()
     with contextlib.suppress(OSError, IndexError):
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")

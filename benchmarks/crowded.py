@@ -59,7 +59,7 @@ WORK: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 
 class Seen(NamedTuple):
-    """What AUTOTUNE came to: all numbers of workers it chose, the last one, elements a second, and the verdict."""
+    """The choices of AUTOTUNE: every number of workers, the last one, elements a second, and the verdict."""
 
     chosen: list[int]
     workers: int

@@ -1,4 +1,4 @@
-"""What an operator costs an element when there are no workers.
+"""The price of an operator for an element when there are no workers.
 
 Each row is a pipeline with one operator more than another, both run in this process; the difference
 is the operator. A function's own time is not the library's: the one that is mapped does nothing, and

@@ -189,7 +189,7 @@ def main() -> int:
 
 
 def first_batches(report: Report) -> None:
-    """How long the first batch takes, in fresh processes."""
+    """Measure the time to the first batch, in fresh processes."""
     if not installed("torch"):
         return
     ours_cold, later = _seconds("ours", 4)
@@ -248,7 +248,7 @@ class Holding:
 
 
 def captured(report: Report) -> None:
-    """What the workers of a loader hold of a large dataset, when each has read it."""
+    """Measure the memory that a loader's workers hold of a large dataset, when each has read it."""
     from tundish import DataLoader
 
     with warnings.catch_warnings():
@@ -282,7 +282,7 @@ class Broken:
 
 
 def broken(report: Report) -> None:
-    """How long a bad sample takes to be an error that names it."""
+    """Measure the time from a bad sample to an error that names it."""
     from tundish import DataLoader
 
     for what in ("cannot be pickled", "StopIteration", "os._exit(0)", "another shape"):

@@ -1,4 +1,4 @@
-"""What a pipeline of cheap functions costs beyond calling them, in this process.
+"""The price of a pipeline of cheap functions beyond calling them, in this process.
 
 ``range(n).map(f).filter(g).batch(32)`` with functions that do next to nothing, so that what is left
 is the library; beside it a loop that calls the same two functions and keeps nothing, grain, and

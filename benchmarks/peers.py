@@ -1,4 +1,4 @@
-"""How the loaders we compare with are set up, where that takes more than a line."""
+"""Set-up of the loaders that we compare with, where it takes more than a line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must not happen, tried: workers killed again and again, batches kept, memory shared.
+"""Attempts at what must not happen: workers killed again and again, batches kept, memory shared.
 
 These are promises with numbers rather than speeds; each is tried once, at its full size.
 """
@@ -261,7 +261,7 @@ def digest(batches: Any) -> str:
 
 
 def left_behind() -> dict[str, int]:
-    """How much of the machine this process holds."""
+    """Count the processes, descriptors and memory that this process holds."""
     here = psutil.Process()
     return {
         "processes": len(here.children(recursive=True)),
@@ -273,7 +273,7 @@ def left_behind() -> dict[str, int]:
 
 
 def shared_bytes() -> int:
-    """What is allocated in the files without a name that this process has open."""
+    """Add up what is allocated in the nameless files that this process has open."""
     files = {}
     for link in Path("/proc/self/fd").iterdir():
         if link.is_symlink() and link.readlink().name.startswith("memfd:tundish"):
@@ -283,7 +283,7 @@ def shared_bytes() -> int:
 
 
 def wait_until_gone(before: dict[str, int]) -> dict[str, int]:
-    """What is more than before, as soon as it is nothing, at the latest after two seconds."""
+    """Wait up to two seconds until no more is held than before; return what is."""
     deadline = time.monotonic() + 2
     while True:
         more = {what: count - before[what] for what, count in left_behind().items()}

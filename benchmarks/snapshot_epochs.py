@@ -1,4 +1,4 @@
-"""What keeping the elements costs the first epoch, and what it spares the second.
+"""The price of keeping elements in the first epoch, and the time it saves in the second.
 
 Photographs are decoded, cut and flipped in two workers. An epoch without a snapshot, a first one
 that writes it (uncompressed, each time into a new folder), and a second one that reads it take

@@ -1,4 +1,4 @@
-"""How fast a snapshot is read: large batches against reading memory, small records one by one.
+"""Speed of reading a snapshot: large batches against reading memory, small records one by one.
 
 Elements of 38.5 MB (64 images of float32) are stored uncompressed and read again and again from the page
 cache; every byte is touched, by one reduction that is the same for all. The limit is that reduction over
@@ -106,7 +106,7 @@ def through_tundish(_: int, folder: str) -> Callable[[], int]:
 
 
 def fresh_mapping(_: int, folder: str) -> Callable[[], int]:
-    """What a first pass is like: every file is mapped anew."""
+    """The conditions of a first pass: every file is mapped anew."""
     from tundish.snapshot.catalog import Catalog
     from tundish.snapshot.reading.reader import open_reader
 
@@ -220,7 +220,7 @@ def first_pass(folder: Path, rounds: int) -> dict[str, tuple[float, float, float
 
 
 def checksums() -> dict[str, Callable[..., int]]:
-    """What computes crc32 with and without `[fast]`."""
+    """Return the functions that compute crc32 with and without `[fast]`."""
     found: dict[str, Callable[..., int]] = {"zlib": zlib.crc32}
     with suppress(ImportError):
         found["isal, [fast]"] = import_module("isal.isal_zlib").crc32

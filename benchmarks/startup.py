@@ -72,7 +72,7 @@ def one_round() -> dict[str, float]:
 
 
 def run(*words: str) -> str:
-    """What a Python process prints."""
+    """Return the output of a Python process."""
     return subprocess.run(
         [sys.executable, *words], stdout=subprocess.PIPE, text=True, check=True
     ).stdout

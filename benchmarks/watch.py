@@ -1,4 +1,4 @@
-"""What watching a pipeline costs, whether its counts are exact, and whether its predictions come true.
+"""Watching a pipeline: its price, the exactness of its counts, and predictions against measurements.
 
 1. Overhead: the same pipeline with statistics on and off (``StatsOptions(enabled=False)``): a map
    that computes, a cheap one in batches, rows of 64 bytes; in process and with two workers.
@@ -37,13 +37,13 @@ OVERHEAD = 0.99
 """The rate with statistics over that without."""
 
 OFF_BY = 0.15
-"""How far a predicted ratio may be from the one that is measured."""
+"""The most by which a predicted ratio may differ from the measured one."""
 
 LEAST_S = 1.0
 """Whoever is told is told twice a second: a shorter turn would have all of that, or none."""
 
 TURNS = 2
-"""How many turns a round has here: one percent is less than most rounds differ by."""
+"""Turns of a round: one percent is less than most rounds differ by."""
 
 COUNT = 1 << 40
 PASSED = 3_000
@@ -174,7 +174,7 @@ def overhead(report: Report, rounds: int, seconds: float) -> None:
 
 
 def counts(report: Report) -> None:
-    """What each operator gave, with any number of workers."""
+    """Compare the counts of each operator with any number of workers."""
     ds = td.Dataset.range(PASSED).map(fails, on_error="skip").filter(wanted).map(small).batch(8)
     found = {}
     for workers in (0, 1, 2, 3):
@@ -318,7 +318,7 @@ def made(rounds: int, seconds: float) -> dict[str, list[Turn]]:
 
 
 def predictions(report: Report, rounds: int, seconds: float) -> None:
-    """What was predicted against what was measured."""
+    """Compare predictions with measurements."""
     found = made(rounds, seconds)
     rows = [["change", "before/s", "predicted", "measured", "predicted / measured"]]
     off: dict[str, float | None] = {}

@@ -23,7 +23,7 @@ _STARS: dict[Any, str] = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: 
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 Count = Callable[[], int | None]
-"""How many arguments an element is for a function; None where the plan does not tell."""
+"""Counts the arguments that an element is for a function; None where the plan does not say."""
 
 
 def check_drawing(function: Callable[..., Any], seed: int | None, count: Count) -> None:
@@ -62,7 +62,7 @@ def check_drawing(function: Callable[..., Any], seed: int | None, count: Count) 
 def explain_missing_rng(error: Exception) -> None:
     """Add what to do to the error of a call of ours that failed since `rng` was missing.
 
-    It is for elements of which the plan did not tell how many arguments they are.
+    For elements whose number of arguments the plan does not say.
     """
     if type(error) is not TypeError or not str(error).endswith(f"'{RNG}'"):
         return
@@ -74,7 +74,7 @@ def explain_missing_rng(error: Exception) -> None:
 
 
 def _is_plain(function: Callable[..., Any]) -> bool:
-    """Whether it is a function with no parameter `rng`, as nearly all are."""
+    """Return True for a function with no parameter `rng`, as nearly all are."""
     if type(function) is not FunctionType:
         return False
     code = function.__code__
@@ -82,7 +82,7 @@ def _is_plain(function: Callable[..., Any]) -> bool:
 
 
 def _parameters(function: Callable[..., Any]) -> Mapping[str, Parameter] | None:
-    """What a function takes, without asking any object of a user's; None where that cannot be told."""
+    """Return a function's parameters without asking any object of a user's; None where they are unknown."""
     called: Any = function.func if type(function) is functools.partial else function
     if not is_of(called, *_TOLD):
         own = defined(type(called), "__call__")
@@ -103,7 +103,7 @@ def _takes(parameters: Mapping[str, Parameter]) -> bool:
 
 
 def _is_short_of(parameters: Mapping[str, Parameter], count: Count) -> bool:
-    """Whether `rng` is required, and no component of an element can be what stands there."""
+    """Return True where `rng` is required and no component of an element can take its place."""
     named = parameters.get(RNG)
     if named is None or named.default is not Parameter.empty or named.kind not in _BY_NAME:
         return False

@@ -1,4 +1,4 @@
-"""Steps that an interrupt must not cut in two, and calls that it shall let come to their end."""
+"""Ctrl-C held back: from steps that must not be cut in two, and from calls that are about to end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Descriptors that the system has no more of: an error that says for what, and what to do."""
+"""Running out of file descriptors: an error that says what they were for and what to do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHORT = (errno.EMFILE, errno.ENFILE)
 
 @contextlib.contextmanager
 def descriptors_for(what: str) -> Iterator[None]:
-    """Name what descriptors were wanted for, where there are no more."""
+    """Add to the error of a lack of descriptors what they were wanted for."""
     try:
         yield
     except OSError as error:
@@ -35,7 +35,7 @@ def too_many(number: int | None, what: str) -> OSError:
 
 
 def check_spare(count: int) -> None:
-    """Refuse to go on where fewer descriptors are left: they are the consumer's.
+    """Raise where fewer than `count` descriptors are left: the consumer needs those.
 
     Raises
     ------

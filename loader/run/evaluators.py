@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.plan.elementwise import FlatMap, Map
+from tundish.loader.plan.elementwise import Enumerate, FlatMap, Map
 from tundish.loader.plan.node import Unary
 from tundish.loader.plan.options import WithOptions
 from tundish.loader.plan.order import Prefetch
@@ -47,7 +47,7 @@ from tundish.loader.run.raised import element_error
 from tundish.loader.run.results import checked
 from tundish.loader.run.storing import stored
 from tundish.loader.run.storing.rereading import reread_value
-from tundish.loader.run.values import Maker, OpenInner, Tables, Value
+from tundish.loader.run.values import Hand, Maker, OpenInner, Tables, Value
 
 if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
@@ -90,8 +90,30 @@ TABLES = Tables(
 )
 
 
+def hands_on(node: Node, *, refs: bool) -> bool:
+    """Return True where a node's evaluator, given a hand, hands on all that it makes.
+
+    Parameters
+    ----------
+    node : Node
+        Whose elements are made.
+    refs : bool
+        Whether it makes them of refs alone; else parts of them may have been computed elsewhere.
+    """
+    while type(node) not in TABLES.values and not node.noting:
+        node = node.inputs[0]  # it chooses or orders elements
+    if isinstance(node, Enumerate):
+        return refs and hands_on(node.up, refs=refs)
+    return isinstance(node, (Map, Range))
+
+
 def compile_values(
-    top: Node, context: Context, open_inner: OpenInner, timer: Timer | None = None
+    top: Node,
+    context: Context,
+    open_inner: OpenInner,
+    timer: Timer | None = None,
+    *,
+    hand: Hand = None,
 ) -> tuple[Value, Identity]:
     """Make the evaluator of a node, from items that may be computed somewhere below it.
 
@@ -105,13 +127,16 @@ def compile_values(
         How a `flat_map`'s inner dataset is read.
     timer : Timer, optional
         What times each node.
+    hand : callable, optional
+        How a user's function that makes the elements hands them on.
     """
     looks = context.looks if timer is None else (*context.looks, timer.look)
     maker = Maker(context, open_inner, TABLES, looks)
     if top.noting:
         assert isinstance(top, Unary)
         return maker.noted(top), maker.identity(top.up)  # the items are its input's
-    value = maker.value(top)
+    with maker.handing(hand):
+        value = maker.value(top)
     gathered = computes(top) and not isinstance(top, ELEMENTWISE)
     return maker.at_hand(value) if gathered else value, maker.identity(top)
 

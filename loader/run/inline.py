@@ -15,7 +15,7 @@ from tundish.loader.run.collate import Collator
 from tundish.loader.run.items import DROPPED, End, Failure, Made, Ref, ref_of
 from tundish.loader.run.origins import add_origin, describe_origin
 from tundish.loader.run.overtaking import load_stage
-from tundish.loader.run.ownership import lend, owned
+from tundish.loader.run.ownership import SCALARS, lend, owned
 from tundish.loader.run.positional import Positions, Taken
 from tundish.loader.run.stated import count, load_part
 from tundish.loader.run.sweeping import SweptStage
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tundish.loader.run.context import Context
     from tundish.loader.run.identity import Identity
     from tundish.loader.run.machines import Machine, Mark
-    from tundish.loader.run.values import Value
+    from tundish.loader.run.values import Hand, Value
     from tundish.loader.watch.watch import StageMeter, Watch
 
 
@@ -66,11 +66,13 @@ class InlineStage:
         Whether the evaluator does more than computing the item: False passes computed items on.
     meter : StageMeter
         Where it is counted.
-    timed : callable
-        Makes an evaluator that times each node.
+    compiled : callable
+        ``compiled(hand, timed=)`` makes the evaluator again, for another `hand` or to time each node.
 
     Attributes
     ----------
+    hand : callable or None
+        How the evaluator hands its elements on by itself.
     owning : bool
         Whether the elements are made the receiver's own. Who writes each into a row before asking for the
         next needs no more than to look at it; what our own readers give is nobody else's.
@@ -78,6 +80,7 @@ class InlineStage:
         Whether nothing of it makes new elements: items that have been computed are passed on or left out.
     """
 
+    hand: Hand = None
     owning = True
     passing = False
 
@@ -96,10 +99,10 @@ class InlineStage:
         *,
         chain: bool,
         meter: StageMeter,
-        timed: Callable[[], Value],
+        compiled: Callable[..., Value],
     ) -> None:
         self._up, self._value, self._identity = up, value, identity
-        self._meter, self._plain, self._make_timed = meter, value, timed
+        self._meter, self._plain, self._compiled = meter, value, compiled
         self._timed: Value | None = None
         self._taken = Taken(up) if isinstance(up, Positions) else None
         if self._taken is not None:
@@ -111,11 +114,19 @@ class InlineStage:
     def time(self, *, on: bool) -> None:
         """Begin or end to note what each node takes."""
         if on and self._timed is None:
-            self._timed = self._make_timed()
+            self._timed = self._compiled(self.hand, timed=True)
         self._value = self._timed if on and self._timed is not None else self._plain
 
+    def lend(self) -> None:
+        """Give elements to be looked at, from now on: `tundish.loader.run.ownership.lend`."""
+        self.owning = False
+        if self.hand is not None:
+            self.hand = self._timed = None
+            self._value = self._plain = self._compiled(None, timed=False)
+
     def next(self) -> Any:
-        value, pass_, meter, owning = self._value, self._pass, self._meter, self.owning
+        value, pass_, meter = self._value, self._pass, self._meter
+        owning = self.owning and self.hand is None
         while True:
             item = self._up.next()
             kind = type(item)
@@ -128,7 +139,9 @@ class InlineStage:
                 elif kind is Made:
                     element = self._of_made(item)
                 else:
-                    element = owned(value(item, pass_))
+                    element = value(item, pass_)
+                    if type(element) not in SCALARS:
+                        element = owned(element, element := None)
             except Exception as error:  # noqa: BLE001 - the element's error
                 meter.fail(getattr(error, NODE_MARK, meter.name))
                 return self._failed(ref_of(item), error)

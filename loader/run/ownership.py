@@ -4,9 +4,9 @@ A function may fill one buffer again and again, take buffers from a pool, return
 of what it keeps. Whether an array is one of those shows in how many references there are to it: an array
 that only its element refers to is nobody else's. See docs/design/014-ownership.md.
 
-`owned` and `lent` are called with an expression, never with a variable: ``owned(value(item))``. Then the
-element has no other reference than the callee's. A variable would be one more, and the arrays would be
-copied: a reference too many costs a copy, and is never wrong.
+Whoever asks gives its own reference up: ``owned(value(item))``, or ``owned(x, x := None)`` where the element is
+in a variable. Then it has no other reference than the callee's. One that the caller keeps costs a copy, and
+is never wrong.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import copy
 import datetime as dt
 import decimal
 import fractions
+import functools
 import pathlib
 import sysconfig
 import types
@@ -27,7 +28,8 @@ import numpy as np
 
 from tundish.gaps import copied
 from tundish.loader.run.items import Dropped
-from tundish.spec import Nested
+from tundish.loader.run.results import checked
+from tundish.spec import NUMBERS, Nested
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +49,9 @@ _CONSTANT = (
 )
 """Types of objects that are not copied: nobody changes them, or nobody could copy them."""
 
+_FIXED = SCALARS - {int, float, bool, complex, type(None)}
+"""Types of results that are elements as they are."""
+
 _OWN_DATA, _WRITABLE = 0x4, 0x400
 _PRIVATE = _OWN_DATA | _WRITABLE
 
@@ -56,70 +61,103 @@ _alone = _within = _under = _NEVER
 the array that a view is of. `_calibrate` finds them; `_NEVER` has everything copied."""
 
 
-def owned(value: Any) -> Any:
+def _at_once(otherwise: Callable[..., Any]) -> Callable[..., Any]:
+    """Decide here about a writable array of numbers, and let a function decide about everything else.
+
+    Such arrays are most of what is asked about, for each element: so this calls no function of ours.
+    """
+    ndarray = np.ndarray
+
+    @functools.wraps(otherwise)
+    def hand(value: Any, _: None = None) -> Any:
+        if type(value) is ndarray and value.dtype in NUMBERS and value.ndim:
+            flags = value.flags.num
+            if flags & _WRITABLE:
+                if getrefcount(value) != _alone or getweakrefcount(value):
+                    return value.copy()
+                if flags & _OWN_DATA:
+                    return value
+                base = (
+                    value.base
+                )  # numpy has a view refer to what holds the memory, not to another view
+                if (
+                    type(base) is ndarray
+                    and getrefcount(base) == _under
+                    and base.flags.owndata
+                    and not getweakrefcount(base)
+                ):
+                    return value
+                return value.copy()
+        return otherwise(value, value := None)
+
+    return hand
+
+
+@_at_once
+def owned(value: Any, _: None = None) -> Any:
     """An element that nobody else can change, to be kept: as it is where that shows, else a copy.
 
-    Parameters
-    ----------
-    value : element
-        Given as an expression, so that no variable refers to it.
-
-    Returns
-    -------
-    element
-        Arrays are writable. Objects that no array can hold are deep copies, or the objects themselves
-        where they refuse to be copied.
+    Arrays are writable. Objects that no array can hold are deep copies, or the objects themselves where
+    they refuse to be copied.
     """
     kind = type(value)
-    if kind is np.ndarray:
-        if getrefcount(value) != _alone:
-            return _copied(value)
-        # Most arrays hold their own memory, and no objects; a call for them would cost as much again.
-        ours = value.flags.num & _PRIVATE == _PRIVATE and not getweakrefcount(value)
-        return value if ours and not value.dtype.hasobject else _array_owned(value)
     if kind in SCALARS:
         return value
+    alone = getrefcount(value) == _alone
+    if kind is np.ndarray:
+        return _array_owned(value, alone)
     if kind is dict or isinstance(value, tuple):
-        mine = getrefcount(value) == _alone
-        return _parts_owned(value, mine)
+        return _nest(value, alone, _part_owned)
     return _object_copied(value)
 
 
-def lent(value: Any) -> Any:
+@_at_once
+def lent(value: Any, _: None = None) -> Any:
     """An element that a function may change: as it is where nobody else would notice, else a copy.
 
     Read-only arrays stay as they are, and so does an object that nobody else refers to.
-
-    Parameters
-    ----------
-    value : element
-        Given as an expression, so that no variable refers to it.
     """
     kind = type(value)
-    if kind is np.ndarray:
-        if getrefcount(value) == _alone and _is_fresh(value):
-            return value
-        return copied(value) if value.flags.num & _WRITABLE else value
     if kind in SCALARS:
         return value
+    alone = getrefcount(value) == _alone
+    if kind is np.ndarray:
+        return _array_lent(value, alone)
     if kind is dict or isinstance(value, tuple):
-        mine = getrefcount(value) == _alone
-        return _parts_lent(value, mine)
-    return value if getrefcount(value) == _alone else _object_copied(value)
+        return _nest(value, alone, _part_lent)
+    return value if alone else _object_copied(value)
 
 
-def _array_owned(array: np.ndarray) -> Any:
-    """An array that only its element refers to; a copy where its memory is somebody else's."""
-    # Most arrays hold their own memory, and no objects.
-    if array.flags.num & _PRIVATE == _PRIVATE and not array.dtype.hasobject:
-        return _copied(array) if getweakrefcount(array) else array
-    return array if _is_fresh(array) and _is_plain(array) else _copied(array)
+@_at_once
+def owned_result(result: Any, _: None = None) -> Any:
+    """The numpy form of what a function returned, `owned`."""
+    return result if type(result) in _FIXED else owned(checked(result), result := None)
+
+
+@_at_once
+def lent_result(result: Any, _: None = None) -> Any:
+    """The numpy form of what a function returned, `lent`."""
+    return result if type(result) in _FIXED else lent(checked(result), result := None)
+
+
+def _array_owned(array: np.ndarray, alone: bool) -> Any:
+    return array if alone and _is_fresh(array) and _is_plain(array) else _copied(array)
+
+
+def _array_lent(array: np.ndarray, alone: bool) -> Any:
+    kept = not array.flags.num & _WRITABLE or (alone and _is_fresh(array))
+    return array if kept else copied(array)
+
+
+def of_results(hand: Callable[..., Any] | None) -> Callable[..., Any]:
+    """Return what hands on the results of functions, in their numpy form, as `hand` does with elements."""
+    return checked if hand is None else {owned: owned_result, lent: lent_result}[hand]
 
 
 def lend(machine: Any) -> None:
     """Tell a machine that its elements are looked at, and not kept: each is written into a row at once."""
     if getattr(machine, "owning", False):
-        machine.owning = False
+        machine.lend()
 
 
 def shared(value: Any) -> Any:
@@ -192,16 +230,20 @@ def _object_copied(value: Any) -> Any:
         return value
 
 
-def _parts_owned(nest: Any, mine: bool) -> Any:
-    """A nest of owned parts: the given one, changed, where it is nobody else's."""
-    if type(nest) is not dict:
-        return _like(nest, [_part_owned(part, mine) for part in nest])
-    kept = nest if mine else dict.fromkeys(nest)
-    for key in nest:
-        part = nest[key]
-        if type(part) not in SCALARS or not mine:
-            kept[key] = _part_owned(part, mine)
-    return kept
+def _nest(nest: Any, mine: bool, hand: Callable[[Any, bool], Any]) -> Any:
+    """A nest whose parts are handed on: the given one, changed, where it is nobody else's."""
+    if type(nest) is dict:
+        kept = nest if mine else dict.fromkeys(nest)
+        for key in nest:
+            part = nest[key]
+            if not mine or type(part) not in SCALARS:
+                kept[key] = hand(part, mine)
+        return kept
+    for part in nest:
+        if type(part) not in SCALARS:
+            del part
+            return _like(nest, [hand(part, mine) for part in nest])
+    return nest
 
 
 def _part_owned(part: Any, mine: bool) -> Any:
@@ -210,21 +252,10 @@ def _part_owned(part: Any, mine: bool) -> Any:
         return part
     mine = mine and getrefcount(part) == _within
     if kind is np.ndarray:
-        return _array_owned(part) if mine else _copied(part)
+        return _array_owned(part, mine)
     if kind is dict or isinstance(part, tuple):
-        return _parts_owned(part, mine)
+        return _nest(part, mine, _part_owned)
     return _object_copied(part)
-
-
-def _parts_lent(nest: Any, mine: bool) -> Any:
-    """A nest of lent parts: the given one, changed, where it is nobody else's."""
-    if type(nest) is not dict:
-        return _like(nest, [_part_lent(part, mine) for part in nest])
-    kept = nest if mine else dict.fromkeys(nest)
-    for key in nest:
-        part = nest[key]
-        kept[key] = _part_lent(part, mine)
-    return kept
 
 
 def _part_lent(part: Any, mine: bool) -> Any:
@@ -233,11 +264,9 @@ def _part_lent(part: Any, mine: bool) -> Any:
         return part
     mine = mine and getrefcount(part) == _within
     if kind is np.ndarray:
-        return (
-            copied(part) if part.flags.num & _WRITABLE and not (mine and _is_fresh(part)) else part
-        )
+        return _array_lent(part, mine)
     if kind is dict or isinstance(part, tuple):
-        return _parts_lent(part, mine)
+        return _nest(part, mine, _part_lent)
     return part if mine else _object_copied(part)
 
 

@@ -1,4 +1,4 @@
-"""What a user's function raised: the error of its element, or an interrupt of the consumer.
+"""Exceptions of a user's function: the error of its element, or an interrupt of the consumer.
 
 Any exception that a function raises is its element's error, `SystemExit` and `KeyboardInterrupt`
 among them. One that a signal brought about (Ctrl-C, or a handler that raises) is nobody's: it only
@@ -75,7 +75,7 @@ def opened(error: BaseException) -> BaseException:
 
 
 def element_error(error: BaseException) -> Exception:
-    """What a user's function raised, in the form in which it travels.
+    """Give what a user's function raised the form in which it travels.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def element_error(error: BaseException) -> Exception:
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether a signal brought an exception about, or one that it was raised for.
+    """Return True where a signal caused an exception, or one of its causes.
 
     Only the main thread runs handlers of signals. A handler in Python is called with the frame that
     it interrupted, as a debugger is; the built-in one for Ctrl-C raises where no `raise` stands.
@@ -130,7 +130,7 @@ def _code_of(handler: Any) -> CodeType | None:
 
 
 def _was_given(frame: FrameType, interrupted: FrameType) -> bool:
-    """Whether a frame has the one before it among its arguments, as a handler has that is no more."""
+    """Return True for a frame that got the interrupted one as an argument, as a handler does that is no longer set."""
     code = frame.f_code
     several = code.co_argcount + code.co_kwonlyargcount
     names = list(code.co_varnames[: code.co_argcount])

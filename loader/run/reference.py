@@ -17,7 +17,7 @@ from tundish.loader.plan.sources import Files, Generator, Range
 from tundish.loader.plan.storing import Stored
 from tundish.loader.run.chains import chain_base, defers, run_of
 from tundish.loader.run.effective import effective
-from tundish.loader.run.evaluators import compile_inner, compile_values
+from tundish.loader.run.evaluators import compile_inner, compile_values, hands_on
 from tundish.loader.run.files.batches import FileBatches
 from tundish.loader.run.files.numbered import FileStage, files_below
 from tundish.loader.run.files.records import FileMachine
@@ -28,6 +28,7 @@ from tundish.loader.run.items import End, Failure, Ref
 from tundish.loader.run.machines import Machine, several_of
 from tundish.loader.run.operators.inners import InlineInners, Inners
 from tundish.loader.run.operators.measuring import measured
+from tundish.loader.run.ownership import owned
 from tundish.loader.run.plain import PlainStage, is_plain, numbers_of
 from tundish.loader.run.planner import Planner
 from tundish.loader.run.positional import Positions
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from tundish.loader.plan.node import Node
     from tundish.loader.plan.storing import Reread
     from tundish.loader.run.context import Context, Replay
-    from tundish.loader.run.values import Value
+    from tundish.loader.run.values import Hand, Value
 
 
 AnyStage = TypeVar("AnyStage", bound=InlineStage)
@@ -74,16 +75,20 @@ class InlinePlanner(Planner):
 
     def stage(self, node: Node, base: Node, up: Machine, pass_: int) -> Machine:
         context = self.context
-        value, identity = compile_values(node, context, self.open_inner)
+        hand = owned if hands_on(node, refs=isinstance(up, Positions)) else None
+        value, identity = compile_values(node, context, self.open_inner, hand=hand)
         meter = meter_of(node, context, "consumer")
 
-        def timed() -> Value:
-            timer = Timer(context.watch.sample(meter.name))
-            return compile_values(node, context, self.open_inner, timer)[0]
+        def compiled(hand: Hand, *, timed: bool) -> Value:
+            timer = Timer(context.watch.sample(meter.name)) if timed else None
+            return compile_values(node, context, self.open_inner, timer, hand=hand)[0]
 
         def made(kind: type[AnyStage]) -> AnyStage:
             chain = node.noting or chain_base(node)[1] or defers(node)
-            stage = kind(up, value, identity, pass_, context, chain=chain, meter=meter, timed=timed)
+            stage = kind(
+                up, value, identity, pass_, context, chain=chain, meter=meter, compiled=compiled
+            )
+            stage.hand = hand
             if kind is InlineStage:
                 run = run_of(node.inputs[0] if node.noting else node)
                 stage.passing = not any(isinstance(part, Map) for part in run)

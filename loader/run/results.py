@@ -9,11 +9,13 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.loader.run.items import DROPPED
-from tundish.spec import ArraySpec, DatasetSpec, flatten, normalise, paths, spec_of
+from tundish.spec import NUMBERS, ArraySpec, DatasetSpec, flatten, normalise, paths, spec_of
 
 
-def checked(result: Any) -> Any:
+def checked(result: Any, _: None = None) -> Any:
     """What a function returned, in its numpy form."""
+    if type(result) is np.ndarray and result.dtype in NUMBERS and result.ndim:
+        return result
     if result is None or result is DROPPED:
         if result is DROPPED:
             return DROPPED

@@ -23,7 +23,7 @@ from tundish.loader.run.blame import NODE_MARK, raise_from
 from tundish.loader.run.chains import run_of
 from tundish.loader.run.items import End, Failure, Made
 from tundish.loader.run.origins import add_origin, describe_origin
-from tundish.loader.run.ownership import SCALARS, lend, lent, owned
+from tundish.loader.run.ownership import SCALARS, lend, lent, lent_result, owned, owned_result
 from tundish.loader.run.positional import Taken
 from tundish.loader.run.results import checked, truth
 from tundish.loader.run.stated import own
@@ -94,8 +94,8 @@ def _timed(function: Callable[..., Any], sample: Sample, own: list[float]) -> Ca
 def _mapping(function: Callable[..., Any], label: str, *, last: bool) -> Steps:
     def make(function: Callable[..., Any], owning: bool) -> Step:
         if not last:
-            return _mapped(function, label, lent)
-        return _mapped(function, label, owned) if owning else _looked_at(function, label)
+            return _mapped(function, label, lent_result)
+        return _mapped(function, label, owned_result) if owning else _looked_at(function, label)
 
     return label, function, make
 
@@ -124,7 +124,7 @@ def _looked_at(function: Callable[..., Any], label: str) -> Step:
     return mapped
 
 
-def _mapped(function: Callable[..., Any], label: str, hand: Callable[[Any], Any]) -> Step:
+def _mapped(function: Callable[..., Any], label: str, hand: Callable[..., Any]) -> Step:
     """Make a step whose elements are kept by the stage, or given to the next function."""
     int64 = np.int64
 
@@ -133,11 +133,9 @@ def _mapped(function: Callable[..., Any], label: str, hand: Callable[[Any], Any]
             try:
                 y = function(*x) if type(x) is tuple else function(x)
                 if type(y) is not int64:
-                    y = checked(y)
-                    if type(y) not in SCALARS:
-                        # No variable of this frame is to refer to it while others look at it.
-                        x = None  # noqa: PLW2901 - see above
-                        y = hand((y, y := None)[0])
+                    # No variable of this frame is to refer to it while others look at it.
+                    x = None  # noqa: PLW2901 - see above
+                    y = hand(y, y := None)
             except BaseException as error:  # noqa: BLE001 - the user's, marked and raised again
                 raise_from(error, label)
             if x is None:
@@ -166,7 +164,7 @@ def _filtered(predicate: Callable[..., Any], label: str, tally: list[int], hand:
             elif hand is None:  # as in `_mapped`
                 yield (x, x := None)[0]
             else:
-                yield hand((x, x := None)[0])
+                yield hand(x, x := None)
 
     return filtered
 
@@ -222,6 +220,11 @@ class SweptStage:
         self._taken = Taken(up)
         meter.follow(self._taken)
         self._begin(())
+
+    def lend(self) -> None:
+        """As of `InlineStage`."""
+        self.owning = False
+        self._chain()
 
     def _begin(self, refs: Any) -> None:
         """Go on with the elements of a chunk of refs."""

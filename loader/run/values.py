@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Value = Callable[[Any, int], Any]
 """``value(item, pass)``: the element, or `DROPPED`; raises what the user's function raises."""
 
-Hand = Callable[[Any], Any] | None
+Hand = Callable[..., Any] | None
 """How an element that was just made is handed on: `lent`, `owned`, or as it is."""
 
 OpenInner = Callable[[Any, tuple[Any, ...], int], Any]

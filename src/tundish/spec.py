@@ -20,6 +20,7 @@ from tundish.gaps import copied, has_gaps
 
 __all__ = [
     "LEAF",
+    "NUMBERS",
     "ArraySpec",
     "DatasetSpec",
     "Nested",
@@ -54,6 +55,9 @@ _KEEP = frozenset(
         bytes,
     }
 )
+NUMBERS = frozenset(map(np.dtype, "?bhilqBHILQefdgFDG"))
+"""Dtypes of arrays that are elements as they are, if they have a dimension; the usual ones."""
+
 _PLAIN = "biufcmMO"  # the kinds of arrays that stay as they are
 _INT64 = range(-(2**63), 2**63)
 
@@ -243,7 +247,7 @@ def normalise(value: Any) -> Any:
     if kind in _KEEP:
         return value
     if kind is np.ndarray:
-        return value if value.ndim and value.dtype.kind not in "USV" else _odd_array(value)
+        return value if value.dtype in NUMBERS and value.ndim else _odd_array(value)
     if kind is dict:
         for x in value.values():
             inner = type(x)
@@ -280,7 +284,7 @@ def _plain_array(array: np.ndarray) -> np.ndarray:
 def _odd_array(array: np.ndarray) -> Any:
     if array.dtype.kind in "US":  # trailing zeros are lost in these; Python strings keep them
         array = array.astype(object)
-    elif has_gaps(array.dtype):
+    elif array.dtype.kind == "V" and has_gaps(array.dtype):
         array = copied(array)
     if array.ndim == 0:
         return array[()] if array.dtype != object else normalise(array.item())

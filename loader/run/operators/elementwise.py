@@ -10,7 +10,7 @@ import numpy as np
 from tundish.loader.plan.elementwise import Filter, Map
 from tundish.loader.run.blame import raise_from
 from tundish.loader.run.items import DROPPED, ref_of
-from tundish.loader.run.ownership import SCALARS, owned
+from tundish.loader.run.ownership import of_results, owned
 from tundish.loader.run.results import checked, checker, truth
 from tundish.loader.run.rng import ElementRng
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _mapped(maker: Maker, node: Map) -> Value:
-    hand = maker.hand
+    hand = of_results(maker.hand)
     up = maker.below(node, node.up)
     label = maker.context.label(node)
     call = _caller(maker, node, node.function, up)
@@ -29,15 +29,12 @@ def _mapped(maker: Maker, node: Map) -> Value:
     def value(item: Any, pass_: int) -> Any:
         try:
             result = call(item, pass_)
-            if type(result) is np.int64:
+            if type(result) is np.int64 and check is None:
                 return result
-            result = checked(result)
             if check is not None:
+                result = checked(result)
                 check(result)
-            if hand is None or type(result) in SCALARS:
-                return result
-            # No variable may refer to it while it is looked at.
-            return hand((result, result := None)[0])
+            return hand(result, result := None)
         except BaseException as error:  # noqa: BLE001 - the user's, marked and raised again
             raise_from(error, label)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tundish as td
-from tundish.loader.run.ownership import lent, owned
+from tundish.loader.run.ownership import lent, lent_result, owned, owned_result
 from tundish.testing.misbehaving import Box, Boxed, Changed, Filled, Global, Kept, Pooled, Reused
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def _in_nest(array: Any) -> Any:
 
 
 WRAPS = (_own, _view, _in_dict, _in_nest)
+HANDS = (owned, lent, owned_result, lent_result)
 
 
 def _array_in(value: Any) -> Any:
@@ -62,13 +63,13 @@ def _is_kept(hand: Any, wrap: Any, keep: Any = lambda array, value: None) -> Any
     return made[0][0] <= at < made[0][0] + made[0][1]
 
 
-@pytest.mark.parametrize("hand", [owned, lent])
+@pytest.mark.parametrize("hand", HANDS)
 @pytest.mark.parametrize("wrap", WRAPS)
 def test_what_nobody_else_has_is_not_copied(hand: Any, wrap: Any) -> None:
     assert _is_kept(hand, wrap)
 
 
-@pytest.mark.parametrize("hand", [owned, lent])
+@pytest.mark.parametrize("hand", HANDS)
 @pytest.mark.parametrize("wrap", WRAPS)
 def test_what_somebody_has_is_copied(hand: Any, wrap: Any) -> None:
     keepers = [
@@ -86,7 +87,22 @@ def test_what_somebody_has_is_copied(hand: Any, wrap: Any) -> None:
         KEPT.clear()
 
 
-@pytest.mark.parametrize("hand", [owned, lent])
+@pytest.mark.parametrize("hand", HANDS)
+@pytest.mark.parametrize("wrap", WRAPS)
+def test_a_variable_that_is_given_up_is_no_reference(hand: Any, wrap: Any) -> None:
+    made = []
+
+    def function() -> Any:
+        array = np.zeros(6)
+        made.append(array.ctypes.data)
+        return wrap(array)
+
+    value = function()
+    value = hand(value, value := None)
+    assert made[0] <= _array_in(value).ctypes.data < made[0] + 48
+
+
+@pytest.mark.parametrize("hand", HANDS)
 def test_memory_that_numpy_did_not_make_is_copied(hand: Any) -> None:
     memory = bytearray(48)
     given = hand(np.frombuffer(memory))
@@ -124,6 +140,8 @@ HOLDING: dict[str, Callable[[Any], Any]] = {
     "scan": lambda d: d.scan(np.zeros(3), lambda s, x: (s + x, x)),
     "rebatch": lambda d: d.rebatch(4),
     "interleave": lambda d: d.interleave(D.from_tensors, 2),
+    "enumerate": lambda d: d.enumerate(),
+    "shuffle": lambda d: d.shuffle(3, seed=1),
     "filter-shuffle": lambda d: d.filter(lambda _: True).shuffle(3, seed=1),
 }
 
