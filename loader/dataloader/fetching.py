@@ -118,8 +118,8 @@ class MapFetcher:
             return _converted(recipe, sample)
         keys = task.keys
         several = getattr(recipe.dataset, "__getitems__", None)
-        if several and self._with_rng is None and task.announce is None:
-            return collated(recipe, list(_several(several, keys)), keys, allocate)
+        if several and self._with_rng is None:
+            return collated(recipe, _several(several, keys), keys, allocate)
         stream = _stream(recipe, len(keys), allocate)
         samples: list[Any] = []
         take = samples.append if stream is None else stream.add
@@ -223,8 +223,11 @@ def _converted(recipe: Recipe, sample: Any) -> Any:
 
 
 def collated(recipe: Recipe, samples: Any, keys: Any, allocate: Allocate | None) -> Any:
-    """Put samples together by the loader's rule."""
-    stream = _stream(recipe, len(samples), allocate)
+    """Put samples together by the loader's rule.
+
+    What ``__getitems__`` gives need be no list: it may be a batch, which is the rule's affair.
+    """
+    stream = _stream(recipe, len(samples), allocate) if type(samples) is list else None
     if stream is None:
         rule = recipe.collate or general(recipe)
         return _named(lambda: rule(samples), keys)

@@ -16,6 +16,7 @@ from tests.torch.faces import Face, epoch, numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 torch = pytest.importorskip("torch")
 
@@ -100,6 +101,59 @@ def test_sparse_tensors_in_datasets_and_batches(our_face: Face, layout: str) -> 
 
 def same(value: Any) -> Any:
     return value
+
+
+class Whole(Numbers):
+    """Gives several samples as one batch, of the kind that it is told."""
+
+    def __init__(self, size: int, kind: str) -> None:
+        super().__init__(size)
+        self.kind = kind
+
+    def __getitems__(self, keys: list[int]) -> Any:
+        if self.kind == "dict":
+            return {"x": torch.tensor(keys), "kind": "dict"}
+        return torch.tensor(keys) if self.kind == "tensor" else tuple(str(key) for key in keys)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_batch_out_of_getitems_reaches_collate_fn_as_it_is(
+    torch_face: Face, workers: int
+) -> None:
+    def batches(kind: str, **options: Any) -> list[Any]:
+        return epoch(torch_face(Whole(3, kind), batch_size=2, num_workers=workers, **options))
+
+    assert batches("dict", collate_fn=same) == [
+        {"x": [0, 1], "kind": "dict"},
+        {"x": [2], "kind": "dict"},
+    ]
+    assert batches("tensor", collate_fn=same) == [[0, 1], [2]]
+    assert batches("tuple") == [["0", "1"], ["2"]]
+    with pytest.raises(TypeError, match="tuple of Tensors, not Tensor"):
+        batches("tensor")
+
+
+def test_a_batch_that_killed_a_worker_is_made_again_by_getitems(
+    our_face: Face, tmp_path: Path
+) -> None:
+    loader = our_face(Killing(4, tmp_path), batch_size=2, num_workers=1, collate_fn=same)
+
+    assert epoch(loader) == [{"x": [0, 1]}, {"x": [2, 3]}]
+
+
+class Killing(Numbers):
+    """Kills its process once."""
+
+    def __init__(self, size: int, folder: Path) -> None:
+        super().__init__(size)
+        self.folder = folder
+
+    def __getitems__(self, keys: list[int]) -> Any:
+        mark = self.folder / "killed"
+        if not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {"x": keys}
 
 
 # ------------------------------------------------------------------------------- copies of loaders
