@@ -34,12 +34,40 @@ class Sharing:
         return self.epoch[1].clone()
 
 
+class Resharing(Sharing):
+    """Shares again what it is given where it arrives, as the datasets of Hugging Face do."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.epoch = self.epoch.share_memory_()
+
+
+@pytest.mark.parametrize("kind", [Sharing, Resharing])
 @pytest.mark.untidy  # multiprocessing keeps the memory of its values
-def test_shared_memory_stays_shared() -> None:
-    dataset = Sharing()
+def test_shared_memory_stays_shared(kind: type[Sharing]) -> None:
+    dataset = kind()
     loader: Any = DataLoader(dataset, 4, num_workers=2, persistent_workers=True)
     for epoch in range(3):
         dataset.epoch[1] = epoch
         assert [batch.tolist() for batch in loader] == [[epoch] * 4] * 3
     assert dataset.count.value == 36
     assert dataset.private.tolist() == [0, 0], "what is not shared is each worker's own"
+
+
+def test_the_epoch_of_a_streamed_dataset_reaches_workers_that_stay() -> None:
+    """`IterableDataset.set_epoch` writes to a tensor in shared memory, which each copy shares anew."""
+    datasets = pytest.importorskip("datasets")
+    stream = datasets.Dataset.from_dict({"x": list(range(32))}).to_iterable_dataset(num_shards=2)
+    stream = stream.shuffle(seed=3, buffer_size=8)
+
+    def epochs(kind: Any) -> list[list[list[int]]]:
+        loader = kind(stream, batch_size=4, num_workers=2, persistent_workers=True)
+        found = []
+        for epoch in range(3):
+            stream.set_epoch(epoch)
+            found.append([batch["x"].tolist() for batch in loader])
+        return found
+
+    ours = epochs(DataLoader)
+    assert ours == epochs(torch.utils.data.DataLoader)
+    assert ours[0] != ours[1] != ours[2]

@@ -6,7 +6,6 @@ Nothing here imports torch before there is a tensor to make: a process that has 
 from __future__ import annotations
 
 import importlib
-import mmap
 import os
 import sys
 import warnings
@@ -92,14 +91,14 @@ def reduce_shared_tensor(tensor: Any) -> Any:
 
 
 def _open_shared(memory: Descriptor, nbytes: int, dtype: str, place: tuple[Any, ...]) -> Any:
+    """The tensor over that memory, which torch knows to be shared: sharing it again moves nothing."""
+    torch = _torch()
     fd = memory.detach()
     try:
-        mapping = mmap.mmap(fd, nbytes)
+        storage = torch.UntypedStorage._new_shared_fd_cpu(fd, nbytes)  # noqa: SLF001 - torch's own way
     finally:
-        os.close(fd)
-    whole = _torch().frombuffer(mapping, dtype=getattr(_torch(), dtype))
-    offset, shape, strides = place
-    return whole.as_strided(shape, strides, offset)
+        os.close(fd)  # the storage has one of its own
+    return torch.empty(0, dtype=getattr(torch, dtype)).set_(storage, *place)
 
 
 def _torch() -> Any:
