@@ -253,10 +253,8 @@ class LoaderCrew:
             self._release(wanted)
         if done.flags & EXTRA:
             wanted.outcome = Outcome(error=carried(loads_exception(tail)))
-        elif done.flags & STREAM_END:
-            wanted.outcome = Outcome(ended=True)
         else:
-            wanted.outcome = Outcome(bytes(tail), root)
+            wanted.outcome = Outcome(bytes(tail), root, ended=bool(done.flags & STREAM_END))
 
     def need(self, job: Job, nbytes: int, *, alone: bool) -> None:
         """A batch needs a larger slot."""
@@ -316,7 +314,7 @@ class LoaderCrew:
                 self._drop(job)
             elif how.stuck and job is begun:
                 self._fail(job, deadlocked(self._named(wanted, job.progress), how.stderr))
-            elif self._recipe.rng_compat == "torch":
+            elif not self._recipe.makes_again:
                 self._fail(job, WorkerDiedError(self._named(wanted), _as_torch(how), 1, how.stderr))
             elif job is begun:
                 self._begun(job, how)

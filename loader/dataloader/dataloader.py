@@ -18,6 +18,7 @@ from tundish.loader.dataloader.arguments import (
     warn_of_workers,
 )
 from tundish.loader.dataloader.collate import default_collate, default_convert
+from tundish.loader.dataloader.coming import foreseen, generators_of
 from tundish.loader.dataloader.elements import Elements
 from tundish.loader.dataloader.flavour import NUMPY, Finish, Flavour
 from tundish.loader.dataloader.iterator import InProcess, LoaderIterator, recipe_of
@@ -55,6 +56,8 @@ class Loading:
         workers = how_many(this.num_workers)
         if this.persistent_workers and workers:
             if isinstance(self._iterator, Parallel):
+                if progress.restores:  # what its workers have of the dataset is elsewhere by now
+                    self._iterator.close()
                 self._iterator.reset(progress)
             else:
                 self._iterator = Parallel(this, progress, workers)
@@ -76,8 +79,9 @@ class Loading:
         last = self._progress
         if last is None:
             return Progress()
-        begun = last.batches or last.ahead or last.ended
-        return Progress(epoch=last.epoch + bool(begun))
+        if last.batches or last.ahead or last.ended:
+            return last.following()
+        return Progress(epoch=last.epoch, begun=last.begun, restores=last.restores)
 
     def _make_ready(self) -> None:
         """Let workers' imports begin, beside what the caller does before it iterates."""
@@ -111,16 +115,32 @@ class Loading:
 
     def _state(self, behind: int = 0, *, ended: bool = False) -> dict[str, Any]:
         """The state `behind` batches ago (0 or 1); `ended` where the caller knows that it was the last."""
-        progress = self._resume or self._progress
-        if progress is None:
-            progress = Progress(epoch=-1, ended=True)
-        elif behind:
-            assert behind == 1
-            progress = progress.before()
+        if self._resume is not None:
+            return self._resume.to_state()
+        if self._progress is None:
+            this: Any = self
+            record = generators_of(self._order, this.generator)
+            self._progress = Progress(epoch=-1, ended=True, record=record)
+        progress = self._progress.before() if behind else self._progress
         if ended and progress.batches and not progress.ended:
             progress = replace(progress)
             progress.end()
+        if progress.ended and self._elements is None:
+            # So that the next epoch is drawn alike, here and where the state is loaded.
+            progress.coming = self._progress.coming = self._progress.coming or self._coming()
         return progress.to_state()
+
+    @property
+    def _order(self) -> Any:
+        """What keys come from; an iterable dataset has an order of its own."""
+        this: Any = self
+        return () if this._is_iterable else this._index_sampler  # noqa: SLF001 - this is self
+
+    def _coming(self) -> dict[str, Any]:
+        this: Any = self
+        iterator = self._iterator
+        seed = iterator.lasting_seed if isinstance(iterator, Parallel) else None
+        return foreseen(self._order, this.generator, this.flavour.generator(), seed)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Let the next iteration go on from a state.

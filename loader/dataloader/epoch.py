@@ -6,24 +6,51 @@ depends on what it draws from: an epoch writes down, before it draws, the little
 
 from __future__ import annotations
 
+import contextlib
 import copy
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tundish.errors import IncompatibleCheckpointError
-from tundish.loader.dataloader import distributed, samplers
+from tundish.loader.dataloader.chain import (
+    as_ours,
+    chain_of,
+    copy_of,
+    described,
+    distinct,
+    generator_of,
+    global_of,
+    is_standard,
+    kind_of,
+)
+from tundish.loader.dataloader.coming import generators_of
 from tundish.loader.dataloader.generators import as_generator
-from tundish.loader.dataloader.torchrandom import TorchGenerator
+from tundish.loader.dataloader.recipe import is_stateful
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Epoch", "Keys"]
+__all__ = ["Epoch", "Keys", "Mark"]
 
-_OURS = (samplers.__name__, distributed.__name__)
-_TORCHS = ("torch.utils.data.sampler", "torch.utils.data.distributed")
+
+class Mark(NamedTuple):
+    """Where a sampler stands that has a state, or whose iterator has one.
+
+    Attributes
+    ----------
+    own, cursor : object
+        The sampler's own state, and its iterator's; None where there is none.
+    over : bool
+        Whether it has given everything: its state is that of the next epoch's beginning.
+    """
+
+    own: Any
+    cursor: Any
+    over: bool
+
+
+NOWHERE = Mark(None, None, False)
 
 
 class Keys(NamedTuple):
@@ -39,15 +66,15 @@ class Keys(NamedTuple):
         How many samples.
     valid : numpy.ndarray or None
         Which of them are no padding, where the sampler says so.
-    mark : object
-        The state of a sampler that has one, behind this batch.
+    mark : Mark
+        Where the sampler stands after this batch.
     """
 
     keys: Any
     position: int
     samples: int
     valid: np.ndarray | None
-    mark: Any
+    mark: Mark
 
 
 class Epoch:
@@ -67,13 +94,17 @@ class Epoch:
         How many of its batches have been delivered.
     samples : int
         How many samples these were.
-    mark : object
-        The sampler's own state behind them.
+    mark : Mark
+        Where the sampler stood after them.
 
     Attributes
     ----------
     record : dict
         JSON: what makes this epoch again.
+    mark : object
+        The sampler's own state as this epoch, or what is left of it, begins.
+    untouched : bool
+        Whether the sampler has still to be put to where `mark` says: its epoch was over.
     stride : int
         The number of ranks.
     shared_anew : bool
@@ -90,14 +121,15 @@ class Epoch:
         record: dict[str, Any] | None = None,
         skip: int = 0,
         samples: int = 0,
-        mark: Any = None,
+        mark: Mark = NOWHERE,
     ) -> None:
         self._sampler, self._batched = sampler, batched
-        self._chain = _chain(sampler)
+        self._chain = chain_of(sampler)
         self._core = self._chain[-1][0]
-        self._standard = len(self._chain) == 2 and _is(sampler, "BatchSampler")
+        self._standard = len(self._chain) == 2 and is_standard(sampler, "BatchSampler")
+        self._loader_generator = generator
         generators = [getattr(each, "generator", None) for each, _ in self._chain]
-        self._generators = _distinct(generator, *generators)
+        self._generators = distinct(generator, *generators)
         self._valid: np.ndarray | None = None
         self._ahead: list[Any] = []
         self.stride, self.shared_anew = 1, False
@@ -107,11 +139,22 @@ class Epoch:
             if hasattr(each, "num_processes") and hasattr(each, "process_index"):
                 self.stride, self._first = each.num_processes, each.process_index
         self._position = samples
-        holders = (each for each, _ in self._chain if _is_stateful(each))
+        holders = (each for each, _ in self._chain if is_stateful(each))
         self._stateful = next(holders, None)
-        if self._stateful is not None and mark is not None:
-            self._stateful.load_state_dict(mark)
+        # A state that was taken at the end of an epoch may lead to its end: then it begins anew.
+        self._again = mark.own is not None and not skip and not samples
+        self._cursor, self._exhausted = mark.cursor, mark.over
+        self._iterator: Any = None  # the innermost sampler's, if it has a state
+        self.untouched = mark.over  # put there now, it might begin anew: that is for the next epoch
+        if self._stateful is not None and mark.own is not None:
+            if not mark.over:
+                self._stateful.load_state_dict(mark.own)
             skip = samples = 0
+        if mark.cursor is not None:
+            skip = samples = 0
+        self.mark: Any = mark.own
+        with contextlib.suppress(Exception):  # one that can say it only once it is iterated over
+            self.mark = self.mark_now()
         self.record: dict[str, Any] = {} if record is None else copy.copy(record)
         if "generators" in self.record:
             self._check(len(self.record["generators"]) == len(self._generators), "generator=")
@@ -130,8 +173,15 @@ class Epoch:
         count = len(keys) if self._batched else 1
         local, self._position = self._position, self._position + count
         valid = None if self._valid is None else self._valid[local : local + count]
-        mark = None if self._stateful is None else self._stateful.state_dict()
+        cursor = copy.deepcopy(self._iterator.state_dict()) if self._iterator is not None else None
+        mark = Mark(self.mark_now(), cursor, self._exhausted)
         return Keys(keys, self._first + local * self.stride, count, valid, mark)
+
+    def mark_now(self) -> Any:
+        """The sampler's own state, as a copy: batches are asked for ahead."""
+        if self._stateful is None or self.untouched:
+            return self.mark
+        return copy.deepcopy(self._stateful.state_dict())
 
     def look_ahead(self) -> None:
         """Ask the sampler for one more, as workers do: at its end it may draw again."""
@@ -139,9 +189,15 @@ class Epoch:
 
     def behind(self) -> dict[str, Any]:
         """The record of an epoch that follows: where the generators stand now."""
-        if not self._generators:
-            return {}
-        return {"generators": [as_generator(g).state_dict() for g in self._generators]}
+        return generators_of(self._sampler, self._loader_generator)
+
+    def settle(self) -> None:
+        """Write down what the order comes from, though nothing has been drawn yet: nothing is drawn."""
+        kind, core, record = kind_of(self._core), self._core, self.record
+        if kind == "random" and "seed" not in record:
+            record["seed"] = copy_of(global_of(core)).int64()
+        elif kind == "drawn" and "drawn" not in record:
+            record["drawn"] = global_of(core).state_dict()
 
     def _check(self, holds: bool, what: str) -> None:
         if not holds:
@@ -162,8 +218,8 @@ class Epoch:
 
     def _streamed(self, skip: int, samples: int) -> Iterator[Any]:
         core, record = self._core, self.record
-        kind = _kind(core)
-        what = {"sampler": type(core).__name__, **_described(core, kind)}
+        kind = kind_of(core)
+        what = {"sampler": type(core).__name__, **described(core, kind)}
         told = record.setdefault("order", what)
         self._check(told == what, f"sampler: {what} here, {told} in the state")
         if kind == "distributed":
@@ -179,8 +235,40 @@ class Epoch:
         if self._standard and samples:
             # By samples, not by batches: the batch size may be another one now.
             return iter(self._rebuilt(_Rest(core, samples)))
+        if self._standard or core is self._sampler:
+            core = _Begun(core, self._begun)
+        if self._exhausted:
+            return iter(())
+        if self._again:
+            self._again = False
+            return self._again_if_empty(core)
         stream = iter(self._sampler if core is self._core else self._rebuilt(core))
         return islice(stream, skip, None) if skip else stream
+
+    def _begun(self, iterator: Any) -> Any:
+        """Take note of the innermost sampler's iterator, put it to where it was, and see its end."""
+        cursor, self._cursor = self._cursor, None
+        if is_stateful(iterator):
+            self._iterator = iterator
+            if cursor is not None:
+                iterator.load_state_dict(cursor)
+        elif self._stateful is None:
+            return iterator
+        return self._until_over(iterator)
+
+    def _until_over(self, iterator: Any) -> Iterator[Any]:
+        yield from iterator
+        self._exhausted = True
+
+    def _again_if_empty(self, core: Any) -> Iterator[Any]:
+        for _ in range(2):
+            empty = True
+            self._exhausted = False
+            for keys in self._rebuilt(core):
+                empty = False
+                yield keys
+            if not empty:
+                return
 
     def _rebuilt(self, core: Any) -> Any:
         """The samplers around the innermost one, around another."""
@@ -193,18 +281,21 @@ class Epoch:
     def _seeded(self, skip: int, samples: int) -> Iterator[Any]:
         # At the first batch, not before: that is where the sampler itself draws its seed.
         core = copy.copy(self._core)
+        source = global_of(core)
         if "seed" not in self.record:
-            self.record["seed"] = _global_of(core).int64()
-        core.generator = _generator_of(core).manual_seed(self.record["seed"])
+            self.record["seed"] = source.int64()
+        elif copy_of(source).int64() == self.record["seed"]:
+            source.int64()  # it was settled, and is drawn where it would have been
+        core.generator = generator_of(core).manual_seed(self.record["seed"])
         yield from self._over(core, skip, samples)
 
     def _drawn(self, skip: int, samples: int) -> Iterator[Any]:
-        if "drawn" not in self.record:
-            self.record["drawn"] = _global_of(self._core).state_dict()
+        now = global_of(self._core).state_dict()
+        if self.record.setdefault("drawn", now) == now:
             yield from self._over(self._core, skip, samples)
             return
         core = copy.copy(self._core)
-        core.generator = _generator_of(core)
+        core.generator = generator_of(core)
         as_generator(core.generator).load_state_dict(self.record["drawn"])
         yield from self._over(core, skip, samples)
 
@@ -225,11 +316,21 @@ class Epoch:
             if getattr(core, "uneven", None) == "mask":
                 self._valid = core.valid()
             return self._over(core, skip, samples)
-        own = _ours(core)
+        own = as_ours(core)
         indices, valid = own.share(start)
         if own.uneven == "mask":
             self._valid = valid
         return self._over(indices.tolist(), skip, samples)
+
+
+class _Begun:
+    """A sampler; what it gives is handed on as it begins."""
+
+    def __init__(self, core: Any, begun: Callable[[Any], Any]) -> None:
+        self._core, self._begun = core, begun
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._begun(iter(self._core)))
 
 
 class _Rest:
@@ -240,93 +341,3 @@ class _Rest:
 
     def __iter__(self) -> Iterator[Any]:
         return islice(iter(self._core), self._samples, None)
-
-
-# -- what a sampler is -----------------------------------------------------------------------------
-
-
-def _is(sampler: Any, name: str) -> bool:
-    """Whether it is torch's sampler of this name, or ours; not a class made of it."""
-    kind = type(sampler)
-    return kind.__name__ == name and kind.__module__ in (*_TORCHS, *_OURS)
-
-
-def _chain(sampler: Any) -> list[tuple[Any, str]]:
-    """A sampler and those within it, each with the name by which it holds the next."""
-    chain: list[tuple[Any, str]] = []
-    while all(sampler is not each for each, _ in chain):
-        name = next((n for n in ("sampler", "batch_sampler") if hasattr(sampler, n)), "")
-        chain.append((sampler, name))
-        if not name:
-            break
-        sampler = getattr(sampler, name)
-    return chain
-
-
-def _kind(core: Any) -> str:
-    if _is(core, "DistributedSampler"):
-        return "distributed"
-    if getattr(core, "generator", None) is None:
-        if _is(core, "RandomSampler"):
-            return "random"
-        if _is(core, "SubsetRandomSampler") or _is(core, "WeightedRandomSampler"):
-            return "drawn"
-    return "its own"
-
-
-def _is_stateful(sampler: Any) -> bool:
-    return hasattr(sampler, "state_dict") and hasattr(sampler, "load_state_dict")
-
-
-def _described(core: Any, kind: str) -> dict[str, Any]:
-    """What has to be the same for an order to be the same, of the samplers that are known."""
-    if kind == "distributed":
-        return {"samples": len(core.dataset), "seed": core.seed, "shuffle": bool(core.shuffle)}
-    if _is(core, "SequentialSampler"):
-        return {"samples": len(core.data_source)}
-    if _is(core, "RandomSampler"):
-        drawn = {"drawn": core.num_samples, "replacement": core.replacement}
-        return {"samples": len(core.data_source), **drawn}
-    if _is(core, "SubsetRandomSampler"):
-        return {"samples": len(core.indices)}
-    if _is(core, "WeightedRandomSampler"):
-        return {"samples": core.num_samples, "of": len(core.weights)}
-    return {}
-
-
-def _is_torchs(core: Any) -> bool:
-    return type(core).__module__ in _TORCHS
-
-
-def _global_of(core: Any) -> Any:
-    """The process's generator that a sampler without one of its own draws from."""
-    return as_generator(sys.modules["torch"].default_generator if _is_torchs(core) else None)
-
-
-def _generator_of(core: Any) -> Any:
-    """A new generator of the kind that a sampler takes."""
-    return sys.modules["torch"].Generator() if _is_torchs(core) else TorchGenerator()
-
-
-def _ours(core: Any) -> distributed.DistributedSampler:
-    if not _is_torchs(core):
-        assert isinstance(core, distributed.DistributedSampler)
-        return core
-    own = distributed.DistributedSampler(
-        range(len(core.dataset)),
-        core.num_replicas,
-        core.rank,
-        shuffle=core.shuffle,
-        seed=core.seed,
-        drop_last=core.drop_last,
-    )
-    own.set_epoch(core.epoch)
-    return own
-
-
-def _distinct(*generators: Any) -> list[Any]:
-    found: list[Any] = []
-    for each in generators:
-        if each is not None and all(each is not other for other in found):
-            found.append(each)
-    return found

@@ -14,7 +14,7 @@ import numpy as np
 from tundish.loader.dataloader.collate import collate, default_collate
 from tundish.loader.dataloader.columns import CollateError
 from tundish.loader.dataloader.dtypes import NUMPY, Rules
-from tundish.loader.dataloader.recipe import Recipe, sample_getter
+from tundish.loader.dataloader.recipe import Recipe, is_stateful, sample_getter
 from tundish.loader.dataloader.streaming import StreamedCollate
 from tundish.loader.dataloader.wire import TensorLeaf
 from tundish.loader.run.raised import element_error
@@ -71,8 +71,13 @@ class Fetcher(Protocol):
         """
         ...
 
+    @property
+    def untouched(self) -> bool:
+        """Whether the dataset has still to be put to where the state says: its epoch had ended."""
+        ...
+
     def state(self) -> Any:
-        """Where an iterable dataset stands, if it says so; else None."""
+        """Where the dataset stands, if it says so; else None."""
         ...
 
     def pass_over(self) -> None:
@@ -80,7 +85,9 @@ class Fetcher(Protocol):
         ...
 
 
-def fetcher_of(recipe: Recipe, base_seed: int, epoch: int, restored: Any = None) -> Fetcher:
+def fetcher_of(
+    recipe: Recipe, base_seed: int, epoch: int, restored: Any = None, *, anew: bool = False
+) -> Fetcher:
     """A fetcher for an epoch.
 
     Parameters
@@ -91,22 +98,29 @@ def fetcher_of(recipe: Recipe, base_seed: int, epoch: int, restored: Any = None)
         Key the generators of samples.
     restored : object
         What `Fetcher.state` said, or None.
+    anew : bool
+        Whether it said so at the end of the epoch before.
     """
     if recipe.iterable:
-        return IterableFetcher(recipe, restored)
-    return MapFetcher(recipe, base_seed, epoch)
+        return IterableFetcher(recipe, restored, anew=anew)
+    return MapFetcher(recipe, base_seed, epoch, restored)
 
 
 class MapFetcher:
     """Of a map-style dataset."""
 
-    def __init__(self, recipe: Recipe, base_seed: int, epoch: int) -> None:
+    untouched = False
+
+    def __init__(self, recipe: Recipe, base_seed: int, epoch: int, restored: Any = None) -> None:
         self._recipe, self._epoch = recipe, epoch
+        self._stateful = recipe.stateful
+        if self._stateful and restored is not None and "dataset" in restored:
+            recipe.dataset.load_state_dict(restored["dataset"])
         self._with_rng = sample_getter(recipe.dataset)
         self._rng = ElementRng(base_seed, 0) if self._with_rng is not None else None
 
     def state(self) -> Any:
-        return None
+        return {"dataset": self._recipe.dataset.state_dict()} if self._stateful else None
 
     def pass_over(self) -> None:
         raise AssertionError("what has keys needs no reading over")
@@ -159,26 +173,45 @@ class MapFetcher:
 
 
 class IterableFetcher:
-    """Of an iterable dataset: this process's replica of it."""
+    """Of an iterable dataset: this process's replica of it.
 
-    def __init__(self, recipe: Recipe, restored: Any = None) -> None:
+    The order is torchdata's: the dataset is put to where it was, then it is iterated over, then the
+    iterator is put to where it was. One that is the dataset itself is put there once.
+    """
+
+    def __init__(self, recipe: Recipe, restored: Any = None, *, anew: bool = False) -> None:
         self._recipe, dataset = recipe, recipe.dataset
-        self._ended = bool(restored and restored.get("ended"))
+        self._restored: dict[str, Any] = restored or {}
+        self._ended = bool(self._restored.get("ended"))
         self._iterator: Any = iter(())
+        self._again = False
         if self._ended:
-            return  # one that has ended might begin anew
-        if restored is not None and "dataset" in restored:
-            dataset.load_state_dict(restored["dataset"])
+            return  # put there now, it might begin anew: that is for the next epoch
+        if "dataset" in self._restored:
+            dataset.load_state_dict(self._restored["dataset"])
         self._iterator = iter(dataset)
-        if restored is not None and "iterator" in restored:
-            self._iterator.load_state_dict(restored["iterator"])
+        same = self._iterator is dataset
+        if "iterator" in self._restored and (same or not anew):
+            if "dataset" in self._restored:  # asking for the iterator may have changed it
+                dataset.load_state_dict(self._restored["dataset"])
+            self._iterator.load_state_dict(self._restored["iterator"])
+        if same and anew:
+            self._iterator = iter(dataset)
+        # One whose state leads to its end, as it was taken there, begins anew when it is asked again.
+        self._again = anew
+
+    @property
+    def untouched(self) -> bool:
+        return bool(self._restored.get("ended"))
 
     def state(self) -> Any:
-        state = {}
-        if hasattr(self._iterator, "state_dict"):
+        if self.untouched:
+            return self._restored
+        state, dataset = {}, self._recipe.dataset
+        if is_stateful(self._iterator):
             state["iterator"] = self._iterator.state_dict()
-        elif hasattr(self._recipe.dataset, "state_dict"):
-            state["dataset"] = self._recipe.dataset.state_dict()
+        if self._iterator is not dataset and is_stateful(dataset):
+            state["dataset"] = dataset.state_dict()
         if self._ended:
             state["ended"] = True
         return state or None
@@ -209,7 +242,11 @@ class IterableFetcher:
 
     def _next(self) -> Any:
         for sample in self._iterator:
+            self._again = False
             return sample
+        if self._again:
+            self._again, self._iterator = False, iter(self._recipe.dataset)
+            return self._next()
         self._ended = True
         raise Exhausted
 

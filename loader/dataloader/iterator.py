@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import warnings
 import weakref
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from tundish.errors import IncompatibleCheckpointError
 from tundish.loader.dataloader.account import Account
 from tundish.loader.dataloader.arguments import asked_start
-from tundish.loader.dataloader.epoch import Epoch
+from tundish.loader.dataloader.chain import copy_of
+from tundish.loader.dataloader.epoch import Epoch, Mark
 from tundish.loader.dataloader.fetching import BatchTask, Exhausted, fetcher_of
 from tundish.loader.dataloader.generators import as_generator
 from tundish.loader.dataloader.recipe import Recipe
@@ -20,6 +22,8 @@ from tundish.loader.run.raised import Carried, element_error
 from tundish.tracebacks import hide_frames
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tundish.loader.dataloader.epoch import Keys
     from tundish.loader.dataloader.flavour import Finish, Flavour
     from tundish.loader.dataloader.progress import Progress
@@ -87,11 +91,16 @@ def recipe_of(loader: Settings, workers: int) -> Recipe:
     )
 
 
-def check_replicas(replicas: dict[str, Any], processes: int) -> None:
-    """Refuse a state of another number of replicas of an iterable dataset."""
-    if replicas and len(replicas["made"]) != processes:
-        told = f"{processes} replica(s) of the iterable dataset, one in each process that reads it"
-        raise IncompatibleCheckpointError((f"{told}; in the state, {len(replicas['made'])}",))
+class ReplicasError(IncompatibleCheckpointError, AssertionError):
+    """A state of another number of replicas of the dataset; torchdata's is an ``AssertionError``."""
+
+
+def check_replicas(progress: Progress, processes: int) -> None:
+    """Refuse a state of another number of replicas of a dataset, where each is on its own."""
+    told = progress.replicas["made"] if progress.replicas else progress.begun
+    if told and len(told) != processes:
+        here = f"{processes} replica(s) of the dataset, one in each process that reads it"
+        raise ReplicasError((f"{here}; in the state, {len(told)}: take as many workers",))
 
 
 class LoaderIterator:
@@ -106,6 +115,9 @@ class LoaderIterator:
     workers : int
         How many make batches.
     """
+
+    _lasting = True
+    """Whether copies of the dataset outlive the epoch."""
 
     def __init__(self, loader: Settings, progress: Progress, workers: int = 0) -> None:
         self._flavour, self._finish = loader.flavour, loader.finish
@@ -132,16 +144,19 @@ class LoaderIterator:
             record=progress.record or None,
             skip=progress.skip,
             samples=progress.samples,
-            mark=progress.mark,
+            mark=Mark(progress.mark, progress.cursor, bool(progress.over)),
         )
-        progress.begin(self._epoch)
+        progress.begin(self._epoch, lasting=self._lasting)
         self._draw_base_seed(progress)
 
     def _draw_base_seed(self, progress: Progress) -> None:
         known = progress.base_seed is not None
         if self._generator is None:
+            source = as_generator(self._flavour.generator())
             if not known:
-                progress.base_seed = int(as_generator(self._flavour.generator()).int64())
+                progress.base_seed = int(source.int64())
+            elif copy_of(source).int64() == progress.base_seed:
+                source.int64()  # it was settled, and is drawn where it would have been
         elif not known or progress.record.get("seeded"):
             # A state has set the generator back to before this was drawn.
             progress.base_seed = int(as_generator(self._generator).int64())
@@ -282,14 +297,19 @@ class InProcess(LoaderIterator):
 
     def _open(self, progress: Progress) -> None:
         super()._open(progress)
+        check_replicas(progress, 1)
         replicas = progress.replicas or {}
-        check_replicas(replicas, 1)
-        states = replicas.get("states")
-        self._restored = states[0] if states else None
+        self._restored, self._anew = (replicas.get("states") or [None])[0], False
+        if not replicas and progress.begun and progress.restores:
+            self._restored, self._anew = progress.begun[0], True
         self._made = replicas["made"][0] if replicas else 0
         self._over = 0 if self._restored else self._made
         self._held: Keys | None = None
         self._fetcher: Any = None
+        if self._recipe.stateful:
+            with contextlib.suppress(Exception):  # the first batch raises it, as a worker's would
+                self._privately(self._begin_fetching)
+                self._note_replica()
         self._last = -1
         with contextlib.suppress(Exception):  # a sampler need not know
             self._last = len(self._index_sampler)
@@ -306,15 +326,19 @@ class InProcess(LoaderIterator):
             if self._held is None and not self._recipe.iterable:
                 self._held = next(self._epoch)
             keys = self._held
-            if self._recipe.rng_compat == "torch":
-                batch = self._fetched(keys)
-            else:
-                with borrowed():
-                    batch = self._fetched(keys)
+            batch = self._privately(lambda: self._fetched(keys))
         except (StopIteration, Exhausted):
+            self._note_replica()
             progress.end()
             raise StopIteration from None
         return self._finished(batch, None if keys is None else keys.valid)
+
+    def _privately(self, act: Callable[[], Any]) -> Any:
+        """Do what draws from the global generators without the caller seeing it."""
+        if self._recipe.rng_compat == "torch":
+            return act()
+        with borrowed():
+            return act()
 
     def _seed(self, position: int) -> None:
         progress = self._progress
@@ -325,6 +349,10 @@ class InProcess(LoaderIterator):
     def _fetched(self, keys: Any) -> Any:
         if self._fetcher is None:
             self._begin_fetching()
+        for position in range(self._over):
+            self._seed(position)
+            self._fetcher.pass_over()
+            self._over -= 1
         if keys is None:
             task, position = BatchTask(None), self._made
         else:
@@ -346,22 +374,27 @@ class InProcess(LoaderIterator):
         progress = self._progress
         assert progress.base_seed is not None
         self._seed(0)
-        self._fetcher = fetcher_of(self._recipe, progress.base_seed, progress.epoch, self._restored)
-        for position in range(self._over):
-            self._seed(position)
-            self._fetcher.pass_over()
+        self._fetcher = fetcher_of(
+            self._recipe, progress.base_seed, progress.epoch, self._restored, anew=self._anew
+        )
+        progress.restores = self._fetcher.untouched
 
     def _note(self, keys: Any) -> None:
         progress, self._held = self._progress, None
         progress.remember()
         progress.delivered(progress.batches, 0 if keys is None else keys.samples)
         if keys is not None:
-            progress.mark = keys.mark
+            progress.place(keys.mark)
             if progress.batches == self._last:
                 self._epoch.look_ahead()
-            return
         self._made += 1
-        state = self._fetcher.state() if self._fetcher is not None else None
-        progress.replicas = {"made": [self._made], "turn": 0, "ended": [False]}
+        self._note_replica()
+
+    def _note_replica(self) -> None:
+        """Keep what the dataset says of itself; of one without a state, how much it has given."""
+        if not self._recipe.has_copies or self._fetcher is None:
+            return
+        self._progress.replicas = {"made": [self._made], "turn": 0, "ended": [False]}
+        state = self._fetcher.state()
         if state is not None:
-            progress.replicas["states"] = [state]
+            self._progress.replicas["states"] = [copy.deepcopy(state)]

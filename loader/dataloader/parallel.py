@@ -49,7 +49,7 @@ class Parallel(LoaderIterator):
     def __init__(self, loader: Settings, progress: Progress, workers: int) -> None:
         self._timeout, self._in_order = loader.timeout, loader.in_order
         self._size, self._owner = workers, os.getpid()
-        self._persistent = loader.persistent_workers
+        self._lasting = loader.persistent_workers
         self._limit = max(1, loader.prefetch_factor or 1) * self._size
         self._together = 2 if self._limit > 2 else 1
         self._crew: LoaderCrew | None = None
@@ -70,16 +70,23 @@ class Parallel(LoaderIterator):
         self._made = [0] * self._size
         self._states: list[Any] = [None] * self._size
         self._turn = 0
+        self._given_by: int | None = None  # whose batch was delivered last
+        check_replicas(progress, self._size)
         replicas = progress.replicas
-        if replicas is not None and not progress.ended:
-            check_replicas(replicas, self._size)
+        self._states = list(progress.begun or self._states)
+        self._told_at = [0] * self._size  # how many batches each had given as its state was told
+        if replicas is not None:
             self._made, self._ended = list(replicas["made"]), list(replicas["ended"])
             self._states = list(replicas.get("states") or self._states)
+            self._told_at = list(replicas.get("told_at") or self._made)
             self._turn = replicas["turn"]
         elif not self._recipe.iterable:
             self._turn = self._number % self._size
+        if self._recipe.stateful:
+            self._note_replicas()
         self._asked_of = list(self._made)
         self._start()
+        progress.restores = False
 
     def _start(self) -> None:
         progress = self._progress
@@ -94,7 +101,8 @@ class Parallel(LoaderIterator):
                 "epoch": progress.epoch,
                 "stride": self._epoch.stride,
                 "replicas": self._states if any(self._states) else None,
-                "made": self._made,
+                "made": self._told_at,
+                "anew": [not told for told in self._told_at],
             }
         )
         if not progress.ended:
@@ -151,7 +159,7 @@ class Parallel(LoaderIterator):
             self._all_asked = True
             return Wanted(number, None, 0, None, 0, outcome=Outcome(error=error))
         self._number += 1
-        seat = self._seat() if self._recipe.rng_compat == "torch" else None
+        seat = self._seat() if self._recipe.in_turn else None
         wanted = Wanted(number, keys.keys, keys.position, seat, keys.samples, keys.mark)
         wanted.valid = keys.valid
         return wanted
@@ -192,6 +200,8 @@ class Parallel(LoaderIterator):
                 self._pending.remove(wanted)
                 assert wanted.seat is not None
                 self._ended[wanted.seat] = True
+                self._note_state(wanted.seat, self._crew.open(outcome)[1])
+                self._note_replicas()
                 self._fill()
                 continue
             return self._take(wanted, outcome)
@@ -258,21 +268,39 @@ class Parallel(LoaderIterator):
         progress.remember()
         progress.delivered(wanted.number, wanted.samples)
         if wanted.mark is not None:
-            progress.mark = wanted.mark
-        if wanted.seat is not None and self._recipe.iterable:
+            progress.place(wanted.mark)
+        if wanted.seat is not None and self._recipe.has_copies:
             self._made[wanted.seat] += 1
-            self._states[wanted.seat] = state
-            progress.replicas = {
-                "made": list(self._made),
-                "ended": list(self._ended),
-                "turn": (wanted.seat + 1) % self._size,
-            }
-            if any(each is not None for each in self._states):
-                progress.replicas["states"] = list(self._states)
+            self._given_by = wanted.seat
+            self._note_state(wanted.seat, state)
+            self._note_replicas()
+
+    def _note_state(self, seat: int, state: Any) -> None:
+        """Keep what a worker said of its replica; with an error it says nothing."""
+        if state is not None:
+            self._states[seat], self._told_at[seat] = state, self._made[seat]
+
+    def _note_replicas(self) -> None:
+        replicas = {
+            "made": list(self._made),
+            "ended": list(self._ended),
+            "turn": self._turn if self._given_by is None else (self._given_by + 1) % self._size,
+        }
+        if any(each is not None for each in self._states):
+            replicas["states"] = list(self._states)
+            if self._told_at != self._made:
+                replicas["told_at"] = list(self._told_at)
+        self._progress.replicas = replicas
+
+    @property
+    def lasting_seed(self) -> int | None:
+        """The base seed of workers that stay; None where others will come."""
+        stays = self._lasting and self._crew is not None and not self._crew.closed
+        return self._crew.base_seed if stays and self._crew is not None else None
 
     def _finish_epoch(self) -> None:
         self._progress.end()
-        if not self._persistent:
+        if not self._lasting:
             self.close()
 
     def _heal(self) -> None:

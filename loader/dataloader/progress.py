@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tundish.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from tundish.loader.dataloader.epoch import Epoch
+    from tundish.loader.dataloader.epoch import Epoch, Mark
 
 __all__ = ["Progress"]
 
@@ -38,11 +38,19 @@ class Progress:
         Whether it has given everything.
     record : dict
         What makes the order of samples again.
-    mark : object
-        The state of a sampler that has one.
+    mark, cursor : object
+        The state of a sampler that has one, and of the iterator that it gave.
+    over : bool or None
+        Whether the sampler has given everything.
     replicas : dict or None
         Of an iterable dataset: for each worker how many batches it has given (``made``), its own
         state (``states``), whether it has ended (``ended``); and whose ``turn`` it is.
+    begun : list or None
+        Of a dataset with a state of its own, for each process that keeps its copy from epoch to epoch:
+        that state as this epoch began, or once it has ended, as the next one will begin.
+    coming : dict or None
+        Asked between two epochs: what the next one is drawn from where no generator of the loader's
+        own says so (``base_seed``, ``record``).
     elements : dict or None
         Of a `Dataset`: the state of its iterator.
     """
@@ -56,23 +64,45 @@ class Progress:
     ended: bool = False
     record: dict[str, Any] = field(default_factory=dict)
     mark: Any = None
+    cursor: Any = None
+    over: bool | None = None
     replicas: dict[str, Any] | None = None
+    begun: list[Any] | None = None
+    coming: dict[str, Any] | None = None
     elements: dict[str, Any] | None = None
     _source: Callable[[], dict[str, Any]] | None = None
     _before: tuple[Any, ...] | None = None
     _epoch: Epoch | None = None
+    _lasting: bool = False
+    restores: bool = field(default=False, repr=False)
+    """Whether copies of the dataset are still to be put to where `begun` or `replicas` says."""
 
-    def begin(self, epoch: Epoch) -> None:
-        """Take note of the order of samples."""
-        self._epoch = epoch
+    def begin(self, epoch: Epoch, *, lasting: bool) -> None:
+        """Take note of the order of samples, and whether copies of the dataset outlive the epoch."""
+        self._epoch, self._lasting = epoch, lasting
         self.record = epoch.record
         if epoch.shared_anew:
             self.skip = self.samples = 0
+        if not self.batches:
+            self.mark = epoch.mark
 
     def end(self) -> None:
-        """Everything has been given; what the next epoch's order is drawn from is all that counts."""
+        """Everything has been given; all that counts is where the next epoch begins."""
         self.ended = True
-        self.record = {} if self._epoch is None else self._epoch.behind()
+        self.record, self.cursor, self.over = {}, None, None
+        if self._epoch is not None:
+            self.record, self.mark = self._epoch.behind(), self._epoch.mark_now()
+        states = (self.replicas or {}).get("states") if self._lasting else None
+        self.begun = _own_states(states)
+        self.replicas = None
+
+    @property
+    def _untouched(self) -> bool:
+        return self._epoch is not None and self._epoch.untouched
+
+    def place(self, mark: Mark) -> None:
+        """Take note of where the sampler stands."""
+        self.mark, self.cursor, self.over = mark.own, mark.cursor, mark.over or None
 
     def ask(self, source: Callable[[], dict[str, Any]]) -> None:
         """Take note of who knows the state of a `Dataset`'s iterator."""
@@ -86,6 +116,8 @@ class Progress:
             self.samples,
             self.ahead,
             self.mark,
+            self.cursor,
+            self.over,
             self.replicas,
             self.elements,
         )
@@ -94,7 +126,7 @@ class Progress:
         """As it was before the last batch: for those who fetch one ahead."""
         if self._before is None:
             return self
-        batches, skip, samples, ahead, mark, replicas, elements = self._before
+        batches, skip, samples, ahead, mark, cursor, over, replicas, elements = self._before
         return replace(
             self,
             batches=batches,
@@ -102,13 +134,19 @@ class Progress:
             samples=samples,
             ahead=ahead,
             mark=mark,
+            cursor=cursor,
+            over=over,
             replicas=replicas,
             elements=elements,
         )
 
     def to_state(self) -> dict[str, Any]:
         """As a state: JSON, unless a sampler's or a dataset's own is not."""
-        state = {k: v for k, v in vars(self).items() if k[0] != "_" and v is not None}
+        if self._epoch is not None and not self.ended:
+            self._epoch.settle()
+        known = (name for name in vars(self) if name in _KEPT)
+        state = {name: getattr(self, name) for name in known}
+        state = {name: value for name, value in state.items() if value is not None}
         if self._source is not None and self.elements is None:
             state["elements"] = self._source()
         return copy.deepcopy({"kind": _KIND, "version": _VERSION, **state})
@@ -126,17 +164,25 @@ class Progress:
             raise CheckpointError(
                 f"this is no state of a {_KIND} (version {_VERSION}): its keys are {sorted(state)}"
             )
-        known = cls.__dataclass_fields__
-        fields = {k: v for k, v in state.items() if k in known}
-        return cls(**copy.deepcopy(fields))
+        fields = {k: v for k, v in state.items() if k in _KEPT}
+        return cls(**copy.deepcopy(fields), restores=True)
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy has: all that a state has, and nothing of the iterator it is kept by."""
         return vars(self.from_state(self.to_state()))
 
     def following(self) -> Progress:
-        """The beginning of the next epoch."""
-        return Progress(epoch=self.epoch + 1, record=self.record)
+        """The beginning of the next epoch: in a loader that was not there, if this `restores`."""
+        coming = self.coming or {}
+        record = dict(coming.get("record", {}))
+        return Progress(
+            epoch=self.epoch + 1,
+            base_seed=coming.get("base_seed"),
+            record={**self.record, **record} if self.restores else record,
+            mark=self.mark if self.restores or self._untouched else None,
+            begun=self.begun if self.ended else None,
+            restores=self.restores,
+        )
 
     def delivered(self, number: int, samples: int) -> None:
         """Note a batch.
@@ -153,3 +199,12 @@ class Progress:
             self.samples += self.ahead.pop(0)[1]
             self.batches += 1
             self.skip += 1
+
+
+_KEPT = {name for name in Progress.__dataclass_fields__ if name[0] != "_" and name != "restores"}
+
+
+def _own_states(states: list[Any] | None) -> list[Any] | None:
+    """What copies of a dataset say of themselves, without what was said of them; None if nothing."""
+    own = [{k: v for k, v in (each or {}).items() if k != "ended"} or None for each in states or ()]
+    return own if any(own) else None

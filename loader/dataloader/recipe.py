@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Recipe", "sample_getter", "takes_rng"]
+__all__ = ["Recipe", "is_stateful", "sample_getter", "takes_rng"]
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,31 @@ class Recipe:
     rng_compat: str
     collate_types: list[tuple[Any, Any]] = field(default_factory=list)
     start: str | None = None
+
+    @property
+    def stateful(self) -> bool:
+        """Whether the dataset has a state of its own, which each copy of it has for itself."""
+        return is_stateful(self.dataset)
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether batches are dealt to workers in turn, as in torch: which one makes a batch matters."""
+        return self.rng_compat == "torch" or self.has_copies
+
+    @property
+    def makes_again(self) -> bool:
+        """Whether a batch of a dead worker can be made by another."""
+        return self.rng_compat != "torch" and (self.iterable or not self.stateful)
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether what a process gives depends on what it has given before."""
+        return self.iterable or self.stateful
+
+
+def is_stateful(thing: Any) -> bool:
+    """Whether a dataset, a sampler or an iterator says where it is, and can be put there."""
+    return hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict")
 
 
 def takes_rng(dataset: Any) -> bool:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
+    from tundish.loader.dataloader.epoch import Mark
+
 __all__ = ["Outcome", "Wanted"]
 
 
@@ -27,8 +29,8 @@ class Wanted:
         The only worker that may make it.
     samples : int
         How many keys.
-    mark : object
-        Where the sampler stood behind it, if it tells.
+    mark : Mark or None
+        Where the sampler stood after it.
     valid : numpy.ndarray or None
         Which of its samples are no padding, where the sampler says so.
     """
@@ -38,7 +40,7 @@ class Wanted:
     position: int
     seat: int | None
     samples: int
-    mark: Any = None
+    mark: Mark | None = None
     valid: np.ndarray | None = None
     slot: int | None = None
     reserved: int = 0
@@ -60,7 +62,7 @@ class Outcome:
     error : BaseException or None
         Instead of a batch.
     ended : bool
-        Instead of a batch: the worker's replica has no more.
+        Instead of a batch: the worker's replica has no more; the message has its state only.
     """
 
     message: bytes = b""

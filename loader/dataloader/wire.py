@@ -122,12 +122,14 @@ class Packed:
         The pickle.
     raws : list of memoryview
         The memory, in the order in which the pickle asks for it.
+    last : bool
+        Whether there is no batch, and will be none: only a state.
     """
 
-    __slots__ = ("main", "raws")
+    __slots__ = ("last", "main", "raws")
 
     def __init__(self, main: bytes, raws: list[memoryview]) -> None:
-        self.main, self.raws = main, raws
+        self.main, self.raws, self.last = main, raws, False
 
 
 def pack_batch(batch: Any, state: Any = None) -> Packed:

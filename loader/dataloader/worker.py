@@ -89,6 +89,7 @@ class LoaderWorker(Serving):
         self._fetcher: Fetcher | None = None
         self._epoch: dict[str, Any] = {}
         self._made = 0
+        self._has_begun = False
         self._cpu_s = 0.0  # of this process, as the task at hand began
         self._kept: dict[int, Packed] = {}
 
@@ -105,7 +106,7 @@ class LoaderWorker(Serving):
         arena = self._arena if task.slot != NO_SLOT else None
         memory = SlotMemory(arena, task.slot, task.have, task.may)
         try:
-            packed = self._kept.pop(task.block, None) or self._made_batch(task, tail, memory)
+            packed = self._kept.pop(task.block, None) or self._made_or_over(task, tail, memory)
             try:
                 message, in_slot = write_batch(packed, memory)
             except NeedsMore as need:
@@ -113,24 +114,27 @@ class LoaderWorker(Serving):
                 self._kept[task.block] = packed
                 self._answer(Kind.NEED, task, began, nbytes=need.nbytes)
                 return
-            flags = EXTRA_IN_SLOT if in_slot else 0
-        except Exhausted:
-            message, flags = b"", STREAM_END
+            flags = (EXTRA_IN_SLOT if in_slot else 0) | (STREAM_END if packed.last else 0)
         except BaseException as error:  # noqa: BLE001 - the batch's error
             message, flags = self._error(element_error(error), task), EXTRA
         self._answer(Kind.DONE, task, began, message, flags=flags, nbytes=memory.used)
+
+    def _made_or_over(self, task: Task, tail: bytes | memoryview, memory: SlotMemory) -> Packed:
+        """A batch; instead of one after the last, where the replica stands now."""
+        try:
+            return self._made_batch(task, tail, memory)
+        except Exhausted:
+            assert self._fetcher is not None
+            packed = pack_batch(None, self._fetcher.state())
+            packed.last = True
+            return packed
 
     def _made_batch(self, task: Task, tail: bytes | memoryview, memory: SlotMemory) -> Packed:
         recipe, epoch = self._recipe, self._epoch
         if self._failed is not None:
             failed, self._failed = self._failed, None
             raise failed
-        if self._fetcher is None:
-            states = epoch["replicas"]
-            restored = states[self._seat] if states is not None else None
-            self._seed(0)
-            self._fetcher = fetcher_of(recipe, epoch["base_seed"], epoch["epoch"], restored)
-            self._made = epoch["made"][self._seat] if restored is not None else 0
+        fetcher = self._fetcher or self._begin_fetching(epoch)
         announce = self._announce if task.total else None
         if recipe.iterable:
             self._pass_over(task.step)
@@ -140,8 +144,8 @@ class LoaderWorker(Serving):
             task_of = BatchTask(keys, task.step, epoch["stride"], announce)
         self._seed(task.step)
         self._made += 1  # also if it is an error: the replica is behind it then
-        batch = self._fetcher.fetch(task_of, memory.allocate)
-        state = self._fetcher.state()
+        batch = fetcher.fetch(task_of, memory.allocate)
+        state = fetcher.state()
         try:
             return pack_batch(batch, state)
         except TypeError as error:
@@ -149,6 +153,17 @@ class LoaderWorker(Serving):
             if at is not None and recipe.batched and not recipe.iterable:
                 error.add_note(f"element {at} is index {task_of.keys[at]!r}")
             raise
+
+    def _begin_fetching(self, epoch: dict[str, Any]) -> Fetcher:
+        states, seat = epoch["replicas"], self._seat
+        # Where this process has had an epoch, its copy of the dataset is where that one left it.
+        restored = None if states is None or self._has_begun else states[seat]
+        self._seed(0)
+        again, anew = (epoch["base_seed"], epoch["epoch"]), epoch["anew"][seat]
+        self._fetcher = fetcher = fetcher_of(self._recipe, *again, restored, anew=anew)
+        self._has_begun = not fetcher.untouched
+        self._made = epoch["made"][seat] if restored is not None else 0
+        return fetcher
 
     def _keys(self, task: Task, tail: bytes | memoryview) -> Any:
         data: Any = tail[1:]

@@ -1,11 +1,15 @@
 # ruff: noqa: T201 (a program: printing is what it does)
-"""Run PyTorch's own test-suite of DataLoader with our class in the place of torch's.
+"""Run PyTorch's and torchdata's own tests with our class in the place of theirs.
 
-    python tests/torch/official.py PATH_TO/test_dataloader.py [--torch] [--compat torch] [-k WORD]
+    python tests/torch/official.py PATH_TO/test_dataloader.py [--theirs] [--compat torch] [-k WORD]
+    python tests/torch/official.py PATH_TO/data [...]
 
 The file is `test/test_dataloader.py` of the PyTorch repository, at the tag of the installed version
-(`python -c "import torch; print(torch.__version__)"`). It is neither ours nor in the wheel, so you
-fetch it. Beside torch it needs `pip install expecttest hypothesis numpy psutil pytest`.
+(`python -c "import torch; print(torch.__version__)"`). The folder is a checkout of torchdata's repository,
+at the installed version too: what is run are the tests of its StatefulDataLoader,
+`test/stateful_dataloader/test_*.py`; one of these files alone may be given. Nothing of theirs is
+ours or in the wheel, so you fetch it. Beside torch it needs `pip install expecttest hypothesis numpy
+psutil pytest`; for torchdata `datasets parameterized torchdata`, too.
 
 Tests that cannot pass are listed in official.toml, each with its reason. The exit status is 1 when a
 test fails that is not listed, and when one passes that is. A test that hangs, or takes its process
@@ -41,7 +45,8 @@ if TYPE_CHECKING:
 HERE = Path(__file__).resolve().parent
 TABLE = HERE / "official.toml"
 HOOK = HERE / "inplace"  # its sitecustomize.py puts our class in place
-VARIABLE = "TUNDISH_IN_PLACE_OF_TORCH"
+TORCH, TORCHDATA = "TUNDISH_IN_PLACE_OF_TORCH", "TUNDISH_IN_PLACE_OF_TORCHDATA"
+STATEFUL = "stateful_dataloader"  # the folder in which torchdata has its tests of it
 STARTING_S = 120  # a process may take this long to import torch and the tests
 
 
@@ -74,7 +79,10 @@ def main() -> int:
             print(f"{outcome.status:8}{outcome.seconds:6.1f} s  {outcome.name}", flush=True)
         if arguments.verbose and outcome.failed:
             print(textwrap.indent(outcome.detail, "    "))
-    reasons = tomllib.loads(TABLE.read_text())["theirs" if arguments.torch else arguments.compat]
+    table = tomllib.loads(TABLE.read_text())
+    if is_torchdata(arguments.path):
+        table = table["torchdata"]
+    reasons = table["theirs" if arguments.theirs else arguments.compat]
     return report(outcomes, reasons, time.monotonic() - started)
 
 
@@ -82,8 +90,10 @@ def command_line() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("path", type=Path, help="PyTorch's test/test_dataloader.py")
-    parser.add_argument("--torch", action="store_true", help="torch's own class: the baseline")
+    parser.add_argument(
+        "path", type=Path, help="PyTorch's test/test_dataloader.py, or a checkout of torchdata"
+    )
+    parser.add_argument("--theirs", action="store_true", help="their own class: the baseline")
     parser.add_argument(
         "--compat", choices=["batch", "torch"], default="batch", help="our rng_compat (batch)"
     )
@@ -127,8 +137,21 @@ def report(outcomes: list[Outcome], reasons: dict[str, str], seconds: float) -> 
 # ------------------------------------------------------------------ the processes that run the tests
 
 
+def files_of(path: Path) -> list[Path]:
+    """The files of tests: one, or those of a checkout of torchdata."""
+    files = [path] if path.is_file() else sorted(path.glob(f"test/{STATEFUL}/test_*.py"))
+    if not files:
+        raise SystemExit(f"{path} is neither a file of tests nor a checkout of torchdata")
+    return [file.resolve() for file in files]
+
+
+def is_torchdata(path: Path) -> bool:
+    """Whether these are torchdata's tests, not PyTorch's."""
+    return files_of(path)[0].parent.name == STATEFUL
+
+
 def listed_tests(arguments: argparse.Namespace) -> list[str]:
-    """The name of every test in the file."""
+    """The name of every test in the files."""
     with running(arguments, "list") as (process, _):
         assert process.stdout is not None
         text, _ = process.communicate(timeout=STARTING_S)
@@ -210,9 +233,9 @@ def running(
         "PYTORCH_TEST_WITH_SLOW": str(int(arguments.slow)),
         "PYTORCH_PRINT_REPRO_ON_FAILURE": "0",
     }
-    paths = [str(arguments.path.resolve().parent), os.environ.get("PYTHONPATH", "")]
-    if not arguments.torch:
-        environment[VARIABLE] = arguments.compat
+    paths = [str(files_of(arguments.path)[0].parent), os.environ.get("PYTHONPATH", "")]
+    if not arguments.theirs:
+        environment[TORCHDATA if is_torchdata(arguments.path) else TORCH] = arguments.compat
         paths.insert(0, str(HOOK))
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     command = [sys.executable, "-P", __file__, str(arguments.path.resolve()), "--child", work]
@@ -244,10 +267,14 @@ def gist(detail: str) -> str:
 
 
 def child(path: Path, work: str) -> int:
-    """List the tests of a file, or run those that are named in a file of names."""
+    """List the tests of the files, or run those that are named in a file of names."""
     messages = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the tests print is not for the reader of messages
-    tests = tests_of(importlib.import_module(path.stem))
+    tests: dict[str, unittest.TestCase] = {}
+    for file in files_of(path):
+        within = f"{file.stem}." if is_torchdata(path) else ""  # several files: its name, too
+        found = tests_of(importlib.import_module(file.stem))
+        tests.update({within + name: test for name, test in found.items()})
     if work == "list":
         print(json.dumps(list(tests)), file=messages, flush=True)
         return 0

@@ -1,7 +1,7 @@
-"""Run at the start of every interpreter that has this folder on its path: ours in torch's place.
+"""Run at the start of every interpreter that has this folder on its path: ours in their classes' place.
 
 `official.py` puts it there, for its own processes and for all that their tests start. Nothing happens
-unless the variable below is set, and nothing before a program imports torch.
+unless a variable below is set, and nothing before a program imports what it names.
 """
 
 from __future__ import annotations
@@ -13,25 +13,28 @@ from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-VARIABLE = "TUNDISH_IN_PLACE_OF_TORCH"  # "batch" or "torch": the value of rng_compat
+TORCH = "TUNDISH_IN_PLACE_OF_TORCH"
+TORCHDATA = "TUNDISH_IN_PLACE_OF_TORCHDATA"
+"""Each holds ``batch`` or ``torch``: the value of rng_compat."""
 
 
-class AfterTorch(MetaPathFinder, Loader):
-    """Loads torch as usual, then puts our class where its own was."""
+class After(MetaPathFinder, Loader):
+    """Loads a package as usual, then puts our class where its own was."""
 
-    def __init__(self) -> None:
+    def __init__(self, package: str, put_in_place: Callable[[ModuleType], None]) -> None:
+        self.package, self.put_in_place = package, put_in_place
         self.loader: Any = None
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name != "torch" or self.loader is not None:
+        if name != self.package or self.loader is not None:
             return None
-        spec = PathFinder.find_spec(name)
+        spec = PathFinder.find_spec(name, path)
         if spec is not None:
             self.loader, spec.loader = spec.loader, self
         return spec
@@ -43,20 +46,39 @@ class AfterTorch(MetaPathFinder, Loader):
     def exec_module(self, module: ModuleType) -> None:
         module.__spec__.loader = self.loader  # type: ignore[union-attr] # found above, so it has one
         self.loader.exec_module(module)
-        put_in_place(os.environ[VARIABLE])
+        self.put_in_place(module)
 
 
-def put_in_place(compat: str) -> None:
-    """Let `torch.utils.data.DataLoader` be ours, under both of its names."""
-    import torch.utils.data
-
+def ours(compat: str) -> type:
+    """Our class, with that rng_compat."""
     from tundish.torch import DataLoader
 
     defaults = DataLoader.__init__.__kwdefaults__
     assert defaults is not None
     defaults["rng_compat"] = compat
-    torch.utils.data.DataLoader = torch.utils.data.dataloader.DataLoader = DataLoader
+    return DataLoader
 
 
-if VARIABLE in os.environ:
-    sys.meta_path.insert(0, AfterTorch())
+def in_torch(_: ModuleType) -> None:
+    """Let `torch.utils.data.DataLoader` be ours, under both of its names."""
+    import torch.utils.data
+
+    loader = ours(os.environ[TORCH])
+    torch.utils.data.DataLoader = torch.utils.data.dataloader.DataLoader = loader
+
+
+def in_torchdata(package: ModuleType) -> None:
+    """Let `StatefulDataLoader` be ours, which has the state of each batch at any time."""
+    loader: Any = ours(os.environ[TORCHDATA])
+
+    class StatefulDataLoader(loader):  # type: ignore[misc]  # known at run time only
+        def __init__(self, *arguments: Any, snapshot_every_n_steps: int = 1, **named: Any) -> None:
+            super().__init__(*arguments, **named)
+
+    package.StatefulDataLoader = StatefulDataLoader  # type: ignore[attr-defined]
+
+
+if TORCH in os.environ:
+    sys.meta_path.insert(0, After("torch", in_torch))
+if TORCHDATA in os.environ:
+    sys.meta_path.insert(0, After("torchdata.stateful_dataloader", in_torchdata))

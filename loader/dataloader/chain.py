@@ -1,0 +1,118 @@
+"""Samplers, as they lie within each other: what they are, and what they draw from."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from tundish.loader.dataloader import distributed, samplers
+from tundish.loader.dataloader.generators import as_generator
+from tundish.loader.dataloader.torchrandom import TorchGenerator
+
+__all__ = [
+    "as_ours",
+    "chain_of",
+    "copy_of",
+    "described",
+    "distinct",
+    "generator_of",
+    "global_of",
+    "is_standard",
+    "kind_of",
+]
+
+_OURS = (samplers.__name__, distributed.__name__)
+_TORCHS = ("torch.utils.data.sampler", "torch.utils.data.distributed")
+
+
+def is_standard(sampler: Any, name: str) -> bool:
+    """Whether it is torch's sampler of this name, or ours; not a class made of it."""
+    kind = type(sampler)
+    return kind.__name__ == name and kind.__module__ in (*_TORCHS, *_OURS)
+
+
+def chain_of(sampler: Any) -> list[tuple[Any, str]]:
+    """A sampler and those within it, each with the name by which it holds the next."""
+    chain: list[tuple[Any, str]] = []
+    while all(sampler is not each for each, _ in chain):
+        name = next((n for n in ("sampler", "batch_sampler") if hasattr(sampler, n)), "")
+        chain.append((sampler, name))
+        if not name:
+            break
+        sampler = getattr(sampler, name)
+    return chain
+
+
+def kind_of(core: Any) -> str:
+    """Where a sampler takes its order from: ``distributed``, ``random``, ``drawn`` or ``its own``."""
+    if is_standard(core, "DistributedSampler"):
+        return "distributed"
+    if getattr(core, "generator", None) is None:
+        if is_standard(core, "RandomSampler"):
+            return "random"
+        if is_standard(core, "SubsetRandomSampler") or is_standard(core, "WeightedRandomSampler"):
+            return "drawn"
+    return "its own"
+
+
+def described(core: Any, kind: str) -> dict[str, Any]:
+    """What has to be the same for an order to be the same, of the samplers that are known."""
+    if kind == "distributed":
+        return {"samples": len(core.dataset), "seed": core.seed, "shuffle": bool(core.shuffle)}
+    if is_standard(core, "SequentialSampler"):
+        return {"samples": len(core.data_source)}
+    if is_standard(core, "RandomSampler"):
+        drawn = {"drawn": core.num_samples, "replacement": core.replacement}
+        return {"samples": len(core.data_source), **drawn}
+    if is_standard(core, "SubsetRandomSampler"):
+        return {"samples": len(core.indices)}
+    if is_standard(core, "WeightedRandomSampler"):
+        return {"samples": core.num_samples, "of": len(core.weights)}
+    return {}
+
+
+def is_torchs(core: Any) -> bool:
+    return type(core).__module__ in _TORCHS
+
+
+def global_of(core: Any) -> Any:
+    """The process's generator that a sampler without one of its own draws from."""
+    return as_generator(sys.modules["torch"].default_generator if is_torchs(core) else None)
+
+
+def copy_of(generator: Any) -> TorchGenerator:
+    """One that draws the same, while the other stays where it is."""
+    again = TorchGenerator(0)
+    again.load_state_dict(as_generator(generator).state_dict())
+    return again
+
+
+def generator_of(core: Any) -> Any:
+    """A new generator of the kind that a sampler takes."""
+    return sys.modules["torch"].Generator() if is_torchs(core) else TorchGenerator()
+
+
+def as_ours(core: Any) -> distributed.DistributedSampler:
+    """A `DistributedSampler` of ours that gives what this one gives."""
+    if not is_torchs(core):
+        assert isinstance(core, distributed.DistributedSampler)
+        return core
+    own = distributed.DistributedSampler(
+        range(len(core.dataset)),
+        core.num_replicas,
+        core.rank,
+        shuffle=core.shuffle,
+        seed=core.seed,
+        drop_last=core.drop_last,
+    )
+    own.set_epoch(core.epoch)
+    return own
+
+
+def distinct(*generators: Any) -> list[Any]:
+    """The generators, each once, without None."""
+    found: list[Any] = []
+    for each in generators:
+        if each is not None and all(each is not other for other in found):
+            found.append(each)
+    return found
