@@ -118,14 +118,15 @@ def philox32(seed: int, seed2: int, first: int, blocks: int) -> np.ndarray:
     Returns
     -------
     (blocks * 4,) uint64 ndarray
-        32-bit numbers, from number ``4 * first``.
+        32-bit numbers, from number ``4 * first``. The counter has 128 bits, of which `seed2` is the upper half.
     """
-    counter = np.arange(first, first + blocks, dtype=np.uint64)
-    low, high = seed2 & 0xFFFFFFFF, (seed2 >> 32) & 0xFFFFFFFF
+    begin = np.uint64(first % 2**64)
+    counter = np.arange(blocks, dtype=np.uint64) + begin
+    upper = np.uint64((seed2 + (first >> 64)) % 2**64) + (counter < begin)  # where it has wrapped
     key = (seed & 0xFFFFFFFF, (seed >> 32) & 0xFFFFFFFF)
     words: np.ndarray = np.empty((blocks, 4), np.uint64)
     words[:, 0], words[:, 1], words[:, 2], words[:, 3] = philox_block(
-        (counter & _LOW, counter >> _32, low, high), key
+        (counter & _LOW, counter >> _32, upper & _LOW, upper >> _32), key
     )
     return words.ravel()
 

@@ -5,11 +5,21 @@ from __future__ import annotations
 import random
 import time
 import tracemalloc
+from itertools import islice
 
 import pytest
 
 from tundish import Dataset, set_seed
+from tundish.loader.run.shuffling import philox32
 from tundish.testing.orders import seed_words, window_shuffle, words
+
+
+@pytest.mark.parametrize("first", [0, 2**64 - 2, 2**64 + 9, 2**93])
+@pytest.mark.parametrize("seed2", [3, 2**64 - 1])
+def test_the_counter_has_128_bits(first: int, seed2: int) -> None:
+    expected = list(islice(words(7, seed2, 4 * first), 16))
+
+    assert philox32(7, seed2, first, 4).tolist() == expected
 
 
 @pytest.mark.parametrize("part", range(4))
