@@ -196,10 +196,16 @@ def first_batches(report: Report) -> None:
     spawned, _ = _seconds("spawn", 1)
     report.claim("first batch, 4 workers / torch's spawn with 1", 1.2, ours_cold / spawned)
     report.claim("seconds to a later iterator's first batch", 0.1, later)
+    if sys.platform.startswith("linux"):
+        forked, _ = _seconds("ours", WORKERS, "fork")
+        report.claim(
+            "seconds to the first batch ever, workers forked from the consumer", 0.1, forked
+        )
 
 
-def _seconds(which: str, workers: int) -> tuple[float, float]:
-    command = [sys.executable, str(Path(__file__).with_name("firsts.py")), which, str(workers)]
+def _seconds(which: str, workers: int, *start: str) -> tuple[float, float]:
+    firsts = str(Path(__file__).with_name("firsts.py"))
+    command = [sys.executable, firsts, which, str(workers), *start]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     cold, later = map(float, done.stdout.split())
     return cold, later

@@ -190,18 +190,21 @@ atexit.register(told, "atexit")
 weakref.finalize(other, told, "finalize")
 for number in (signal.SIGTERM, signal.SIGUSR1): signal.signal(number, lambda *_: told("handler"))
 print("held", end="")
+stdout = sys.stdout  # as a handler of logging holds it
 
 def function(x):
+    stdout.flush()
     assert signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL
     assert sys.stdin.read() == "" and thing is not None and other is not None
     return x
 ds = td.Dataset.range(6).map(function).with_options(td.Options(start="fork", workers=2))
 assert [int(x) for x in ds] == list(range(6))
-print(" out")
+print(" out", flush=True)
 """
 
 
-def test_nothing_of_the_consumer_s_ends_in_workers() -> None:
+def test_nothing_of_the_consumer_s_ends_in_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # what is written is held for a while
     done = subprocess.run(
         [sys.executable, "-c", ENDS], input="typed", capture_output=True, text=True, check=False
     )
@@ -237,6 +240,33 @@ def test_descriptors_of_other_iterators_are_closed_and_the_user_s_are_not(tmp_pa
 
     assert there
     assert count <= before + 1  # its own channel
+
+
+def nested(x: int) -> int:
+    """Iterate and fork in a worker."""
+    pid = os.fork()
+    if not pid:
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    return int(x) + sum(int(y) for y in forked(abs, 3)) + sum(map(int, loader(abs, 3)))
+
+
+@BOTH
+def test_forks_within_forks(made: Made) -> None:
+    assert [int(x) for x in made(nested, 3)] == [6, 7, 8]
+
+
+def test_a_fork_of_the_user_s_leaves_iterators_alone_and_makes_its_own() -> None:
+    with iter(forked(scaled, 50)) as first, iter(forked(scaled, 50)) as second:
+        next(first)
+        pid = os.fork()
+        if not pid:
+            found = [int(value) for value, _ in forked(scaled, 4)]
+            first.close()
+            os._exit(0 if found == [0, 1, 2, 3] else 1)
+
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert (len(list(first)), len(list(second))) == (49, 50)
 
 
 # -- locks ----------------------------------------------------------------------------------------
