@@ -42,7 +42,7 @@ from tundish.loader.run.operators import (
     windows,
     zipping,
 )
-from tundish.loader.run.ownership import owned
+from tundish.loader.run.ownership import SCALARS, owned_result
 from tundish.loader.run.raised import element_error
 from tundish.loader.run.results import checked
 from tundish.loader.run.storing import stored
@@ -183,9 +183,11 @@ def compile_sweep(top: Node, base: Node) -> Callable[[range], Iterator[Any]] | N
             if type(result) is int64:
                 held = True
                 yield result
-                continue
-            found = checked(result)
-            held = held or isinstance(found, np.generic)
-            yield owned(found) if held else found
+            elif held:
+                yield owned_result(result, result := None)
+            else:
+                found = checked(result)
+                held = type(found) in SCALARS
+                yield found
 
     return sweep

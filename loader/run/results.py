@@ -11,10 +11,12 @@ from tundish.errors import SpecError
 from tundish.loader.run.items import DROPPED
 from tundish.spec import NUMBERS, ArraySpec, DatasetSpec, flatten, normalise, paths, spec_of
 
+_ARRAY = np.ndarray
+
 
 def checked(result: Any, _: None = None) -> Any:
     """What a function returned, in its numpy form."""
-    if type(result) is np.ndarray and result.dtype in NUMBERS and result.ndim:
+    if type(result) is _ARRAY and result.dtype in NUMBERS and result.ndim:
         return result
     if result is None or result is DROPPED:
         if result is DROPPED:

@@ -78,7 +78,9 @@ def writer(rows: Rows, tree: Any, keys: tuple[Any, ...], shift: int) -> Any:
         kind = _type_of(dtype, shape)
 
         def write_one(k: int, element: Any) -> bool:
-            if type(element) is not kind or element.dtype != dtype or element.shape != shape:
+            if type(element) is not kind or element.shape != shape:
+                return False
+            if element.dtype is not dtype and element.dtype != dtype:  # to compare takes longer
                 return False
             column[k - shift] = element
             return True
@@ -129,7 +131,9 @@ def _flat_writer(rows: Rows, tree: Any, keys: tuple[Any, ...], shift: int) -> An
             return False
         for name, _, cls, dtype, shape in fixed:
             leaf = element[name]
-            if type(leaf) is not cls or leaf.dtype != dtype or leaf.shape != shape:
+            if type(leaf) is not cls or leaf.shape != shape:
+                return False
+            if leaf.dtype is not dtype and leaf.dtype != dtype:
                 return False
         for name, _, key in loose:
             if leaf_key(element[name]) != key or isinstance(element[name], (dict, tuple)):

@@ -58,7 +58,7 @@ _KEEP = frozenset(
 NUMBERS = frozenset(map(np.dtype, "?bhilqBHILQefdgFDG"))
 """Dtypes of arrays that are elements as they are, if they have a dimension; the usual ones."""
 
-_PLAIN = "biufcmMO"  # the kinds of arrays that stay as they are
+_ARRAY = np.ndarray
 _INT64 = range(-(2**63), 2**63)
 
 
@@ -251,7 +251,7 @@ def normalise(value: Any) -> Any:
     if kind is dict:
         for x in value.values():
             inner = type(x)
-            if inner in _KEEP or (inner is np.ndarray and x.ndim and x.dtype.kind in _PLAIN):
+            if inner in _KEEP or (inner is _ARRAY and x.dtype in NUMBERS and x.ndim):
                 continue
             return {k: normalise(v) for k, v in value.items()}
         return value
