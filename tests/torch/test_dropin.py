@@ -156,6 +156,19 @@ class Killing(Numbers):
         return {"x": keys}
 
 
+class Deadly(Numbers):
+    """A sample that ends its process, whoever makes it."""
+
+    def __getitem__(self, index: int) -> Any:
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def test_a_sample_that_kills_is_told_in_torch_s_words(torch_face: Face) -> None:
+    words = r"DataLoader worker \(pid.*\) (is killed by signal|exited unexpectedly)"
+    with pytest.raises(RuntimeError, match=words):
+        list(torch_face(Deadly(2), num_workers=1))
+
+
 # ------------------------------------------------------------------------------- copies of loaders
 
 
