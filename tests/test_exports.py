@@ -19,6 +19,7 @@ from tundish import errors
 
 FIELDS: dict[str, tuple[Any, ...]] = {
     "CardinalityError": (5, 3),
+    "ChangedGlobalsError": (("config.SIZE is 99, and 32 in workers",),),
     "CheckError": ("x > 0 does not hold", "bad", "['a']", ((0, 1),), ("x is float32 (2, 2)",)),
     "CheckTypeError": ("x is int64, not float32", "", "['a']"),
     "FingerprintError": ("map#2.function captured x", "a socket", ("say version=",)),

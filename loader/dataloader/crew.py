@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import pickle
+import warnings
 from array import array
 from collections import deque
 from dataclasses import replace
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,17 +37,21 @@ from tundish.loader.run.messages import (
 from tundish.loader.run.peers import Crew, Job
 from tundish.loader.run.pool import Pool
 from tundish.loader.run.raised import carried
+from tundish.loader.run.starting.agreeing import Agreement, entries_now, told_of
 from tundish.loader.run.starting.launcher import launcher, start_method
-from tundish.loader.run.starting.moment import moment_now
-from tundish.loader.run.starting.payload import Payload, loads_exception, pack
+from tundish.loader.run.starting.moment import Moment
+from tundish.loader.run.starting.payload import Met, Payload, loads_exception, pack
+from tundish.loader.run.starting.settings import values_now
 from tundish.loader.run.starting.watchdog import deadlocked
 from tundish.loader.run.store import bury, shared_ring, visit_graves
 from tundish.loader.run.watching.tracing import open_trace
 from tundish.shm.budget import default_budget
+from tundish.tracebacks import callers_level
 
 if TYPE_CHECKING:
     from tundish.loader.dataloader.flavour import Finish
     from tundish.loader.dataloader.recipe import Recipe
+    from tundish.loader.plan.variables import Global
     from tundish.loader.run.messages import Done
     from tundish.loader.run.starting.launcher import Exit
     from tundish.loader.watch.stats import Stats
@@ -93,8 +99,13 @@ class LoaderCrew:
         self.meter: StageMeter | None = None
         """Where batches are counted as they are made."""
         with uninterrupted():
-            self._config: dict[str, Any] = {"base_seed": base_seed, "moment": moment_now()}
+            self._config: dict[str, Any] = {"base_seed": base_seed}
             crew = _crew_of(recipe, self._config)
+            self._start_method = crew.start
+            self._met = _met_in(recipe) if crew.payload is None else crew.payload.met
+            self._changed: set[Global] = set()
+            self._config["moment"] = self._moment = self._moment_now()
+            crew = replace(crew, answer=lambda question: self._agreement().answer(question))
             trace = open_trace(None, "DataLoader", recipe.workers)
             self._pool: Pool | None = Pool(
                 recipe.workers, self._arena, crew, owner=self, trace=trace
@@ -122,9 +133,30 @@ class LoaderCrew:
         """Begin an epoch; what is still asked for of the last one is forgotten."""
         self._stage += 1
         self._forget()
-        if self._stage > 1:  # for workers that stay, and those that take their places
-            self._config["moment"] = moment_now()
-        self.pool.define(self._stage, False, {**epoch, "moment": self._config["moment"]})
+        moment = self._moment.of(self._changed)  # whatever a worker that stays has been told of it
+        self.pool.define(self._stage, False, {**epoch, "moment": moment})
+
+    def refresh(self) -> bool:
+        """Look at what holds in the consumer now, for workers that stay and those in their places.
+
+        Returns
+        -------
+        bool
+            False where so much has changed that only new workers can be told.
+        """
+        before, self._moment = self._moment, self._moment_now()
+        told = told_of(before.entries, self._moment.entries, self._recipe.globals)
+        self._changed |= self._moment.changes(before)
+        self._config["moment"] = self._moment
+        for text in told:
+            warnings.warn(text, stacklevel=callers_level())
+        return sum(len(each.value) for each in self._moment.of(self._changed).entries) < _TAIL_BYTES
+
+    def _moment_now(self) -> Moment:
+        return Moment(values_now(), entries_now(self._met, self._recipe.globals))
+
+    def _agreement(self) -> Agreement:
+        return Agreement(self._moment.entries, self._recipe.globals, 1, self._start_method)
 
     def ask(self, wanted: Wanted) -> None:
         """Ask for a batch; `flush` hands it out."""
@@ -426,6 +458,13 @@ def _crew_of(recipe: Recipe, config: dict[str, Any]) -> Crew:
     launcher(1, start)  # it starts, if it has not, while the dataset is packed
     payload = _pack(parts)
     return replace(crew, payload=payload, preload=modules_to_preload(recipe, payload.modules))
+
+
+def _met_in(recipe: Recipe) -> tuple[Met, ...]:
+    """The functions and types at the surface of what is forked, which nobody looks through."""
+    held = [recipe.dataset, recipe.collate, recipe.worker_init]
+    held += getattr(recipe.dataset, "__dict__", {}).values()
+    return tuple(each if isinstance(each, FunctionType) else type(each) for each in held)
 
 
 def _parts(recipe: Recipe) -> list[tuple[str, Any]]:

@@ -213,6 +213,10 @@ class DataLoader(Loading):
         How Python's, numpy's and torch's global generators are seeded: anew for each batch, from
         the base seed, the epoch and the place of its first sample, so that a run depends on no
         worker; or once a worker, with batches dealt to workers in turn, as torch does it.
+    globals : {"ship", "error", "ignore"}
+        What is done where a plain global of your modules, which the dataset or a function reads, was
+        changed at run time: workers are given its value, with a warning that names it, or that is a
+        `ChangedGlobalsError`, or workers keep the value that they import.
 
     Raises
     ------
@@ -268,11 +272,13 @@ class DataLoader(Loading):
         pin_memory_device: str = "",
         in_order: bool = True,
         rng_compat: str = "batch",
+        globals: str = "ship",  # noqa: A002 - as in Options
     ) -> None:
         self.prefetch_factor = check_counts(
             num_workers, timeout, prefetch_factor, persistent_workers=persistent_workers
         )
         self.rng_compat = check_rng_compat(rng_compat)
+        self.globals = check_globals(globals)
         self.dataset, self.num_workers, self.timeout = dataset, num_workers, timeout
         self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
         self.worker_init_fn, self.in_order, self.generator = worker_init_fn, in_order, generator
@@ -349,6 +355,13 @@ def check_rng_compat(value: str) -> str:
     """Check how global generators are to be seeded."""
     if value not in ("batch", "torch"):
         raise ValueError(f"rng_compat must be 'batch' or 'torch', not {value!r}")
+    return value
+
+
+def check_globals(value: str) -> str:
+    """Check what is to be done about globals that were changed at run time."""
+    if value not in ("ship", "error", "ignore"):
+        raise ValueError(f"globals must be 'ship', 'error' or 'ignore', not {value!r}")
     return value
 
 

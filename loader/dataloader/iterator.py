@@ -48,6 +48,7 @@ class Settings(Protocol):
     persistent_workers: bool
     in_order: bool
     rng_compat: str
+    globals: str
     flavour: Flavour
 
     @property
@@ -86,6 +87,7 @@ def recipe_of(loader: Settings, workers: int) -> Recipe:
         worker_init=loader.worker_init_fn,
         workers=workers,
         rng_compat=loader.rng_compat,
+        globals=loader.globals,
         collate_types=flavour.collate_types() if workers else [],
         start=asked_start(loader.multiprocessing_context),
     )

@@ -110,8 +110,9 @@ class Parallel(LoaderIterator):
 
     def reset(self, progress: Progress) -> None:
         """Begin another epoch with the same workers."""
-        if self._doubt and self._crew is not None:
-            self._crew.close()
+        crew = self._crew
+        if crew is not None and not crew.closed and (self._doubt or not crew.refresh()):
+            crew.close()
         self._doubt = False
         self._account.end()
         self._account = self._new_account()

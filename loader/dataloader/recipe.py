@@ -40,6 +40,8 @@ class Recipe:
         How many; 0 for the caller's process.
     rng_compat : {"batch", "torch"}
         How global generators are seeded.
+    globals : {"ship", "error", "ignore"}
+        What is done about globals that were changed at run time.
     collate_types : list of (type or tuple of types, callable)
         What the caller has added to torch's ``default_collate_fn_map``.
     start : str or None
@@ -56,6 +58,7 @@ class Recipe:
     worker_init: Callable[[int], Any] | None
     workers: int
     rng_compat: str
+    globals: str = "ship"
     collate_types: list[tuple[Any, Any]] = field(default_factory=list)
     start: str | None = None
 

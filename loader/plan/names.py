@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import sys
 from collections.abc import Mapping
 from types import FunctionType, MappingProxyType
@@ -45,7 +46,7 @@ class Names:
         inner._globals, inner._cells, inner._locals = self._globals, self._cells, {}
         inner._holder = self._holder
         modules = {
-            name: functools.reduce(attribute_of, path, sys.modules.get(module, UNKNOWN))
+            name: functools.reduce(attribute_of, path, self._module(module))
             for name, (module, *path) in imported.items()
         }
         inner._outer = {**self._outer, **self._locals, **modules}
@@ -54,7 +55,7 @@ class Names:
     def look_up(self, kind: str, name: str) -> Any:
         """The value of a name, as far as it has one now."""
         if kind == "import":
-            return sys.modules.get(name, UNKNOWN)
+            return self._module(name)
         if kind == "local":
             return self._locals.get(name, UNKNOWN)
         if kind == "captured":
@@ -63,6 +64,15 @@ class Names:
             except (KeyError, ValueError):  # of the function itself, or not yet set
                 return self._locals.get(name, self._outer.get(name, UNKNOWN))
         return self._globals.get(name, UNKNOWN)
+
+    def _module(self, name: str) -> Any:
+        """A module, if it is loaded; dots before its name are those of a relative import."""
+        if name.startswith("."):
+            try:
+                name = importlib.util.resolve_name(name, self._globals.get("__package__") or "")
+            except ImportError:
+                return UNKNOWN
+        return sys.modules.get(name, UNKNOWN)
 
     def above(self, name: str) -> Any:
         """What ``super()`` has by a name."""

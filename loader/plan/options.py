@@ -102,6 +102,10 @@ class Options(Settings):
     worker_init : callable, optional
         Called as ``worker_init()`` in each worker before its first task; with 0 workers, in this
         process when an iterator is made.
+    globals : {"ship", "error", "ignore"}, optional
+        What is done where a plain global of your modules, which functions read, was changed at run
+        time: workers are given its value, with a warning that names it (the default), or that is a
+        `ChangedGlobalsError`, or workers keep the value that they import.
     max_intra_op_parallelism : int, optional
         Threads that BLAS and the like may use in a worker process. Default 1.
     threading : ThreadingOptions
@@ -160,6 +164,7 @@ class Options(Settings):
     max_deaths: int | None = field(default=None, metadata=checked(at_least(0)))
     memory_budget: int | str | None = field(default=None, metadata=checked(_size))
     worker_init: Callable[[], Any] | None = field(default=None, metadata=checked(check_callable))
+    globals: str | None = field(default=None, metadata=checked(one_of("ship", "error", "ignore")))
     max_intra_op_parallelism: int | None = field(default=None, metadata=checked(at_least(1)))
     threading: ThreadingOptions = field(
         default_factory=ThreadingOptions, metadata=checked(is_a(ThreadingOptions))

@@ -24,7 +24,7 @@ class Read:
     ----------
     kind : {"global", "captured", "local", "import", "super"}
         Where the name is looked up; of an import within the function, ``names`` begins with the
-        module; of "super" it is what ``super()`` is asked for.
+        module, after dots if it is relative; of "super" it is what ``super()`` is asked for.
     names : tuple of str
         The chain.
     bare : bool
@@ -113,7 +113,9 @@ def _imported(instructions: list[dis.Instruction]) -> dict[str, tuple[str, ...]]
     for at, one in enumerate(instructions):
         if one.opname == "IMPORT_NAME":
             several = bool(instructions[at - 1].argval)  # from ... import these
-            base = (one.argval,) if several else (one.argval.partition(".")[0],)
+            level = instructions[at - 2].argval or 0  # of a relative import
+            name = "." * level + one.argval
+            base = (name,) if several else (name.partition(".")[0],)
             path = base
         elif one.opname == "IMPORT_FROM" and base:
             path = (*(base if several else path), one.argval)

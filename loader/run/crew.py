@@ -10,11 +10,12 @@ from tundish.loader.plan.elementwise import FlatMap
 from tundish.loader.run.context import Context
 from tundish.loader.run.peers import Crew
 from tundish.loader.run.serving import IN_WORKER
+from tundish.loader.run.starting.agreeing import Agreement, entries_now
 from tundish.loader.run.starting.launcher import launcher, start_method
-from tundish.loader.run.starting.moment import Moment, moment_now
+from tundish.loader.run.starting.moment import Moment
 from tundish.loader.run.starting.payload import Payload, pack
 from tundish.loader.run.starting.preload import installed
-from tundish.loader.run.starting.settings import Applied
+from tundish.loader.run.starting.settings import Applied, Values, values_now
 from tundish.loader.run.worker import Worker
 from tundish.loader.watch.watch import Watch
 
@@ -39,17 +40,20 @@ def crew_of(context: Context, options: Options, executor: str, *, clocked: bool 
     clocked : bool
         Whether anybody wants to know how long cores were busy.
     """
-    moment = moment_now()
+    settings = values_now()
     if executor == "thread":
-        return Crew(thread=_ThreadMain(context, options, moment, clocked=clocked))
+        return Crew(thread=_ThreadMain(context, options, settings, clocked=clocked))
     threads, start = options.intra_op_threads, start_method(options.start)
+    policy = options.globals or "ship"
     if start == "fork":
         payload, objects = None, (context.root, options, context.probes)
         preload: tuple[str, ...] = ()
+        moment = Moment(settings)
     else:
         launcher(threads, start).preload([Worker.__module__])  # while the plan is packed
         payload, objects = _pack(context, options), None
         preload = (*_ours(context, payload), *installed(payload.modules))
+        moment = Moment(settings, entries_now(payload.met, policy))
     return Crew(
         entry=f"{Worker.__module__}:main",
         config={
@@ -59,6 +63,7 @@ def crew_of(context: Context, options: Options, executor: str, *, clocked: bool 
             "moment": moment,
         },
         payload=payload,
+        answer=Agreement(moment.entries, policy, threads, start).answer,
         threads=threads,
         preload=preload,
         start=start,
@@ -80,10 +85,10 @@ class _ThreadMain:
     """What a thread runs that is a worker."""
 
     def __init__(
-        self, context: Context, options: Options, moment: Moment, *, clocked: bool
+        self, context: Context, options: Options, settings: Values, *, clocked: bool
     ) -> None:
         self._context, self._options, self._clocked = context, options, clocked
-        self._moment = moment
+        self._settings = settings
 
     def __call__(self, channel: Channel, arena: Arena | None) -> None:
         IN_WORKER.yes = True
@@ -94,7 +99,7 @@ class _ThreadMain:
             channel.close()
 
     def _serve(self, channel: Channel, arena: Arena | None) -> None:
-        Applied().take(self._moment.settings)  # some are of a thread
+        Applied().take(self._settings)  # some are of a thread
         if self._options.worker_init is not None:
             self._options.worker_init()
         own = self._context

@@ -3,7 +3,8 @@
 A message is one or more records. To a worker: STAGE (what to compute), TASK (which rows, into which
 slot). From it: HELLO (ready), LAYOUT (the columns of the blocks to come), DONE (rows are made),
 NEED (the slot may not grow that far), PROGRESS (which element is being made, where that is asked
-for), FATAL (the worker could not start). See
+for), FATAL (the worker could not start), ASK (which globals it is to take over; TOLD is the answer).
+See
 `docs/design/001-transport.md`.
 """
 
@@ -27,6 +28,8 @@ class Kind(IntEnum):
     NEED = 6
     FATAL = 7
     PROGRESS = 8
+    ASK = 9
+    TOLD = 10
 
 
 class Items(IntEnum):
@@ -43,7 +46,7 @@ WRITING = 2
 """The flag of a stage whose tasks are orders for a writer; 1: of one that reads streams."""
 
 RECORD = struct.Struct("<BBHII")
-"""kind, flag, stage, number, length of the tail: STAGE, HELLO, LAYOUT, PROGRESS, FATAL."""
+"""kind, flag, stage, number, length of the tail: STAGE, HELLO, LAYOUT, PROGRESS, FATAL, ASK, TOLD."""
 
 TASK = struct.Struct("<BBHIIIIIQQqqI")
 """kind, items, stage, block, slot, first row, rows, rows of the block, bytes the slot has, bytes

@@ -46,6 +46,8 @@ class Crew:
         How they begin.
     objects : tuple or None
         What all of them need, where they are forked with it: in the place of a payload.
+    answer : callable or None
+        Answers what a worker asks; returns the answer and what the user is to be warned of.
     thread : callable or None
         Workers are threads of this process, which run this with their channel and the arena.
     """
@@ -57,6 +59,7 @@ class Crew:
     preload: tuple[str, ...] = ()
     start: str = "zygote"
     objects: tuple[Any, ...] | None = None
+    answer: Callable[[bytes], tuple[bytes, list[str]]] | None = None
     thread: Callable[[Channel, Arena | None], None] | None = None
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import pickle
 import time
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import WorkerDiedError
@@ -24,6 +25,7 @@ from tundish.shm.channel import ChannelClosed
 from tundish.shm.encode import decode
 from tundish.shm.layout import Layout
 from tundish.shm.liveness import Poller
+from tundish.tracebacks import callers_level
 
 if TYPE_CHECKING:
     from tundish.loader.run.peers import Crew, Job, Owner, Peer
@@ -85,6 +87,7 @@ class Pool:
         self.tasks = 0
         self.in_flight = 0
         self._closed = False
+        self._warnings: list[str] = []
         self._waited_until = 0.0
         self.cut = False
         """Whether an interrupt fell into handing out or taking in: messages may be lost."""
@@ -307,6 +310,8 @@ class Pool:
 
     def pump(self, timeout_s: float | None = 0.0) -> None:
         """Take in what workers have answered; wait for something if there is a timeout."""
+        while self._warnings:
+            warnings.warn(self._warnings.pop(0), stacklevel=callers_level())
         if self._to_start:
             now = time.monotonic()
             due = [t for t in self._to_start if t <= now]
@@ -407,11 +412,20 @@ class Pool:
                 self._start_deaths = 0
             elif kind == Kind.PROGRESS:
                 peer.jobs[0].progress = number
+            elif kind == Kind.ASK:
+                self._answer(peer, bytes(tail))
             elif kind == Kind.FATAL:
                 raise loads_exception(bytes(tail))
             if self._trace is not None:
                 about = {"pid": number} if kind == Kind.HELLO else {"bytes": size}
                 self._trace("<-", peer.name, Kind(kind).name, **about)
+
+    def _answer(self, peer: Peer, question: bytes) -> None:
+        """Answer a worker that is beginning; it does nothing before it has been told."""
+        assert self._crew.answer is not None
+        answer, warned_of = self._crew.answer(question)
+        self._send(peer, RECORD.pack(Kind.TOLD, 0, 0, 0, len(answer)) + answer)
+        self._warnings += warned_of
 
     def _answered(self, peer: Peer, done: Done, tail: memoryview) -> None:
         jobs = peer.jobs

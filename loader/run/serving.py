@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from tundish.loader.run.inbox import Inbox
 from tundish.loader.run.marks import take_marks
 from tundish.loader.run.messages import RECORD, TASK, Kind, Task
 from tundish.loader.run.outbox import Outbox
@@ -65,17 +66,22 @@ class Serving:
         self._channel, self._outbox = channel, Outbox(channel)
         self._process = os.getpid() if forks else None
 
-    def run(self) -> None:
-        """Serve until the coordinator closes the channel."""
+    def run(self, inbox: Inbox | None = None) -> None:
+        """Serve until the coordinator closes the channel.
+
+        Parameters
+        ----------
+        inbox : Inbox, optional
+            Has messages that came while the worker was being made.
+        """
+        inbox = inbox or Inbox(self._channel)
         self._outbox.say(RECORD.pack(Kind.HELLO, 0, 0, os.getpid(), 0))
         with contextlib.suppress(ChannelClosed):  # what was sent before is still received
             self._outbox.flush()
         _COMPUTING[0] = False
         with contextlib.suppress(ChannelClosed):
             while True:
-                message = self._channel.recv()
-                assert message is not None  # a worker's end waits
-                self.take(message)
+                self.take(inbox.recv())
                 self._outbox.flush()
 
     def take(self, message: bytes | memoryview) -> None:
@@ -137,6 +143,7 @@ def serve(fds: list[int], config: bytes, make: Make, *, daemon: bool = False) ->
     become_child(settings["parent"], settings["seat"], daemon=daemon)
     fds = list(fds)
     channel = Channel.adopt(fds.pop(0), settings["channel"])
+    inbox = Inbox(channel)
     try:
         arena = None
         if settings["stride"]:
@@ -144,13 +151,14 @@ def serve(fds: list[int], config: bytes, make: Make, *, daemon: bool = False) ->
         if settings["verified"]:
             take_marks(fds.pop(0), settings["verified"])
         payload = None if settings["inherits"] else fds.pop(0)
-        worker = make(channel, arena, Luggage(payload, settings["moment"]), settings)
+        luggage = Luggage(payload, settings["moment"], inbox.ask)
+        worker = make(channel, arena, luggage, settings)
     except BaseException as error:  # noqa: BLE001 - told to the coordinator
         tail = dumps_exception(error)
         with contextlib.suppress(ChannelClosed):
             channel.send(RECORD.pack(Kind.FATAL, 0, 0, os.getpid(), len(tail)) + tail)
         return 1
-    worker.run()
+    worker.run(inbox)
     sys.stdout.flush()
     return 0
 

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
+import importlib
 import os
 import sys
 import sysconfig
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Installed", "installed_name", "is_installed_file", "is_users_module", "version_of"]
+__all__ = [
+    "Installed",
+    "installed_name",
+    "is_installed_file",
+    "is_ours",
+    "is_users_module",
+    "version_of",
+]
 
 _STANDARD = tuple(
     {os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")}
@@ -76,17 +83,20 @@ def version_of(module: str) -> str | None:
 @functools.cache
 def _distribution_version(top: str) -> str | None:
     try:
-        return importlib.metadata.version(top)
-    except importlib.metadata.PackageNotFoundError:
+        return str(_metadata().version(top))
+    except ImportError:  # no distribution has this name
         pass
     for distribution in _distributions().get(top, ()):
-        return importlib.metadata.version(distribution)
+        return str(_metadata().version(distribution))
     found = getattr(sys.modules.get(top), "__version__", None)
     return found if isinstance(found, str) else None
 
 
 @functools.cache
 def _distributions() -> dict[str, list[str]]:
-    return {
-        name: sorted(set(of)) for name, of in importlib.metadata.packages_distributions().items()
-    }
+    return {name: sorted(set(of)) for name, of in _metadata().packages_distributions().items()}
+
+
+def _metadata() -> Any:
+    """The standard library's reader of versions, which takes longer to import than most is used."""
+    return importlib.import_module("importlib.metadata")

@@ -28,6 +28,7 @@
      │  ├ ExternalStateError               a pipeline holds state that cannot be saved
      │  └ IncompatibleCheckpointError      a state of another pipeline
      ├ FingerprintError
+     ├ ChangedGlobalsError (RuntimeError)  workers have other globals, and `Options.globals` is "error"
      └ CancelledError, InternalError       for the sake of code that names them: nothing raises them
 
 The names of ``tf.errors`` are here too, so that an ``except`` clause moves over from tf.data by one substitution.
@@ -68,6 +69,7 @@ __all__ = [
     "AlreadyExistsError",
     "CancelledError",
     "CardinalityError",
+    "ChangedGlobalsError",
     "CheckError",
     "CheckTypeError",
     "CheckpointError",
@@ -558,6 +560,25 @@ class SnapshotWriteError(SnapshotError, OSError):
 
 class CheckpointError(TundishError):
     """A saved iterator state cannot be used."""
+
+
+class ChangedGlobalsError(TundishError, RuntimeError):
+    """Globals were changed at run time, workers import others, and `Options.globals` is "error".
+
+    Parameters
+    ----------
+    changes : tuple of str
+        One line for each: its name, its value here and what workers have.
+    """
+
+    def __init__(self, changes: tuple[str, ...]) -> None:
+        super().__init__(changes)
+        self.changes = tuple(changes)
+
+    def __str__(self) -> str:
+        head = "workers do not have the globals that functions read here"
+        tail = "Options.globals is 'error': 'ship' gives them these values, 'ignore' leaves them theirs"
+        return "\n  ".join([f"{head}:", *self.changes, tail])
 
 
 class ExternalStateError(CheckpointError):

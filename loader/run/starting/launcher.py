@@ -228,7 +228,9 @@ class Launcher:
             with self._lock:
                 self._control.send(Kind.PRELOAD, text=text.encode())
 
-    def start(self, entry: str, fds: Sequence[int], config: bytes) -> WorkerProcess:
+    def start(
+        self, entry: str, fds: Sequence[int], config: bytes, *, hidden: bool = True
+    ) -> WorkerProcess:
         """Ask for a worker, without waiting for it.
 
         The environment, ``sys.path``, ``sys.argv``, working directory, stdout and stderr of this
@@ -243,6 +245,9 @@ class Launcher:
             Descriptors that the worker gets copies of. They may be closed once this returns.
         config : bytes
             Handed to the function.
+        hidden : bool
+            Whether accelerators are hidden from it, and libraries are told how many threads they
+            may use; else its environment is this process's.
 
         Returns
         -------
@@ -255,7 +260,7 @@ class Launcher:
         """
         if os.getpid() != self._owner:
             raise RuntimeError(f"this launcher is process {self._owner}'s, not {os.getpid()}'s")
-        request = self._request(entry, config)
+        request = self._request(entry, config, hidden=hidden)
         self.pump()
         with self._lock, contextlib.ExitStack() as copies:
             sentinel = None
@@ -275,11 +280,11 @@ class Launcher:
                 self._lose(worker)
         return worker
 
-    def _request(self, entry: str, config: bytes) -> Request:
+    def _request(self, entry: str, config: bytes, *, hidden: bool) -> Request:
         return Request(
             entry=entry,
             config=config,
-            environ={**os.environ, **self._environ},
+            environ={**os.environ, **(self._environ if hidden else {})},
             path=import_path(),
             argv=[str(argument) for argument in sys.argv],
             cwd=working_directory(),
@@ -501,7 +506,7 @@ class Template(Launcher):
                 self._process.kill()
                 raise deadlocked("the process that workers are forked from", "")
 
-    def _request(self, entry: str, config: bytes) -> Request:
+    def _request(self, entry: str, config: bytes, *, hidden: bool) -> Request:
         return Request(entry, config, environ={}, path=[], argv=[], cwd=None)
 
     def leave(self) -> None:

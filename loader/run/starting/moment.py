@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import sys
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from tundish.loader.run.starting.garbage import uncollected
+from tundish.loader.run.starting.globals import Entry, Found, Taken
 from tundish.loader.run.starting.payload import unpack
-from tundish.loader.run.starting.settings import Applied, Values, values_now
+from tundish.loader.run.starting.settings import Applied, Values
 from tundish.loader.run.starting.template import inherited
+from tundish.snapshot.fingerprint.provenance import is_users_module
 
-__all__ = ["Luggage", "Moment", "moment_now"]
+if TYPE_CHECKING:
+    from tundish.loader.plan.variables import Global
+
+__all__ = ["Luggage", "Moment"]
 
 
 @dataclass(frozen=True)
@@ -21,14 +28,21 @@ class Moment:
     ----------
     settings : mapping
         Of Python and of installed libraries.
+    entries : sequence of Entry
+        Globals of the user's modules.
     """
 
     settings: Values
+    entries: Sequence[Entry] = ()
 
+    def changes(self, since: Moment) -> set[Global]:
+        """Return the globals that have other values than they had at an earlier moment."""
+        before = {each.place: each.form for each in since.entries}
+        return {each.place for each in self.entries if before.get(each.place) != each.form}
 
-def moment_now() -> Moment:
-    """Return this process's moment."""
-    return Moment(values_now())
+    def of(self, places: Collection[Global]) -> Moment:
+        """Return the same moment with these globals alone."""
+        return replace(self, entries=[each for each in self.entries if each.place in places])
 
 
 class Luggage:
@@ -40,23 +54,38 @@ class Luggage:
         The descriptor of the objects; None where the worker was forked with them.
     moment : Moment
         Of when the worker was asked for.
+    ask : callable
+        Asks the coordinator something and returns the answer.
     """
 
-    def __init__(self, payload: int | None, moment: Moment) -> None:
-        self._payload, self._moment = payload, moment
+    def __init__(self, payload: int | None, moment: Moment, ask: Callable[[Any], Any]) -> None:
+        self._payload, self._moment, self._ask = payload, moment, ask
         self._settings = Applied()
+        self._globals = Taken(self._asked, {})
 
     def unpack(self, *, writable: bool = False) -> list[Any]:
         """Return the objects, and let the moment hold; see `payload.unpack`."""
-        settings = self._moment.settings
+        settings, by_value = self._moment.settings, dict[str, dict[str, Any]]()
         self._settings.take(settings, early=True)
         with uncollected():
             objects = (
-                inherited() if self._payload is None else unpack(self._payload, writable=writable)
+                inherited()
+                if self._payload is None
+                else unpack(self._payload, writable=writable, namespaces=by_value)
             )
         self._settings.take(settings, early=False)
+        self._globals = Taken(self._asked, by_value)
+        self._globals.begin(self._moment.entries)
         return objects
 
     def follow(self, moment: Moment) -> None:
         """Let what has changed in the consumer since the last moment hold here."""
         self._settings.take(moment.settings)
+        self._globals.follow(moment.entries)
+
+    def _asked(self, differing: Sequence[tuple[Global, Found]]) -> frozenset[Global]:
+        loaded = [
+            name for name in list(sys.modules) if name != "__main__" and is_users_module(name)
+        ]
+        answer: frozenset[Global] = self._ask((loaded, differing))
+        return answer

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import io
 import linecache
 import mmap
@@ -25,7 +26,7 @@ import struct
 import sys
 import types
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import cloudpickle
@@ -49,7 +50,7 @@ from tundish.shm.budget import default_budget
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["Payload", "dumps_exception", "loads_exception", "pack", "unpack"]
+__all__ = ["Met", "Payload", "dumps_exception", "loads_exception", "pack", "unpack"]
 
 _LARGE = 64 << 10  # bytes from which on a buffer is shared
 _ALIGNMENT = 128
@@ -57,7 +58,10 @@ _CHECKED = 64 << 20  # bytes from which on we look whether there is memory for t
 _NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform.startswith("linux") else 0)
 _HEAD = struct.Struct("<QQQ")  # where the pickles end, where the index is, how long it is
 
+_CACHED = type(functools.lru_cache(int))
+
 Array = np.ndarray[Any, np.dtype[Any]]
+Met = types.FunctionType | type
 
 
 class Payload:
@@ -69,12 +73,15 @@ class Payload:
         The file, to be sent to workers.
     nbytes : int
         Its size.
+    met : tuple of functions and types
+        The functions that it holds, and the types of all objects.
     modules : frozenset of str
         Whose classes and functions a worker will need to open it.
     """
 
-    def __init__(self, fd: int, modules: frozenset[str] = frozenset()) -> None:
-        self.fd, self.modules = fd, modules
+    def __init__(self, fd: int, met: tuple[Met, ...], named: Iterable[str]) -> None:
+        self.fd, self.met = fd, met
+        self.modules = frozenset({*map(module_name, met), *named})
         self.nbytes = os.fstat(fd).st_size
         self._close = weakref.finalize(self, os.close, fd)
         forked.not_inherited(self, Payload.close)
@@ -118,7 +125,7 @@ def pack(objects: Sequence[tuple[str, object]], advice: str = _ADVICE) -> Payloa
     except BaseException:
         os.close(fd)
         raise
-    return Payload(fd, frozenset(pickler.touched))
+    return Payload(fd, tuple(pickler.met.values()), pickler.named)
 
 
 def _write(
@@ -133,7 +140,8 @@ def _write(
             pickler.dump(value)
         except Exception as error:
             raise _unpicklable(label, value, error, pickler.modules, advice) from error
-    pickler.dump((pickler.homes, pickler.sources))
+    # The namespaces of functions that came by value are those of these functions, once more.
+    pickler.dump((pickler.homes, pickler.sources, list(pickler.globals_ref.values())))
     pickles_end = end = file.tell()
     places = []
     for buffer in pickler.buffers:
@@ -158,12 +166,15 @@ def _write(
         raise _no_room(end, status.f_bavail * status.f_frsize) from error
 
 
-def unpack(fd: int, *, writable: bool = False) -> list[Any]:
+def unpack(
+    fd: int, *, writable: bool = False, namespaces: dict[str, dict[str, Any]] | None = None
+) -> list[Any]:
     """Map a payload and return its objects; the descriptor may be closed afterwards.
 
     Large arrays are views of the mapping: read-only, or `writable`, when a page that is written
     becomes this process's own. Whatever is raised while an object is made again has a note that
-    names the object.
+    names the object. Into `namespaces` go the globals of functions that came by value, by the
+    names of their modules.
     """
     # Private and writable in any case: a tensor knows no read-only memory.
     protection = mmap.PROT_READ | mmap.PROT_WRITE
@@ -182,7 +193,9 @@ def unpack(fd: int, *, writable: bool = False) -> list[Any]:
         except BaseException as error:
             error.add_note(f"while a worker unpickled {label}")
             raise
-    homes, sources = unpickler.load()
+    homes, sources, by_value = unpickler.load()
+    if namespaces is not None:
+        namespaces.update((str(each.get("__name__")), each) for each in by_value)
     for module, qualname, cls in homes:
         install(module, qualname, cls)
     for filename, lines in sources.items():
@@ -208,8 +221,10 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         Lines of code that is in no file (notebook cells), for tracebacks.
     modules : ByValue
         Whose functions and classes travel by value.
-    touched : set of str
-        The modules of all classes and functions that were met, and what the user's functions import.
+    met : dict
+        The functions that were met, and the types of all objects, by their ids.
+    named : set of str
+        Modules that the user's functions import.
     """
 
     def __init__(self, file: io.BufferedWriter, modules: ByValue) -> None:
@@ -219,7 +234,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         self.homes: list[tuple[str, str, type]] = []
         self.sources: dict[str, list[str]] = {}
         self.modules = modules
-        self.touched: set[str] = set()
+        self.met: dict[int, Met] = {}
+        self.named: set[str] = set()
         self._places: dict[tuple[int, int], int] = {}
 
     def _keep(self, buffer: pickle.PickleBuffer) -> bool:
@@ -235,8 +251,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return False
 
     def reducer_override(self, value: Any) -> Any:
-        named = isinstance(value, (type, types.FunctionType))
-        self.touched.add(module_name(value if named else type(value)))
+        met = value if isinstance(value, (type, types.FunctionType)) else type(value)
+        self.met[id(met)] = met
+        if met is types.MethodType or met is _CACHED:
+            function = value.__wrapped__ if met is _CACHED else value.__func__
+            self.met[id(function)] = function
         if isinstance(value, np.ndarray):
             return self._reduce_array(value)
         if type(value) is memoryview:
@@ -253,7 +272,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
             if look_up(value.__module__, value.__qualname__) is value:
                 self.homes.append((value.__module__, value.__qualname__, value))
         elif isinstance(value, types.FunctionType):
-            self.touched.update(named_in(value))
+            self.named.update(named_in(value))
             self.modules.take(value.__module__)
             filename = value.__code__.co_filename
             cached = linecache.cache.get(filename)

@@ -184,6 +184,7 @@ def _own_steps(rng: random.Random, last: str, other: Callable[[], str]) -> dict[
         f".map({rng.choice(keeping)})": 4,
         f".map({rng.choice(changing)})": 3,
         f".map(Tag({k}))": 2,
+        f".map(Configured({k}))": 2,
         f".map(Become({rng.choice(KINDS)!r}))": 4,
         f".map(Give({_value(rng)}))": 3,
         f".map(Draw({k}), seed={seed})": 4,

@@ -11,6 +11,7 @@ import numpy as np
 from tundish.loader.plan.dataset import Dataset
 from tundish.loader.plan.inputs import InputContext
 from tundish.testing import functions, misbehaving, values
+from tundish.testing.configured import Configured
 from tundish.testing.files import Reading, at_home, files, home, read
 from tundish.testing.folders import folder, saved
 from tundish.testing.functions import Inner
@@ -41,6 +42,7 @@ def evaluate(text: str, dataset: Any, **more: Any) -> Any:
         "Reading": Reading,
         "Quit": Quit,
         "Count": Count,
+        "Configured": Configured,
     }
     return eval(text, {"D": dataset, **names, **more})  # noqa: S307 - our own expression
 

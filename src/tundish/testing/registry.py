@@ -16,6 +16,7 @@ from tundish.loader.plan.inputs import InputContext
 from tundish.testing.cases import FAMILIES
 from tundish.testing.cases.case import Case, failing
 from tundish.testing.cases.reading import READERS
+from tundish.testing.configured import Configured
 from tundish.testing.folders import folder
 from tundish.testing.functions import (
     Become,
@@ -182,6 +183,7 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
             "map-quits-skip",  # what an `except Exception` does not catch is not left out
             lambda d: d.range(23).map(Quit(3, 40), on_error="skip").batch(3).ignore_errors(),
         ),
+        Case("map-configured", lambda d: d.range(9).map(Configured(2)).batch(4)),
         Case("map-values", lambda d: d.range(60).map(Give("any")).map(Tag(1))),
         Case("map-buffer", lambda d: buffered(d).shuffle(3, seed=1)),
         Case(

@@ -12,7 +12,7 @@ from torch.utils.data._utils import collate as torch_collate
 
 from tundish.errors import CheckpointError
 from tundish.loader.dataloader.arguments import is_dataset
-from tundish.loader.dataloader.dataloader import Loading, check_rng_compat
+from tundish.loader.dataloader.dataloader import Loading, check_globals, check_rng_compat
 from tundish.loader.dataloader.flavour import Flavour
 from tundish.torch.adoption import Asked, adopt, marked
 from tundish.torch.lightning import fetched_ahead
@@ -69,6 +69,10 @@ class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
         How the global generators of Python, numpy and torch are seeded in workers: anew for each
         batch, from (base seed, epoch, place of its first sample), so that a run depends on no worker;
         or once a worker with batches dealt to workers in turn, as torch does it.
+    globals : {"ship", "error", "ignore"}
+        What is done where a plain global of your modules, which the dataset or a function reads, was
+        changed at run time: workers are given its value, with a warning that names it, or that is a
+        `ChangedGlobalsError`, or workers keep the value that they import.
 
     Notes
     -----
@@ -117,8 +121,10 @@ class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
         pin_memory_device: str = "",
         in_order: bool = True,
         rng_compat: str = "batch",
+        globals: str = "ship",  # noqa: A002 - as in Options
     ) -> None:
         self.rng_compat = check_rng_compat(rng_compat)
+        self.globals = check_globals(globals)
         self._pinning: Any = None
         TorchDataLoader.__init__(
             self,

@@ -1,0 +1,265 @@
+"""Globals of the user's modules that functions read, and all functions that these call: nothing is run.
+
+What is called is found by name. A function that a module is asked for is that one; a method that an
+argument is asked for may be that of any class which was met.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from tundish.loader.plan.names import Names
+from tundish.loader.plan.reads import Read, codes_in, imported_by, reads_of
+from tundish.loader.plan.stores import asked_attributes, stores_of
+from tundish.loader.plan.unasked import UNKNOWN, held_by, is_of, module_of, qualified_name
+from tundish.loader.plan.variables import Global
+from tundish.snapshot.fingerprint.provenance import is_installed_file, is_ours, is_users_module
+
+__all__ = ["globals_read"]
+
+_MANY = 64  # items of a container that are looked at
+_WRAPPED = ("__func__", "__wrapped__", "fget", "fset", "func")
+_BUILDING = {"__init__", "__new__", "__post_init__", "__init_subclass__", "__setstate__"}
+_HOLDERS = {("argparse", "Namespace"), ("types", "SimpleNamespace")}
+
+
+def globals_read(roots: Iterable[FunctionType | type]) -> dict[Global, Any]:
+    """Return the globals that are read and never changed, with the values that they have now.
+
+    Parameters
+    ----------
+    roots : iterable of functions and types
+        Functions that will be called, and types of objects whose methods will be.
+
+    Returns
+    -------
+    dict
+        Of functions, modules and the user's classes there is nothing in it, of these classes
+        and of objects with attributes there are those attributes that some code asks for.
+    """
+    search = _Search()
+    for root in roots:
+        if isinstance(root, FunctionType):
+            search.function(root)
+        else:
+            search.type_of_object(root)
+    search.run()
+    return {place: value for place, value in search.values.items() if not search.changes(place)}
+
+
+class _Search:
+    """One walk over all code that can be reached."""
+
+    def __init__(self) -> None:
+        self.values: dict[Global, Any] = {}
+        self._waiting: deque[FunctionType] = deque()
+        self._seen: set[tuple[int, int]] = set()
+        self._types: dict[type, bool] = {}  # and whether some code may build one
+        self._holders: dict[Global, Any] = {}
+        self._asked: set[str] = set()
+        self._changed: set[Global] = set()
+        self._bound: set[str] = set()  # attributes, of whatever object
+
+    def run(self) -> None:
+        """Look at what waits, and at what that leads to, until there is nothing new."""
+        before: tuple[int, ...] = ()
+        while before != (now := self._extent()):
+            before = now
+            while self._waiting:
+                self._look_into(self._waiting.popleft())
+            self._members()
+
+    def _extent(self) -> tuple[int, ...]:
+        met = (self._seen, self._types, self._holders, self._asked, self.values, self._waiting)
+        return (*map(len, met), sum(self._types.values()))
+
+    def changes(self, place: Global) -> bool:
+        """Return whether code that was met may change a global."""
+        if len(place.names) > 1 and place.names[-1] in self._bound:
+            return True
+        heads = (Global(place.module, place.names[:n]) for n in range(1, len(place.names) + 1))
+        return any(head in self._changed for head in heads)
+
+    # -- what was met ----------------------------------------------------------------------------
+
+    def function(self, function: FunctionType) -> None:
+        key = (id(function.__code__), id(function.__globals__))
+        if key not in self._seen and not _is_installed(function):
+            self._seen.add(key)
+            self._waiting.append(function)
+
+    def type_of_object(self, kind: type, *, built: bool = False) -> None:
+        """Take note of a type; its methods are called when some code asks for their names."""
+        for base in _users_bases(kind):
+            self._types[base] = self._types.get(base, False) or built
+
+    def value(self, value: Any, place: Global | None = None) -> None:
+        """Take note of a value that code can get at: what it can call, and what it is if it has a place."""
+        if is_of(value, FunctionType):
+            self.function(value)
+        elif is_of(value, MethodType):
+            self.value(value.__func__)
+            self.type_of_object(type(value.__self__))
+        elif is_of(value, type):
+            self.type_of_object(value, built=True)
+            if place is not None and not is_users_module(module_of(value)):
+                self.values[place] = value  # a dtype, say
+        elif type(value) is functools.partial:
+            for each in (value.func, *value.args, *value.keywords.values()):
+                self.value(each)
+        elif is_of(wrapped := held_by(value).get("__wrapped__"), FunctionType):
+            self.value(wrapped)
+        elif not is_of(value, ModuleType):
+            self._object(value, place)
+
+    def _object(self, value: Any, place: Global | None) -> None:
+        kind = type(value)
+        users = is_users_module(module_of(kind))
+        if users:
+            self.type_of_object(kind)
+        if place is None:
+            return
+        holds = users or (module_of(kind), qualified_name(kind)) in _HOLDERS
+        if holds and held_by(value) and not _is_fixed(value):
+            self._holders[place] = value
+        else:
+            self.values[place] = value
+            for each in _items(value):
+                if callable(each):
+                    self.value(each)
+
+    # -- code ------------------------------------------------------------------------------------
+
+    def _look_into(self, function: FunctionType) -> None:
+        building = function.__name__ in _BUILDING
+        names = Names(function, None, frozenset())
+        self._code(function.__code__, names, function.__globals__, building=building)
+        cells = (cell for cell in function.__closure__ or ())
+        for cell in cells:
+            try:
+                self.value(cell.cell_contents)
+            except ValueError:  # not set yet
+                continue
+        for each in (*(function.__defaults__ or ()), *vars(function).values()):
+            self.value(each)
+
+    def _code(
+        self, code: CodeType, names: Names, namespace: Mapping[str, Any], *, building: bool
+    ) -> None:
+        for read in reads_of(code):
+            self._read(read, names, namespace)
+        self._asked |= asked_attributes(code)
+        stores = stores_of(code)
+        module = str(namespace.get("__name__"))
+        self._changed.update(Global(module, (name,)) for name in stores.variables)
+        for chain in stores.chains:
+            place, value, rest = self._through_modules(chain, names, namespace)
+            for name in rest:
+                if place is not None and is_of(value, type):
+                    place = _home(value) or place
+                place = None if place is None else place.of(name)
+                value = _attribute(value, name)
+            if place is not None:
+                self._changed.add(place)
+        if not building:
+            self._bound |= stores.attributes
+        for inner in codes_in(code):
+            self._code(inner, names.within(imported_by(code)), namespace, building=building)
+
+    def _read(self, read: Read, names: Names, namespace: Mapping[str, Any]) -> None:
+        if read.kind in ("global", "import"):
+            place, value, rest = self._through_modules(read, names, namespace)
+            while place is not None and rest and rest[0] in held_by(value) and not _is_fixed(value):
+                place, value, rest = place.of(rest[0]), held_by(value)[rest[0]], rest[1:]
+            if value is not UNKNOWN:
+                self.value(value, place)
+            self._asked.update(rest)
+        elif read.kind == "captured":
+            value = names.look_up(read.kind, read.names[0])
+            if value is not UNKNOWN:
+                self.value(value)
+
+    def _through_modules(
+        self, read: Read, names: Names, namespace: Mapping[str, Any]
+    ) -> tuple[Global | None, Any, tuple[str, ...]]:
+        """Return where a chain of names leads through modules, what is there, and what is asked of it."""
+        first, *rest = read.names
+        value = names.look_up(read.kind, first)
+        place = None
+        if read.kind == "global" and first in namespace:
+            place = Global(str(namespace.get("__name__")), (first,))
+        while rest and is_of(value, ModuleType):
+            module, name = value.__name__, rest.pop(0)
+            if not is_users_module(module):
+                return None, UNKNOWN, ()
+            value, place = vars(value).get(name, UNKNOWN), Global(module, (name,))
+        return place, value, tuple(rest)
+
+    # -- attributes ------------------------------------------------------------------------------
+
+    def _members(self) -> None:
+        """Look at the members of types and objects that some code asks for by name."""
+        for kind, built in list(self._types.items()):
+            home = _home(kind)
+            for name, member in list(vars(kind).items()):
+                special = name.startswith("__") and name.endswith("__")
+                wanted = (built if name in _BUILDING else special) or name in self._asked
+                if not wanted:
+                    continue
+                for function in _functions(member):
+                    self.function(function)
+                if home is not None and not special and _is_data(member):
+                    self.value(member, home.of(name))
+        for place, holder in list(self._holders.items()):
+            for name, value in list(held_by(holder).items()):
+                if name in self._asked and place.of(name) not in self.values:
+                    self.value(value, place.of(name))
+
+
+def _users_bases(kind: type) -> Iterator[type]:
+    return (base for base in kind.__mro__ if is_users_module(module_of(base)))
+
+
+def _home(kind: type) -> Global | None:
+    """Return where a class is found, None for one that was made in a function."""
+    name = qualified_name(kind)
+    return None if "<" in name else Global(module_of(kind), tuple(name.split(".")))
+
+
+def _attribute(value: Any, name: str) -> Any:
+    held = vars(value) if is_of(value, type) else held_by(value)
+    return held.get(name, UNKNOWN)
+
+
+def _is_fixed(value: Any) -> bool:
+    """Whether a value is changed only by another in its place: a member of an enumeration, say."""
+    parameters = vars(type(value)).get("__dataclass_params__")
+    return is_of(value, enum.Enum) or bool(getattr(parameters, "frozen", False))
+
+
+def _functions(member: Any) -> Iterator[FunctionType]:
+    """Return the functions that a member of a class is made of."""
+    names = () if is_of(member, FunctionType) else _WRAPPED
+    parts = [member, *(getattr(member, name, None) for name in names)]
+    return (part for part in parts if is_of(part, FunctionType))
+
+
+def _is_data(member: Any) -> bool:
+    return not hasattr(type(member), "__get__") and not is_of(member, type)
+
+
+def _items(value: Any) -> Iterable[Any]:
+    if type(value) is dict and len(value) <= _MANY:
+        return list(value.values())
+    return value if type(value) in (list, tuple) and len(value) <= _MANY else ()
+
+
+def _is_installed(function: FunctionType) -> bool:
+    """Whether a function's code is of Python, of an installed package or ours."""
+    module = str(function.__globals__.get("__name__"))
+    return is_ours(module) or is_installed_file(function.__code__.co_filename)

@@ -1,0 +1,164 @@
+"""Names that a function's code stores into or changes, and attributes that it asks of what it has computed."""
+
+from __future__ import annotations
+
+import dis
+import functools
+from dataclasses import dataclass
+from types import CodeType
+
+from tundish.loader.plan.reads import Read, imported_by, reads_of
+
+_ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER")
+_GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME")
+_CONTAINER = {"STORE_SUBSCR": 1, "DELETE_SUBSCR": 1, "STORE_SLICE": 2}
+"""Instructions that change a container, and how many values lie on top of it."""
+
+_CHANGING = frozenset(
+    [
+        "add",
+        "append",
+        "appendleft",
+        "clear",
+        "difference_update",
+        "discard",
+        "extend",
+        "extendleft",
+        "fill",
+        "insert",
+        "intersection_update",
+        "itemset",
+        "partition",
+        "pop",
+        "popitem",
+        "popleft",
+        "put",
+        "remove",
+        "resize",
+        "reverse",
+        "rotate",
+        "setdefault",
+        "setflags",
+        "sort",
+        "subtract",
+        "symmetric_difference_update",
+        "update",
+        "__setitem__",
+        "__delitem__",
+        "__setattr__",
+    ]
+)
+"""Methods that change the dict, list, set or array they are of."""
+
+
+@dataclass(frozen=True)
+class Stores:
+    """What code changes, without the code within it.
+
+    Parameters
+    ----------
+    variables : frozenset of str
+        Globals that it binds anew.
+    chains : tuple of Read
+        Chains of names whose value it changes, or whose last attribute it binds anew.
+    attributes : frozenset of str
+        Attributes that it binds anew on values that have no such name.
+    """
+
+    variables: frozenset[str]
+    chains: tuple[Read, ...]
+    attributes: frozenset[str]
+
+
+@functools.lru_cache(maxsize=4096)
+def stores_of(code: CodeType) -> Stores:
+    """Return what code changes, as far as its instructions tell without being followed."""
+    instructions = list(dis.get_instructions(code))
+    chains = _Chains(code, instructions)
+    variables: set[str] = set()
+    changed: list[Read] = []
+    attributes: set[str] = set()
+    for at, one in enumerate(instructions):
+        if one.opname in ("STORE_GLOBAL", "DELETE_GLOBAL"):
+            variables.add(one.argval)
+        elif one.opname in _CONTAINER:
+            found = chains.below(at, _CONTAINER[one.opname])
+            changed += [found] if found is not None else []
+        elif one.opname in ("STORE_ATTR", "DELETE_ATTR"):
+            holder = chains.below(at, 0)
+            if holder is None or holder.kind == "local":
+                attributes.add(one.argval)
+            else:
+                changed.append(Read(holder.kind, (*holder.names, one.argval)))
+    for read in reads_of(code):
+        if len(read.names) > 1 and read.names[-1] in _CHANGING:
+            changed.append(chains.meant(Read(read.kind, read.names[:-1])))
+    named = tuple(dict.fromkeys(each for each in changed if each.kind != "local"))
+    return Stores(frozenset(variables), named, frozenset(attributes))
+
+
+@functools.lru_cache(maxsize=4096)
+def asked_attributes(code: CodeType) -> frozenset[str]:
+    """Return the attributes that code asks of arguments, results and other values without a global name."""
+    instructions = list(dis.get_instructions(code))
+    imported = imported_by(code)
+    found: set[str] = set()
+    named = False  # whether the chain at hand begins with a name of the module
+    for one in instructions:
+        if one.opname.startswith(_ATTRIBUTE):
+            if not named:
+                found.add(one.argval)
+        elif one.opname not in ("EXTENDED_ARG", "CACHE", "NOP"):
+            named = one.opname in _GLOBAL or (
+                one.opname.startswith("LOAD_FAST") and one.argval in imported
+            )
+    return frozenset(found)
+
+
+class _Chains:
+    """Chains of names by the place on the stack where their value lies."""
+
+    def __init__(self, code: CodeType, instructions: list[dis.Instruction]) -> None:
+        self._instructions = instructions
+        self._imported = imported_by(code)
+        self._meant: dict[str, Read] = {}
+        for at, one in enumerate(instructions):
+            if one.opname == "STORE_FAST" and one.argval not in self._imported:
+                found = self.below(at, 0)
+                if found is not None and found.kind != "local":
+                    self._meant[one.argval] = found  # config = settings.CONFIG
+
+    def meant(self, read: Read) -> Read:
+        """Return a chain with its local variable replaced by what that was set to."""
+        first = self._meant.get(read.names[0]) if read.kind == "local" else None
+        return read if first is None else Read(first.kind, (*first.names, *read.names[1:]))
+
+    def below(self, at: int, depth: int) -> Read | None:
+        """Return the chain whose value lies so deep on the stack before an instruction."""
+        height = 0
+        for before in range(at - 1, -1, -1):
+            one = self._instructions[before]
+            if height == -depth:
+                return self._ending(before)
+            if height < -depth or one.is_jump_target:
+                return None
+            height -= dis.stack_effect(one.opcode, one.arg, jump=False)
+        return None
+
+    def _ending(self, at: int) -> Read | None:
+        """Return the chain that an instruction completes; of an item, that of its container."""
+        names: tuple[str, ...] = ()
+        one = self._instructions[at]
+        while one.opname in ("LOAD_ATTR", "CACHE", "EXTENDED_ARG") and at:
+            names = (one.argval, *names) if one.opname == "LOAD_ATTR" else names
+            at -= 1
+            one = self._instructions[at]
+        if one.opname == "BINARY_SUBSCR" or (one.opname == "BINARY_OP" and one.argrepr == "[]"):
+            return self.below(at, 1)
+        if one.opname in _GLOBAL:
+            return Read("global", (one.argval, *names))
+        if one.opname.startswith("LOAD_FAST") and isinstance(one.argval, str):
+            if one.argval in self._imported:
+                return Read("import", (*self._imported[one.argval], *names))
+            return self.meant(Read("local", (one.argval, *names)))
+        return None

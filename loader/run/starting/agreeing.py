@@ -1,0 +1,166 @@
+"""What the consumer answers a worker whose globals differ: which values the worker is to take.
+
+A value that two fresh imports do not agree on (a start time, a process id, a device that is hidden
+from workers) comes of the import, not of a change at run time: the worker keeps its own. The second
+import happens in a process that sees the consumer's environment, devices included. It is made when
+something differs for the first time, and never again for the same global.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import pickle
+import sys
+from collections.abc import Iterable, Sequence
+from types import FunctionType
+
+from tundish.errors import ChangedGlobalsError
+from tundish.loader.plan.reaching import globals_read
+from tundish.loader.plan.variables import Global
+from tundish.loader.run.starting.control import scratch_file
+from tundish.loader.run.starting.forms import form_of
+from tundish.loader.run.starting.globals import Entry, Found, found_here, shown
+from tundish.loader.run.starting.launcher import launcher
+from tundish.loader.run.starting.remembered import first_told, remember, remembered
+
+__all__ = ["Agreement", "entries_now", "told_of"]
+
+_MOST_S = 30.0  # that another import may take
+
+Differing = Sequence[tuple[Global, Found]]
+
+
+def entries_now(roots: Iterable[FunctionType | type], policy: str) -> tuple[Entry, ...]:
+    """Return the plain globals that functions read, as they are in this process.
+
+    Parameters
+    ----------
+    roots : iterable of functions and types
+        What workers are given.
+    policy : {"ship", "error", "ignore"}
+        What is done about those that were changed.
+    """
+    if policy == "ignore":
+        return ()
+    found = []
+    for place, value in globals_read(roots).items():
+        form = form_of(value)
+        if form is None or not (known := remembered(place, form)).counts:
+            continue
+        try:
+            pickled = pickle.dumps(value)
+        except Exception:  # noqa: BLE001, S112 - a class that was replaced: it cannot be sent
+            continue
+        changed = known.changed and policy == "ship"
+        found.append(Entry(place, form, pickled, id(value), changed))
+    return tuple(found)
+
+
+class Agreement:
+    """Answers the workers of one iterator.
+
+    Parameters
+    ----------
+    entries : sequence of Entry
+        The consumer's globals.
+    policy : {"ship", "error"}
+        What is done about one that was changed.
+    threads : int
+        How many threads a library may use within a worker.
+    start : {"zygote", "spawn", "fork"}
+        How workers begin.
+    """
+
+    def __init__(self, entries: Sequence[Entry], policy: str, threads: int, start: str) -> None:
+        self._entries = {each.place: each for each in entries}
+        self._policy, self._threads, self._start = policy, threads, start
+
+    def answer(self, question: bytes) -> tuple[bytes, list[str]]:
+        """Return the answer to a worker, and what the user is to be warned of.
+
+        Parameters
+        ----------
+        question : bytes
+            The pickle of what differs.
+        """
+        modules, asked = pickle.loads(question)
+        differing: dict[Global, Found] = dict(asked)
+        fresh = self._imported_again(modules, list(differing))
+        taken = []
+        for place, found in differing.items():
+            again = fresh.get(place, found)  # a module that cannot be imported there
+            changed = again.form == found.form
+            remember(place, self._entries[place].form, changed=changed)
+            if changed:
+                taken.append(place)
+        lines = [
+            f"{place} is {shown(pickle.loads(self._entries[place].value))}, "
+            f"and {differing[place].shown} where its module has just been imported"
+            for place in taken
+        ]
+        if taken and self._policy == "error":
+            return pickle.dumps(ChangedGlobalsError(tuple(lines))), []
+        told = [line for place, line in zip(taken, lines, strict=True) if first_told(place)]
+        return pickle.dumps(frozenset(taken)), list(map(_warning, told))
+
+    def _imported_again(self, modules: list[str], places: list[Global]) -> dict[Global, Found]:
+        """Return globals as another import has them, in the consumer's own environment."""
+        begins = launcher(self._threads, None if self._start == "fork" else self._start)
+        fd = scratch_file()
+        try:
+            entry = f"{__name__}:import_again"
+            process = begins.start(entry, [fd], pickle.dumps((modules, places)), hidden=False)
+            try:
+                if process.wait_exit(_MOST_S) is None:
+                    process.kill()
+                    return {}
+            finally:
+                process.release()
+            data = os.pread(fd, os.fstat(fd).st_size, 0)
+        finally:
+            os.close(fd)
+        return pickle.loads(data) if data else {}
+
+
+def told_of(before: Sequence[Entry], after: Sequence[Entry], policy: str) -> list[str]:
+    """Return what the user is to be warned of when workers that stay get other values.
+
+    Raises
+    ------
+    ChangedGlobalsError
+        Something has changed, and the policy says so.
+    """
+    old = {each.place: each for each in before}
+    lines = {
+        each.place: f"{each.place} is {shown(pickle.loads(each.value))}, "
+        f"and was {shown(pickle.loads(old[each.place].value))} in the last epoch"
+        for each in after
+        if each.place in old and old[each.place].form != each.form
+    }
+    if lines and policy == "error":
+        raise ChangedGlobalsError(tuple(lines.values()))
+    return [_warning(line) for place, line in lines.items() if first_told(place)]
+
+
+def _warning(line: str) -> str:
+    return (
+        f"{line}: it was changed at run time. Workers are given the value that it has when an "
+        "iterator is made. Options.globals='ignore' leaves them theirs, 'error' refuses; "
+        "this is said once"
+    )
+
+
+def import_again(fds: list[int], config: bytes) -> int:
+    """Write globals to a file, as they are after an import in this new process."""
+    silent = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(silent, stream)
+    modules, places = pickle.loads(config)
+    for name in modules:
+        with contextlib.suppress(Exception):
+            importlib.import_module(name)
+    found = {place: found_here(place) for place in places if place.module in sys.modules}
+    os.pwrite(fds[0], pickle.dumps(found), 0)
+    return 0

@@ -1,0 +1,68 @@
+"""Functions of a user's module whose globals were changed after it was imported.
+
+The module is a file in a temporary folder: workers import it as they do people's own modules.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from tundish.loader.plan.variables import Global
+from tundish.loader.run.starting.remembered import first_told
+from tundish.testing.folders import folder
+
+__all__ = ["Configured"]
+
+_NAME = "tundish_testing_users"
+_TEXT = """
+from tundish.testing.functions import Tag
+
+BASE = 0
+TABLE = {}
+
+
+class Settings:
+    scale = 1
+
+
+class Configured:
+    '''As Tag, with a number that three globals make.'''
+
+    def __init__(self, k):
+        self.k = k
+
+    def __repr__(self):
+        return f"Configured({self.k})"
+
+    def __call__(self, *element):
+        return Tag(BASE + TABLE.get("more", 0) + self.k * Settings.scale)(*element)
+"""
+
+
+def Configured(k: int = 1) -> Any:  # noqa: N802 - in expressions it stands where classes do
+    """Change every leaf by a number that depends on globals as they are here, and on `k`.
+
+    Parameters
+    ----------
+    k : int, default 1
+        Another function for another number.
+    """
+    return _module()[0].Configured(k)
+
+
+@functools.cache
+def _module() -> tuple[Any, str]:
+    """The module with its globals changed, and the folder that it is in, which stays with it."""
+    home = folder()
+    Path(home, f"{_NAME}.py").write_text(_TEXT, encoding="utf-8")
+    sys.path.append(home)
+    module: Any = importlib.import_module(_NAME)
+    module.BASE, module.Settings.scale = 5, 3
+    module.TABLE["more"] = 7
+    for names in (("BASE",), ("TABLE",), ("Settings", "scale")):
+        first_told(Global(_NAME, names))  # so that nobody is warned of what is meant
+    return module, home

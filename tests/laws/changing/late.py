@@ -1,0 +1,3 @@
+"""A module that is imported late."""
+
+LIMIT = 10

@@ -1,0 +1,175 @@
+"""Law 1 for globals of the user's modules that are changed at run time."""
+
+from __future__ import annotations
+
+import copy
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.laws.changing import config, late, reading
+
+from tundish import DataLoader, Dataset, Options
+from tundish.errors import ChangedGlobalsError
+from tundish.loader.run.starting import remembered
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _as_imported() -> Iterator[None]:
+    """Put everything back, and let nothing be known of an earlier test."""
+    kept = [_state(module) for module in (config, late)]
+    classes = config.Config.WIDTH, config.Base.DEPTH, reading.Reading.FACTOR
+    known = (remembered._seen, remembered._changed, remembered._exempt, remembered._told)
+    for each in known:
+        each.clear()
+    yield
+    for module, state in zip((config, late), kept, strict=True):
+        vars(module).update(state)
+    vars(reading)["TABLE"] = config.TABLE
+    config.Config.WIDTH, config.Base.DEPTH, reading.Reading.FACTOR = classes
+    for each in known:
+        each.clear()
+
+
+def _state(module: Any) -> dict[str, Any]:
+    kinds = (int, str, dict, list, tuple, set, np.ndarray, config.Holder, type(None), Path)
+    found = {name: value for name, value in vars(module).items() if name.isupper()}
+    return {name: copy.deepcopy(v) if isinstance(v, kinds) else v for name, v in found.items()}
+
+
+@pytest.mark.filterwarnings("ignore:.*changed at run time")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_changes_of_every_kind_reach_workers(workers: int) -> None:
+    config.change_all()
+    reading.Reading.FACTOR = 3
+    loader: dict[str, Any] = {"batch_size": 2, "collate_fn": list}
+    expected = list(DataLoader(reading.Reading(), **loader))
+    assert expected[0][0][3:6] == ("99", "b", "b'something'")
+    assert list(DataLoader(reading.Reading(), num_workers=workers, **loader)) == expected
+    ds = Dataset.range(4).map(reading.read_all)
+    assert list(ds.iterator(workers=workers)) == list(ds.iterator(workers=0))
+
+
+def test_a_change_is_told_once() -> None:
+    config.set_size(50)
+    ds = Dataset.range(2).map(lambda x: config.SIZE)
+    with pytest.warns(UserWarning, match=r"changing\.config\.SIZE is 50, and 32 where"):
+        assert [int(x) for x in ds.iterator(workers=1)] == [50, 50]
+    config.set_size(51)
+    assert [int(x) for x in ds.iterator(workers=2)] == [51, 51]
+
+
+def test_nothing_is_told_where_nothing_was_changed() -> None:
+    ds = Dataset.range(4).map(reading.read_all)
+    assert list(ds.iterator(workers=1)) == list(ds.iterator(workers=0))
+
+
+def test_what_each_import_makes_anew_is_the_workers_own() -> None:
+    ds = Dataset.range(1).map(reading.read_own)
+    (own,) = ds.iterator(workers=1)
+    devices, process, started, token = own.split(" ")
+    assert int(process) != os.getpid()
+    assert (int(started), token) != (config.STARTED, config.TOKEN)
+    assert devices == ""  # hidden: what the consumer sees is of no use there
+
+
+def test_what_functions_change_themselves_is_the_workers_own() -> None:
+    config.CALLS, config.COUNTS[7] = 100, 100
+    with Dataset.range(3).map(config.counted).iterator(workers=1) as iterator:
+        assert [int(x) for x in iterator] == [1, 2, 3]
+
+
+@pytest.mark.filterwarnings("ignore:.*changed at run time")
+def test_a_module_that_is_imported_late() -> None:
+    late.LIMIT = 20
+    ds = Dataset.range(2).map(reading.read_late)
+    assert [int(x) for x in ds.iterator(workers=1)] == [20, 21]
+
+
+def test_policies() -> None:
+    config.set_size(50)
+    ds = Dataset.range(2).map(lambda x: config.SIZE)
+    ignored = ds.with_options(Options(globals="ignore"))
+    assert [int(x) for x in ignored.iterator(workers=1)] == [32, 32]
+    with (
+        ds.with_options(Options(globals="error")).iterator(workers=1) as iterator,
+        pytest.raises(ChangedGlobalsError, match=r"config\.SIZE is 50, and 32 where"),
+    ):
+        next(iterator)
+    loader: Any = DataLoader(reading.Reading(), num_workers=1, globals="error", collate_fn=list)
+    with pytest.raises(ChangedGlobalsError, match="SIZE"):
+        next(iter(loader))
+    with pytest.raises(ValueError, match="globals must be 'ship', 'error' or 'ignore'"):
+        Options(globals="maybe")
+    with pytest.raises(ValueError, match="globals must be 'ship', 'error' or 'ignore'"):
+        DataLoader([1], globals="maybe")
+
+
+@pytest.mark.filterwarnings("ignore:.*changed at run time")
+def test_each_epoch_of_workers_that_stay() -> None:
+    loader = DataLoader(reading.Reading(), num_workers=1, persistent_workers=True, collate_fn=list)
+    inline = DataLoader(reading.Reading(), collate_fn=list)
+    assert list(loader) == list(inline)
+    iterator: Any = iter(loader)
+    pids = iterator.worker_pids()
+    for size in (40, 41, 32):
+        config.set_size(size)
+        config.TABLE["size"] = size
+        assert list(loader) == list(inline)
+        assert iterator.worker_pids() == pids
+    config.set_size(42)
+    os.kill(pids[0], signal.SIGKILL)
+    assert list(loader) == list(inline)
+    config.NAME = "long" * 10_000  # no message takes it: other workers are told
+    assert list(loader) == list(inline)
+    iterator.close()
+
+
+SCRIPT = """
+import tundish as td
+
+SIZE = 3
+
+class Config:
+    DEPTH = 1
+
+class Data:
+    def __len__(self):
+        return 2
+    def __getitem__(self, index):
+        return SIZE * Config.DEPTH
+
+loader = td.DataLoader(Data(), num_workers=1, persistent_workers=True, batch_size=2)
+for SIZE, Config.DEPTH in ((3, 1), (4, 10)):
+    (batch,) = loader
+    print(*batch.tolist())
+"""
+
+
+def test_globals_of_a_script() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", SCRIPT],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    assert done.stdout.split() == ["3", "3", "40", "40"]
+
+
+def test_a_loader_whose_workers_disagree_is_not_read_before_they_agree() -> None:
+    config.set_size(60)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        loader = DataLoader(reading.Reading(), num_workers=2, collate_fn=list)
+        assert {batch[0][3] for batch in loader} == {"60"}
+    assert len([each for each in told if "config.SIZE" in str(each.message)]) == 1
