@@ -145,8 +145,9 @@ def arguments(
     description: str,
     argv: Sequence[str] | None = None,
     numbers: Mapping[str, tuple[int, str]] | None = None,
+    words: Mapping[str, str] | None = None,
 ) -> argparse.Namespace:
-    """The options that all benchmarks have, and numbers of one: their defaults, and what they are."""
+    """The options that all benchmarks have, and those of one: numbers with their defaults, and words."""
     parser = argparse.ArgumentParser(description=description.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=5, help="of which medians are taken (5)")
     parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement (1.0)")
@@ -154,6 +155,8 @@ def arguments(
     parser.add_argument("--check", action="store_true", help="fail when a claim is missed")
     for name, (number, what) in (numbers or {}).items():
         parser.add_argument(f"--{name}", type=int, default=number, help=f"{what} ({number})")
+    for name, what in (words or {}).items():
+        parser.add_argument(f"--{name}", default="", help=what)
     return parser.parse_args(argv)
 
 

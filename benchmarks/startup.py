@@ -1,5 +1,8 @@
 """From nothing to the first batch, from one iterator to the next, and to the end.
 
+The parts of a first batch are what the process that starts workers imports, one after the other as it does; then a
+worker is forked, which takes what a next iterator's first batch takes.
+
 Each round is a fresh Python process that nobody has warmed. It tells when it had its first batch, by
 the clock that all processes share, and then what later iterators with new workers took.
 """
@@ -14,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from common import Report, arguments
+from common import Report, arguments, installed
 
 WORKERS = 2
 LATER = 5
@@ -23,6 +26,25 @@ import sys, time
 start = time.perf_counter()
 import tundish
 print(time.perf_counter() - start, *(name for name in ("numpy", "pyarrow") if name in sys.modules))
+"""
+PARTS = {
+    "our code that starts workers": ("tundish.loader.run.starting.zygote",),
+    "numpy": ("numpy", "numpy.random"),
+    "cloudpickle": ("cloudpickle",),
+    "our code in a worker of a DataLoader": ("tundish.loader.dataloader.worker",),
+    "torch, if the dataset needs it": ("torch.utils.data.dataset",),
+    "and our code in a worker of a pipeline": ("tundish.loader.run.worker",),
+}
+"""What is imported before the first worker is forked, in this order."""
+IMPORTING = """
+import gc, importlib, json, sys, time
+gc.disable()
+at = [0.0, time.process_time()]
+for modules in json.loads(sys.argv[1]):
+    for name in modules:
+        importlib.import_module(name)
+    at.append(time.process_time())
+print(json.dumps([later - earlier for earlier, later in zip(at, at[1:])]))
 """
 
 
@@ -48,6 +70,14 @@ def main() -> int:
     }
     report.table("times", [["", "ms"], *([name, f"{took:.1f}"] for name, took in times.items())])
 
+    named = {
+        name: each for name, each in PARTS.items() if name[:5] != "torch" or installed("torch")
+    }
+    told = [imported(list(named.values())) for _ in range(given.rounds)]
+    parts = zip(["a bare interpreter", *named], zip(*told, strict=True), strict=True)
+    body = [[name, f"{statistics.median(took) * 1e3:.1f}"] for name, took in parts]
+    report.table("the process that starts workers, part by part", [["", "CPU ms"], *body])
+
     show = "{:.0f} ms".format
     report.claim("import tundish", 30, import_ms, show=show)
     report.fact(
@@ -61,6 +91,12 @@ def main() -> int:
     report.claim("first batch of the next iterator, 38.5 MB", 250, ms("large"), show=show)
     report.claim("close() while every worker sleeps", 300, ms("close"), show=show)
     return report.finish()
+
+
+def imported(parts: list[tuple[str, ...]]) -> list[float]:
+    """CPU seconds of a fresh interpreter until it runs, and then of each part."""
+    told: list[float] = json.loads(run("-c", IMPORTING, json.dumps(parts)))
+    return told
 
 
 def one_round() -> dict[str, float]:
