@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tundish.loader.run.raised import is_interrupt
 from tundish.testing.compare import LIMIT, collect, difference, one_more
+from tundish.testing.folders import folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -145,6 +147,15 @@ def _restored(runs: Runs) -> None:
         runs.check(collect(iterator, limit=1), middle, "a continued pass")
 
 
+def _saved(runs: Runs) -> None:
+    """A pass into files, as far as it gets without an error."""
+    try:
+        runs.dataset.take(len(runs.expected)).save(folder())
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
+
+
 PASSES: dict[str, Pass] = {
     "take of exactly all": _exactly_all,
     "take of some": _some,
@@ -154,6 +165,7 @@ PASSES: dict[str, Pass] = {
     "two at once": _two_at_once,
     "ended by an error": _failed,
     "restored": _restored,
+    "saved": _saved,
 }
 """What is done before the full passes; what one of these returns is held meanwhile."""
 
