@@ -18,6 +18,7 @@ RNG = "rng"
 """The keyword by which a function is given its generator."""
 
 _REMEDY = "only seed= passes one, as in map(map_func, seed=1): give seed=, or give rng a default"
+_ELSEWHERE = "only map passes one: draw in a map before it, as in map(map_func, seed=1), or give rng a default"
 _TOLD = (FunctionType, MethodType, BuiltinFunctionType, MethodDescriptorType)
 _STARS: dict[Any, str] = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
@@ -26,7 +27,14 @@ Count = Callable[[], int | None]
 """Counts the arguments that an element is for a function; None where the plan does not say."""
 
 
-def check_drawing(function: Callable[..., Any], seed: int | None, count: Count) -> None:
+def check_drawing(
+    function: Callable[..., Any],
+    seed: int | None,
+    count: Count,
+    name: str = "map_func",
+    *,
+    seeded: bool = True,
+) -> None:
     """Refuse a function that needs `rng` and gets none, and one that gets it and cannot take it.
 
     What has no signature (many builtins) passes, and so does a decorated function: what its wrapper
@@ -35,11 +43,15 @@ def check_drawing(function: Callable[..., Any], seed: int | None, count: Count) 
     Parameters
     ----------
     function : callable
-        What is mapped.
+        Called with each element.
     seed : int or None
         None: it is called without `rng`.
     count : callable
         Asked only where it decides.
+    name : str
+        Of the argument that gave the function.
+    seeded : bool
+        Whether the operator takes ``seed``, as `filter` and `flat_map` do not.
 
     Raises
     ------
@@ -50,13 +62,14 @@ def check_drawing(function: Callable[..., Any], seed: int | None, count: Count) 
         found = _parameters(function)
         if found is not None and not _takes(found):
             raise TypeError(
-                f"seed={seed} passes a generator as rng=, and map_func {_shown(function, found)} takes none: "
+                f"seed={seed} passes a generator as rng=, and {name} {_shown(function, found)} takes none: "
                 "give it a parameter rng, or leave out seed="
             )
     elif not _is_plain(function):
         found = _parameters(function)
         if found is not None and _is_short_of(found, count):
-            raise TypeError(f"map_func {_shown(function, found)} needs rng; {_REMEDY}")
+            remedy = _REMEDY if seeded else _ELSEWHERE
+            raise TypeError(f"{name} {_shown(function, found)} needs rng; {remedy}")
 
 
 def explain_missing_rng(error: Exception) -> None:

@@ -231,7 +231,7 @@ class ElementwiseMethods:
         Raises
         ------
         TypeError
-            `predicate` is not callable.
+            `predicate` is not callable, or needs an `rng`, which only `map` passes.
 
         Notes
         -----
@@ -245,6 +245,7 @@ class ElementwiseMethods:
         [1, 3, 5]
         """
         check_callable("predicate", predicate)
+        check_drawing(predicate, None, self._arguments, "predicate", seeded=False)
         retries = check_count("retries", retries, least=0)
         return self._then(Filter, predicate, check_policy(on_error), retries)
 
@@ -258,13 +259,20 @@ class ElementwiseMethods:
         name : str, optional
             For tf.data's sake; ignored.
 
+        Raises
+        ------
+        TypeError
+            `map_func` is not callable, or needs an `rng`, which only `map` passes.
+
         Examples
         --------
         >>> import tundish as td
         >>> [int(x) for x in td.Dataset.range(4).flat_map(td.Dataset.range)]
         [0, 0, 1, 0, 1, 2]
         """
-        return self._then(FlatMap, check_callable("map_func", map_func))
+        check_callable("map_func", map_func)
+        check_drawing(map_func, None, self._arguments, seeded=False)
+        return self._then(FlatMap, map_func)
 
     def enumerate(self, start: int = 0, name: str | None = None) -> Self:
         """Number the elements: ``(n, element)``, n an int64.

@@ -60,6 +60,10 @@ def test_a_function_that_needs_rng_needs_a_seed(function: Any) -> None:
     with pytest.raises(TypeError, match="needs rng"):
         RANGE.map_batches(function, 2)
     assert len(list(RANGE.map(function, seed=1))) == 4
+    with pytest.raises(TypeError, match=r"predicate .*rng\) needs rng; only map passes one"):
+        RANGE.filter(function)
+    with pytest.raises(TypeError, match=r"map_func .*rng\) needs rng; only map passes one"):
+        RANGE.flat_map(function)
 
 
 @pytest.mark.parametrize("function", CANNOT)

@@ -64,7 +64,7 @@ def verdicts() -> Iterator[tuple[str, Verdict]]:
             stats(tiny, workers=2, elements=10**6, own_s=8.0, outside_s=1.0), view(RANGE, LOAD)
         ),
     )
-    yield "what else is told", explain(told, LOADING)
+    yield "further remarks", explain(told, LOADING)
     yield (
         "too little",
         explain(
