@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from typing import Any
 
 from tundish.loader.dataloader import distributed, samplers
-from tundish.loader.dataloader.generators import as_generator
+from tundish.loader.dataloader.generators import as_generator, is_generator
 from tundish.loader.dataloader.torchrandom import TorchGenerator
 
 __all__ = [
@@ -16,9 +17,11 @@ __all__ = [
     "described",
     "distinct",
     "generator_of",
+    "generators_in",
     "global_of",
     "is_standard",
     "kind_of",
+    "measured",
 ]
 
 _OURS = (samplers.__name__, distributed.__name__)
@@ -41,6 +44,21 @@ def chain_of(sampler: Any) -> list[tuple[Any, str]]:
             break
         sampler = getattr(sampler, name)
     return chain
+
+
+def generators_in(chain: list[tuple[Any, str]]) -> list[Any]:
+    """The generators of samplers whose state can be saved; another kind is the sampler's affair."""
+    found = (getattr(each, "generator", None) for each, _ in chain)
+    return [each for each in found if is_generator(each)]
+
+
+def measured(core: Any) -> Any:
+    """A sampler that asks its data for their length again and again: a copy, with the one they have now."""
+    if not (is_standard(core, "SequentialSampler") or is_standard(core, "RandomSampler")):
+        return core
+    again = copy.copy(core)
+    again.data_source = range(len(core.data_source))
+    return again
 
 
 def kind_of(core: Any) -> str:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.dataloader.chain import chain_of, copy_of, distinct, global_of, kind_of
+from tundish.loader.dataloader.chain import (
+    chain_of,
+    copy_of,
+    distinct,
+    generators_in,
+    global_of,
+    kind_of,
+)
 from tundish.loader.dataloader.generators import as_generator
 
 if TYPE_CHECKING:
@@ -52,7 +59,5 @@ def foreseen(sampler: Any, generator: Any, default: Any, base_seed: int | None) 
 
 def generators_of(sampler: Any, generator: Any) -> dict[str, Any]:
     """The record of an epoch that is yet to come: where generators of the loader's own stand."""
-    found = distinct(
-        generator, *(getattr(each, "generator", None) for each, _ in chain_of(sampler))
-    )
+    found = distinct(generator, *generators_in(chain_of(sampler)))
     return {"generators": [as_generator(g).state_dict() for g in found]} if found else {}

@@ -228,8 +228,10 @@ class DataLoader(Loading):
     torch's rules throughout; what is ours: a dataset whose ``__getitem__`` takes ``rng`` gets a
     generator keyed by the sample's place in the epoch; workers that die are replaced and their
     batches made again; errors keep their type and tell sample and worker; a `StopIteration` out of
-    user code is a ``RuntimeError``; states go over to other numbers of workers and ranks. A batch
-    you keep is yours and never written to.
+    user code is a ``RuntimeError``; an iterable is asked for ``iter()`` once a pass and for ``next()``
+    until it ends, and for nothing else; several threads may pull one iterator, and each batch goes to
+    one of them; states go over to other numbers of workers and ranks. A batch you keep is yours and
+    never written to.
 
     Examples
     --------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from typing import TYPE_CHECKING, Any, Self
 
 from tundish.loader.dataloader.iterator import own_collate
@@ -45,6 +46,7 @@ class Elements:
             dataset = dataset.batch(loader.batch_size or 1, drop_remainder=loader.drop_last)
         self._finish, self._convert = loader.finish, loader.flavour.to_samples
         self._progress = progress
+        self._lock = threading.RLock()  # calls from several threads are put in a row
         self._source = dataset.iterator(
             iteration=progress.epoch, workers=loader.num_workers or None
         )
@@ -57,14 +59,15 @@ class Elements:
         return self
 
     def __next__(self) -> Any:
-        try:
-            batch = self._next()
-        except StopIteration:
-            self._progress.end()
-            raise
-        self._progress.remember()
-        self._progress.batches += 1
-        self._progress.elements = self._source.state_dict() if _is_fetched_ahead() else None
+        with self._lock:
+            try:
+                batch = self._next()
+            except StopIteration:
+                self._progress.end()
+                raise
+            self._progress.remember()
+            self._progress.batches += 1
+            self._progress.elements = self._source.state_dict() if _is_fetched_ahead() else None
         return batch if self._finish is None else self._finish(batch)
 
     def _next(self) -> Any:

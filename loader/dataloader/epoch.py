@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tundish.errors import IncompatibleCheckpointError
@@ -20,12 +20,15 @@ from tundish.loader.dataloader.chain import (
     described,
     distinct,
     generator_of,
+    generators_in,
     global_of,
     is_standard,
     kind_of,
+    measured,
 )
 from tundish.loader.dataloader.coming import generators_of
 from tundish.loader.dataloader.generators import as_generator
+from tundish.loader.dataloader.pulling import begun, pulled, raising
 from tundish.loader.dataloader.recipe import is_stateful
 
 if TYPE_CHECKING:
@@ -110,6 +113,9 @@ class Epoch:
     shared_anew : bool
         Whether the rest was shared out among another number of ranks: `skip` and `samples` have
         begun again at 0.
+    length : int or None
+        How many batches there are, where at its end the sampler may draw from a generator that
+        stays. Nobody else's length is asked for: it may be costly, wrong, or an error.
     """
 
     def __init__(
@@ -123,21 +129,22 @@ class Epoch:
         samples: int = 0,
         mark: Mark = NOWHERE,
     ) -> None:
-        self._sampler, self._batched = sampler, batched
+        self._batched = batched
         self._chain = chain_of(sampler)
-        self._core = self._chain[-1][0]
         self._standard = len(self._chain) == 2 and is_standard(sampler, "BatchSampler")
+        if self._standard or len(self._chain) == 1:
+            self._chain[-1] = (measured(self._chain[-1][0]), "")
+        self._sampler, self._core = self._chain[0][0], self._chain[-1][0]
         self._loader_generator = generator
-        generators = [getattr(each, "generator", None) for each, _ in self._chain]
-        self._generators = distinct(generator, *generators)
+        self._generators = distinct(generator, *generators_in(self._chain))
         self._valid: np.ndarray | None = None
-        self._ahead: list[Any] = []
         self.stride, self.shared_anew = 1, False
         self._first = 0
         for each, _ in self._chain:
             # Accelerate's share of the batches for one process: its places must not be another's.
-            if hasattr(each, "num_processes") and hasattr(each, "process_index"):
-                self.stride, self._first = each.num_processes, each.process_index
+            stride, first = getattr(each, "num_processes", 0), getattr(each, "process_index", None)
+            if isinstance(stride, int) and isinstance(first, int):
+                self.stride, self._first = stride, first
         self._position = samples
         holders = (each for each, _ in self._chain if is_stateful(each))
         self._stateful = next(holders, None)
@@ -164,12 +171,18 @@ class Epoch:
             self.record.update(self.behind())
         self._set_epochs()
         self._stream = self._streamed(skip, samples)
+        self.length: int | None = None
+        if self._generators:
+            with contextlib.suppress(Exception):  # a sampler need not know
+                self.length = self._counted()
 
     def __iter__(self) -> Iterator[Keys]:
         return self
 
     def __next__(self) -> Keys:
-        keys = self._ahead.pop() if self._ahead else next(self._stream)
+        keys = next(self._stream)
+        if self._batched and not _is_sequence(keys):
+            keys = list(chain(keys))  # a chain has no length that `list` would ask for
         count = len(keys) if self._batched else 1
         local, self._position = self._position, self._position + count
         valid = None if self._valid is None else self._valid[local : local + count]
@@ -185,7 +198,14 @@ class Epoch:
 
     def look_ahead(self) -> None:
         """Ask the sampler for one more, as workers do: at its end it may draw again."""
-        self._ahead.extend(islice(self._stream, 1))
+        ahead: Iterable[Any]
+        try:
+            ahead = [next(self._stream)]
+        except StopIteration:
+            return
+        except Exception as error:  # noqa: BLE001 - raised when its turn has come
+            ahead = raising(error)
+        self._stream = chain(ahead, self._stream)
 
     def behind(self) -> dict[str, Any]:
         """The record of an epoch that follows: where the generators stand now."""
@@ -205,7 +225,7 @@ class Epoch:
 
     def _set_epochs(self) -> None:
         """Samplers that count epochs are put to where they were; a user who resumes may forget."""
-        counting = [s for s, _ in self._chain if hasattr(s, "set_epoch") and hasattr(s, "epoch")]
+        counting = [each for each, _ in self._chain if _counts_epochs(each)]
         if "epochs" in self.record:
             self._check(len(self.record["epochs"]) == len(counting), "sampler")
             for sampler, epoch in zip(counting, self.record["epochs"], strict=True):
@@ -242,7 +262,7 @@ class Epoch:
         if self._again:
             self._again = False
             return self._again_if_empty(core)
-        stream = iter(self._sampler if core is self._core else self._rebuilt(core))
+        stream = pulled(begun(self._sampler if core is self._core else self._rebuilt(core)))
         return islice(stream, skip, None) if skip else stream
 
     def _begun(self, iterator: Any) -> Any:
@@ -253,12 +273,13 @@ class Epoch:
             if cursor is not None:
                 iterator.load_state_dict(cursor)
         elif self._stateful is None:
-            return iterator
-        return self._until_over(iterator)
+            return pulled(iterator)
+        return chain(pulled(iterator), self._over_now())
 
-    def _until_over(self, iterator: Any) -> Iterator[Any]:
-        yield from iterator
+    def _over_now(self) -> Iterator[Any]:
+        """Give nothing, and note that there is nothing more."""
         self._exhausted = True
+        yield from ()
 
     def _again_if_empty(self, core: Any) -> Iterator[Any]:
         for _ in range(2):
@@ -270,6 +291,14 @@ class Epoch:
             if not empty:
                 return
 
+    def _counted(self) -> int:
+        """The number of all batches."""
+        if not self._standard:
+            return len(self._sampler)
+        size = self._sampler.batch_size
+        short = 0 if self._sampler.drop_last else size - 1
+        return int((len(self._core) + short) // size)
+
     def _rebuilt(self, core: Any) -> Any:
         """The samplers around the innermost one, around another."""
         for outer, name in reversed(self._chain[:-1]):
@@ -280,24 +309,44 @@ class Epoch:
 
     def _seeded(self, skip: int, samples: int) -> Iterator[Any]:
         # At the first batch, not before: that is where the sampler itself draws its seed.
-        core = copy.copy(self._core)
-        source = global_of(core)
+        source = global_of(self._core)
         if "seed" not in self.record:
             self.record["seed"] = source.int64()
         elif copy_of(source).int64() == self.record["seed"]:
             source.int64()  # it was settled, and is drawn where it would have been
-        core.generator = generator_of(core).manual_seed(self.record["seed"])
-        yield from self._over(core, skip, samples)
+        generator = generator_of(self._core).manual_seed(self.record["seed"])
+        yield from self._drawing(generator, skip, samples)
 
     def _drawn(self, skip: int, samples: int) -> Iterator[Any]:
         now = global_of(self._core).state_dict()
         if self.record.setdefault("drawn", now) == now:
             yield from self._over(self._core, skip, samples)
             return
-        core = copy.copy(self._core)
-        core.generator = generator_of(core)
-        as_generator(core.generator).load_state_dict(self.record["drawn"])
-        yield from self._over(core, skip, samples)
+        generator = generator_of(self._core)
+        as_generator(generator).load_state_dict(self.record["drawn"])
+        yield from self._drawing(generator, skip, samples)
+
+    def _drawing(self, generator: Any, skip: int, samples: int) -> Iterator[Any]:
+        """The batches over the innermost sampler, which draws from a generator that it has not."""
+        core = self._core
+        if len(self._chain) == 1 or self._standard:
+            core = copy.copy(core)
+            core.generator = generator
+            yield from self._over(core, skip, samples)
+            return
+        # Samplers that we do not know may change as they are iterated, which a copy would forget:
+        # the innermost one is lent the generator for as long as each batch takes.
+        stream: Iterator[Any] | None = None
+        while True:
+            core.generator = generator
+            try:
+                stream = self._over(core, skip, samples) if stream is None else stream
+                keys = next(stream)
+            except StopIteration:
+                return
+            finally:
+                core.generator = None
+            yield keys
 
     def _distributed(self, skip: int, samples: int) -> Iterator[Any]:
         core, record = self._core, self.record
@@ -330,7 +379,7 @@ class _Begun:
         self._core, self._begun = core, begun
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._begun(iter(self._core)))
+        return self._begun(begun(self._core))  # type: ignore[no-any-return]
 
 
 class _Rest:
@@ -340,4 +389,19 @@ class _Rest:
         self._core, self._samples = core, samples
 
     def __iter__(self) -> Iterator[Any]:
-        return islice(iter(self._core), self._samples, None)
+        return islice(self._core, self._samples, None)
+
+
+def _counts_epochs(sampler: Any) -> bool:
+    counts = hasattr(getattr(sampler, "epoch", None), "__index__")
+    return counts and callable(getattr(sampler, "set_epoch", None))
+
+
+def _is_sequence(keys: Any) -> bool:
+    """Whether the keys of a batch can be counted, and asked for by their places."""
+    if isinstance(keys, (list, tuple)):
+        return True
+    kind = type(keys)
+    return (
+        hasattr(kind, "__len__") and hasattr(kind, "__getitem__") and not isinstance(keys, Mapping)
+    )

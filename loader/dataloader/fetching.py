@@ -6,7 +6,8 @@ import importlib
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from tundish.loader.dataloader.collate import collate, default_collate
 from tundish.loader.dataloader.columns import CollateError
 from tundish.loader.dataloader.dtypes import NUMPY, Rules
+from tundish.loader.dataloader.pulling import begun, pulled, raising
 from tundish.loader.dataloader.recipe import Recipe, is_stateful, sample_getter
 from tundish.loader.dataloader.streaming import StreamedCollate
 from tundish.loader.dataloader.wire import TensorLeaf
@@ -184,19 +186,25 @@ class IterableFetcher:
         self._restored: dict[str, Any] = restored or {}
         self._ended = bool(self._restored.get("ended"))
         self._iterator: Any = iter(())
+        self._samples: Iterator[Any] = iter(())
         self._again = False
         if self._ended:
             return  # put there now, it might begin anew: that is for the next epoch
         if "dataset" in self._restored:
             dataset.load_state_dict(self._restored["dataset"])
-        self._iterator = iter(dataset)
+        try:
+            self._iterator = begun(dataset)
+        except BaseException as error:  # noqa: BLE001 - the first batch's; it is not asked again
+            self._samples = raising(element_error(error))
+            return
         same = self._iterator is dataset
         if "iterator" in self._restored and (same or not anew):
             if "dataset" in self._restored:  # asking for the iterator may have changed it
                 dataset.load_state_dict(self._restored["dataset"])
             self._iterator.load_state_dict(self._restored["iterator"])
         if same and anew:
-            self._iterator = iter(dataset)
+            self._iterator = begun(dataset)
+        self._samples = pulled(self._iterator)
         # One whose state leads to its end, as it was taken there, begins anew when it is asked again.
         self._again = anew
 
@@ -221,14 +229,11 @@ class IterableFetcher:
         if self._ended:
             raise Exhausted
         if not recipe.batched:
-            return _converted(recipe, self._next())
+            for sample in self._taken(1):
+                return _converted(recipe, sample)
+            raise Exhausted
         assert recipe.batch_size is not None
-        samples: list[Any] = []
-        while len(samples) < recipe.batch_size:
-            try:
-                samples.append(self._next())
-            except Exhausted:
-                break
+        samples = self._taken(recipe.batch_size)
         if not samples or (recipe.drop_last and len(samples) < recipe.batch_size):
             raise Exhausted
         return collated(recipe, samples, range(len(samples)), allocate)
@@ -240,15 +245,16 @@ class IterableFetcher:
         except BaseException as error:  # noqa: BLE001 - the batch's
             element_error(error)
 
-    def _next(self) -> Any:
-        for sample in self._iterator:
-            self._again = False
-            return sample
-        if self._again:
-            self._again, self._iterator = False, iter(self._recipe.dataset)
-            return self._next()
-        self._ended = True
-        raise Exhausted
+    def _taken(self, count: int) -> list[Any]:
+        """The next samples, so many if there are."""
+        again, self._again = self._again, False
+        samples = list(islice(self._samples, count))
+        if again and not samples:
+            self._iterator = begun(self._recipe.dataset)
+            self._samples = pulled(self._iterator)
+            samples = list(islice(self._samples, count))
+        self._ended = len(samples) < count
+        return samples
 
 
 def _converted(recipe: Recipe, sample: Any) -> Any:

@@ -10,7 +10,7 @@ from tundish.loader.dataloader.torchrandom import TorchGenerator, default_genera
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Generator", "as_generator"]
+__all__ = ["Generator", "as_generator", "is_generator"]
 
 
 class Generator(Protocol):
@@ -45,6 +45,11 @@ class Generator(Protocol):
 
     def multinomial(self, weights: Any, num_samples: int, replacement: bool = False) -> np.ndarray:
         """Indices of weights, each as likely as its weight."""
+
+
+def is_generator(value: Any) -> bool:
+    """Whether `as_generator` takes a value, None aside."""
+    return isinstance(value, (TorchGenerator, BorrowedGenerator)) or BorrowedGenerator.fits(value)
 
 
 def as_generator(generator: Any) -> Generator:

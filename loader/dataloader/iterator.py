@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import threading
 import warnings
 import weakref
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -133,6 +134,7 @@ class LoaderIterator:
         self._given = 0
         self._progress, self._doubt = progress, False
         self._idle = False  # whether an interrupt fell into waiting for workers
+        self._lock = threading.RLock()  # calls from several threads are put in a row
         self._open(progress)
 
     def _open(self, progress: Progress) -> None:
@@ -170,30 +172,35 @@ class LoaderIterator:
         return self
 
     def __next__(self) -> Any:
-        account = self._account
-        account.enter()
-        try:
-            batch = self._next()
-        except StopIteration:
-            account.end()
-            raise
-        except Carried as found:
-            self._answered(failed=True)
-            raised = found.error
-        except Exception as error:
-            self._answered(failed=True)
-            hide_frames(error)
-            raise
-        else:
-            self._answered()
-            self._given += 1
-            if self._length is not None and self._given > self._length:
-                self._warn_of_length()
-            return batch
+        self._check_process()  # before the lock, which another thread may have held at a fork
+        with self._lock:
+            account = self._account
+            account.enter()
+            try:
+                batch = self._next()
+            except StopIteration:
+                account.end()
+                raise
+            except Carried as found:
+                self._answered(failed=True)
+                raised = found.error
+            except Exception as error:
+                self._answered(failed=True)
+                hide_frames(error)
+                raise
+            else:
+                self._answered()
+                self._given += 1
+                if self._length is not None and self._given > self._length:
+                    self._warn_of_length()
+                return batch
         try:
             raise raised
         finally:
             del raised  # else the error and this frame would keep each other
+
+    def _check_process(self) -> None:
+        """Refuse to be used in a process that this was not made for."""
 
     def __len__(self) -> int:
         return len(self._index_sampler)
@@ -312,9 +319,6 @@ class InProcess(LoaderIterator):
             with contextlib.suppress(Exception):  # the first batch raises it, as a worker's would
                 self._privately(self._begin_fetching)
                 self._note_replica()
-        self._last = -1
-        with contextlib.suppress(Exception):  # a sampler need not know
-            self._last = len(self._index_sampler)
 
     def _heal(self) -> None:
         if self._held is None:  # it ended the sampler's generator, perhaps, or the dataset's
@@ -387,7 +391,7 @@ class InProcess(LoaderIterator):
         progress.delivered(progress.batches, 0 if keys is None else keys.samples)
         if keys is not None:
             progress.place(keys.mark)
-            if progress.batches == self._last:
+            if progress.batches == self._epoch.length:
                 self._epoch.look_ahead()
         self._made += 1
         self._note_replica()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tundish.errors import StalledError
 from tundish.loader.dataloader.crew import LoaderCrew
 from tundish.loader.dataloader.iterator import LoaderIterator, Settings, check_replicas
-from tundish.loader.dataloader.wanted import Outcome, Wanted
+from tundish.loader.dataloader.wanted import NO_BATCH, Outcome, Wanted
 
 if TYPE_CHECKING:
     from tundish.loader.dataloader.progress import Progress
@@ -110,13 +110,14 @@ class Parallel(LoaderIterator):
 
     def reset(self, progress: Progress) -> None:
         """Begin another epoch with the same workers."""
-        crew = self._crew
-        if crew is not None and not crew.closed and (self._doubt or not crew.refresh()):
-            crew.close()
-        self._doubt = False
-        self._account.end()
-        self._account = self._new_account()
-        self._open(progress)
+        with self._lock:
+            crew = self._crew
+            if crew is not None and not crew.closed and (self._doubt or not crew.refresh()):
+                crew.close()
+            self._doubt = False
+            self._account.end()
+            self._account = self._new_account()
+            self._open(progress)
 
     # -- asking ----------------------------------------------------------------------------------
 
@@ -157,8 +158,7 @@ class Parallel(LoaderIterator):
         except StopIteration:
             return None
         except Exception as error:  # noqa: BLE001 - the sampler's, raised when its turn has come
-            self._all_asked = True
-            return Wanted(number, None, 0, None, 0, outcome=Outcome(error=error))
+            return Wanted(NO_BATCH, None, 0, None, 0, outcome=Outcome(error=error))
         self._number += 1
         seat = self._seat() if self._recipe.in_turn else None
         wanted = Wanted(number, keys.keys, keys.position, seat, keys.samples, keys.mark)
@@ -179,12 +179,11 @@ class Parallel(LoaderIterator):
 
     # -- delivering ------------------------------------------------------------------------------
 
-    def _next(self) -> Any:
+    def _check_process(self) -> None:
         if os.getpid() != self._owner:
             raise RuntimeError(
                 f"this iterator was made in process {self._owner} and cannot be used in process {os.getpid()}: make another there"
             )
-        return super()._next()
 
     def _delivered(self) -> Any:
         assert self._crew is not None
@@ -265,6 +264,8 @@ class Parallel(LoaderIterator):
         return f"batch {number} (workers {self.worker_pids()})"
 
     def _note(self, wanted: Wanted, state: Any) -> None:
+        if wanted.number == NO_BATCH:
+            return
         progress = self._progress
         progress.remember()
         progress.delivered(wanted.number, wanted.samples)

@@ -85,7 +85,8 @@ class Recipe:
 
 def is_stateful(thing: Any) -> bool:
     """Whether a dataset, a sampler or an iterator says where it is, and can be put there."""
-    return hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict")
+    names = ("state_dict", "load_state_dict")
+    return all(callable(getattr(thing, name, None)) for name in names)
 
 
 def takes_rng(dataset: Any) -> bool:

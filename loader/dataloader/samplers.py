@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from tundish.loader.dataloader.generators import as_generator
+from tundish.loader.dataloader.pulling import begun, pulled
 from tundish.loader.dataloader.torchrandom import TorchGenerator, default_generator
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "SubsetRandomSampler",
     "WeightedRandomSampler",
     "as_ints",
+    "grouped",
 ]
 
 T_co = TypeVar("T_co", covariant=True)
@@ -272,16 +274,27 @@ class BatchSampler(Sampler[list[int]]):
         self.drop_last = drop_last
 
     def __iter__(self) -> Iterator[list[int]]:
-        indices = iter(self.sampler)
-        while batch := list(itertools.islice(indices, self.batch_size)):
-            if len(batch) < self.batch_size and self.drop_last:
-                return
-            yield batch
+        return grouped(self.sampler, self.batch_size, drop_last=self.drop_last)
 
     def __len__(self) -> int:
         sampler: Any = self.sampler
         short = 0 if self.drop_last else self.batch_size - 1
         return int((len(sampler) + short) // self.batch_size)
+
+
+def grouped(items: Any, size: int, *, drop_last: bool) -> Iterator[list[Any]]:
+    """Lists of so many items of an iterable.
+
+    Examples
+    --------
+    >>> list(grouped("abc", 2, drop_last=False))
+    [['a', 'b'], ['c']]
+    """
+    stream = pulled(begun(items))
+    while group := list(itertools.islice(stream, size)):
+        if len(group) < size and drop_last:
+            return
+        yield group
 
 
 def _is_positive_int(value: Any) -> bool:

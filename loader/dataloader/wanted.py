@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
     from tundish.loader.dataloader.epoch import Mark
 
-__all__ = ["Outcome", "Wanted"]
+__all__ = ["NO_BATCH", "Outcome", "Wanted"]
+
+NO_BATCH = -1
+"""The number of an error that a sampler has raised: it stands for no batch."""
 
 
 @dataclass(eq=False)

@@ -449,7 +449,8 @@ class SourceMethods:
             for leaf in flatten(output_signature)[0]:
                 if not isinstance(leaf, ArraySpec):
                     raise TypeError(f"output_signature holds ArraySpec, not {leaf!r}")
-        return cls._of(Generator(generator, tuple(args or ()), output_signature))
+        given = () if args is None else tuple(args)  # an array is neither true nor false
+        return cls._of(Generator(generator, given, output_signature))
 
     @classmethod
     def zip(cls, *args: Any, datasets: Any = None, name: str | None = None) -> Self:

@@ -8,6 +8,7 @@ own state is that of the last element the loop was given.
 from __future__ import annotations
 
 import operator
+import threading
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from tundish.loader.run.raised import is_interrupt
 __all__ = ["Prefetcher", "check_depth"]
 
 _NOT_YET: Any = object()
+_STATEFUL = ("state_dict", "load_state_dict")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class Prefetcher:
     Parameters
     ----------
     source : iterator or iterable
-        An iterator is used as it is; of an iterable one is made, now. Its ``state_dict`` and
+        ``iter()`` is called of it once, now. The iterator's ``state_dict`` and
         ``load_state_dict``, or else those of the iterable (as a DataLoader has them), are used if
         there are any.
     depth : int
@@ -50,11 +52,12 @@ class Prefetcher:
     def __init__(self, source: Iterable[Any], depth: int) -> None:
         self._depth = check_depth(depth)
         self._source = source
-        self._iterator: Any = source if hasattr(source, "__next__") else iter(source)
+        self._iterator: Any = iter(source)
         self._ahead: deque[_Taken] = deque()
         self._state: Any = _NOT_YET
         self._end: Any = None
         self._exhausted = self._closed = self._doubt = False
+        self._lock = threading.RLock()  # calls from several threads are put in a row
 
     # -- what a bridge fills in ----------------------------------------------------------------
 
@@ -75,6 +78,10 @@ class Prefetcher:
         return self
 
     def __next__(self) -> Any:
+        with self._lock:
+            return self._next()
+
+    def _next(self) -> Any:
         if self._closed:
             raise StopIteration
         if self._doubt:
@@ -124,7 +131,7 @@ class Prefetcher:
     def _stateful(self) -> Any:
         """Whose state it is: the iterator's, else the iterable's."""
         for candidate in (self._iterator, self._source):
-            if hasattr(candidate, "state_dict") and hasattr(candidate, "load_state_dict"):
+            if all(callable(getattr(candidate, name, None)) for name in _STATEFUL):
                 return candidate
         return None
 
