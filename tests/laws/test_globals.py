@@ -18,6 +18,8 @@ from tests.laws.changing import config, late, reading
 
 from tundish import DataLoader, Dataset, Options
 from tundish.errors import ChangedGlobalsError
+from tundish.loader.plan.reaching import globals_read
+from tundish.loader.plan.variables import Global
 from tundish.loader.run.starting import remembered
 
 ROOT = Path(__file__).parents[2]
@@ -93,6 +95,13 @@ def test_a_module_that_is_imported_late() -> None:
     late.LIMIT = 20
     ds = Dataset.range(2).map(reading.read_late)
     assert [int(x) for x in ds.iterator(workers=1)] == [20, 21]
+
+
+def test_a_relative_import_within_a_function_is_followed() -> None:
+    made: dict[str, Any] = {"__name__": "tests.laws.changing.made"}
+    made["__package__"] = "tests.laws.changing"
+    exec("def read(x):\n    from .config import SIZE\n    return SIZE", made)
+    assert globals_read([made["read"]]) == {Global("tests.laws.changing.config", ("SIZE",)): 32}
 
 
 def test_policies() -> None:

@@ -21,7 +21,7 @@ FILES = {
     "test_batches_held.py": "",
     "test_budget.py": "",
     "test_caller.py": "main or workers",
-    "test_globals.py": "kinds or late",
+    "test_globals.py": "kind or late",
     "test_settings.py": "",
 }
 

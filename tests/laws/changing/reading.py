@@ -11,9 +11,7 @@ from tests.laws.changing.config import SIZE, TABLE, Config
 
 
 def read_all(x: Any) -> tuple[str, ...]:
-    from tests.laws.changing.config import STEPS
-
-    from .config import KNOWN  # noqa: TID252 - as users write it
+    from tests.laws.changing.config import KNOWN, STEPS
 
     holder = config.HOLDER
     values: list[Any] = [
