@@ -197,4 +197,4 @@ class Itself(Kept):
 
 
 SAMPLERS = {each.__name__: each for each in (Steady, Turning, Sticking, Walking)}
-STREAMS = {each.__name__: each for each in (Streaming, Epochs, Stepping, Both)}
+STREAMS = {each.__name__: each for each in (Streaming, Epochs, Stepping, Both, Itself)}
