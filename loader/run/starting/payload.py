@@ -251,10 +251,11 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return False
 
     def reducer_override(self, value: Any) -> Any:
-        met = value if isinstance(value, (type, types.FunctionType)) else type(value)
+        kind = type(value)
+        met = value if isinstance(value, (type, types.FunctionType)) else kind
         self.met[id(met)] = met
-        if met is types.MethodType or met is _CACHED:
-            function = value.__wrapped__ if met is _CACHED else value.__func__
+        if kind is types.MethodType or kind is _CACHED:
+            function = value.__wrapped__ if kind is _CACHED else value.__func__
             self.met[id(function)] = function
         if isinstance(value, np.ndarray):
             return self._reduce_array(value)
