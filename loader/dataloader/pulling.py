@@ -10,9 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain, repeat
+from types import GeneratorType
 from typing import Any
 
 __all__ = ["begun", "pulled", "raising"]
+
+# Iterators that are ended for good once they have ended: nothing need stand between.
+_STEADY = {GeneratorType, type(iter(())), type(iter([])), type(iter(range(0)))}
 
 
 def begun(iterable: Any) -> Any:
@@ -39,7 +43,7 @@ def pulled(iterator: Any) -> Iterator[Any]:
     >>> list(pulled(iter("ab")))
     ['a', 'b']
     """
-    return chain(map(next, repeat(iterator)))
+    return iterator if type(iterator) in _STEADY else chain(map(next, repeat(iterator)))
 
 
 def raising(error: BaseException) -> Iterator[Any]:

@@ -1,6 +1,7 @@
-"""Trainings that are killed in the middle of an epoch: `python killed.py NAME FOLDER`.
+"""Trainings that are killed in the middle of an epoch: `python -m tests.torch.killed NAME FOLDER`.
 
 Each runs in a process of its own until it kills itself, and in the test's from what that one had saved.
+With a third argument, `ranks` is resumed in processes of its own too, which print what was left.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tundish.torch import DataLoader
 
 SIZE, BATCH = 24, 4
 KILLED_AFTER = 2
+RANKS = 2
 SEED = 3
 Step = Callable[[Any], None]
 
@@ -31,6 +33,13 @@ class Rows(torch.utils.data.Dataset):  # type: ignore[misc]
 
     def __getitem__(self, index: int) -> dict[str, Any]:
         return {"x": torch.tensor([float(index)])}
+
+
+class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc]
+    """The same rows, one after the other."""
+
+    def __iter__(self) -> Any:
+        return map(Rows().__getitem__, range(SIZE))
 
 
 class Model(torch.nn.Module):  # type: ignore[misc]
@@ -101,6 +110,66 @@ def accelerate(folder: Path, step: Step, *, resume: bool) -> None:
         step(None)
 
 
+def trainer(
+    folder: Path, step: Step, *, resume: bool, kind: type = DataLoader, stream: bool = False
+) -> None:
+    import transformers
+
+    batches = kind(Stream(), batch_size=BATCH, num_workers=1) if stream else loader(kind)
+
+    class Learner(transformers.Trainer):  # type: ignore[misc]
+        def get_train_dataloader(self) -> Any:
+            return self.accelerator.prepare(batches)
+
+        def training_step(self, model: Any, inputs: Any, *others: Any, **names: Any) -> Any:
+            step(None)  # the last step has been saved
+            step(inputs["x"])
+            return super().training_step(model, inputs, *others, **names)
+
+    arguments = transformers.TrainingArguments(
+        output_dir=str(folder),
+        max_steps=SIZE // BATCH,
+        save_strategy="steps",
+        save_steps=1,
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+    )
+    learner = Learner(Model(), arguments, train_dataset=batches.dataset)
+    learner.train(resume_from_checkpoint=resume)
+
+
+def trainer_stream(folder: Path, step: Step, *, resume: bool, kind: type = DataLoader) -> None:
+    trainer(folder, step, resume=resume, kind=kind, stream=True)
+
+
+def sharded(kind: type, rank: int) -> Any:
+    """One rank's share of the rows."""
+    sampler = torch.utils.data.DistributedSampler(
+        Rows(), num_replicas=RANKS, rank=rank, shuffle=True, seed=SEED
+    )
+    return kind(Rows(), batch_size=BATCH, sampler=sampler, num_workers=1)
+
+
+def ranks(folder: Path, step: Step, *, resume: bool) -> None:
+    """One rank of a model that is trained by several; the variable RANK says which."""
+    rank = int(os.environ["RANK"])
+    meeting = f"file://{folder}/meeting-{resume}"
+    torch.distributed.init_process_group("gloo", meeting, rank=rank, world_size=RANKS)
+    model = torch.nn.parallel.DistributedDataParallel(Model())
+    batches, state = sharded(DataLoader, rank), folder / f"state-{rank}"
+    if resume:
+        batches.load_state_dict(json.loads(state.read_text()))
+    for batch in batches:
+        model(batch["x"])["loss"].backward()
+        step(batch["x"])
+        if not resume:
+            state.write_text(json.dumps(batches.state_dict()))
+            torch.distributed.barrier()  # all have saved this step
+        step(None)
+    torch.distributed.destroy_process_group()
+
+
 class Killed:
     """Steps, of which the process survives so many: None says that the one before has been saved."""
 
@@ -114,6 +183,14 @@ class Killed:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+class Printed:
+    """Steps, each printed as the rows it had."""
+
+    def __call__(self, batch: Any) -> None:
+        if batch is not None:
+            print(json.dumps(batch.flatten().tolist()), flush=True)  # noqa: T201 - the test reads it
+
+
 if __name__ == "__main__":
-    name, folder = sys.argv[1], Path(sys.argv[2])
-    globals()[name](folder, Killed(), resume=False)
+    name, folder, *resumed = sys.argv[1:]
+    globals()[name](Path(folder), Printed() if resumed else Killed(), resume=bool(resumed))

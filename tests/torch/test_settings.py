@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from tests.settings import ROWS, Observed, changed
 
 from tundish import Dataset
+from tundish.loader.run.starting.settings import values_now
 from tundish.torch import DataLoader
 
 NAMES = [name for name, row in ROWS.items() if row.module in ("torch", "pandas", "sklearn")]
@@ -53,3 +55,11 @@ class Weighing:
 
     def __call__(self, samples: list[float]) -> Any:
         return self.weight * torch.tensor(samples)
+
+
+def test_reading_them_warns_of_nothing() -> None:
+    pytest.importorskip("pandas")  # of whose options some are deprecated
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert "pandas.set_option" in values_now()
+    assert [str(warning.message) for warning in told] == []

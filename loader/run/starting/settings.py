@@ -15,7 +15,8 @@ import os
 import pickle
 import re
 import sys
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -247,16 +248,26 @@ _PANDAS = (
 
 def _pandas(pandas: Any) -> Any:
     found = {}
-    for name in _PANDAS:
-        with contextlib.suppress(Exception):  # not every version has all of them
-            found[name] = pandas.get_option(name)
+    with _deprecations_unsaid():
+        for name in _PANDAS:
+            with contextlib.suppress(Exception):  # not every version has all of them
+                found[name] = pandas.get_option(name)
     return found
 
 
 def _set_pandas(pandas: Any, value: Any) -> None:
-    for name, option in value.items():
-        if pandas.get_option(name) != option:
-            pandas.set_option(name, option)
+    with _deprecations_unsaid():
+        for name, option in value.items():
+            if pandas.get_option(name) != option:
+                pandas.set_option(name, option)
+
+
+@contextlib.contextmanager
+def _deprecations_unsaid() -> Iterator[None]:
+    """Keep quiet about options that the user has not asked for."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _deterministic(torch: Any) -> Any:
