@@ -36,7 +36,7 @@ from tundish.loader.run.messages import (
 )
 from tundish.loader.run.peers import Crew, Job
 from tundish.loader.run.pool import Pool
-from tundish.loader.run.raised import carried
+from tundish.loader.run.raised import carried, opened
 from tundish.loader.run.starting.agreeing import Agreement, entries_now, told_of
 from tundish.loader.run.starting.launcher import launcher, start_method
 from tundish.loader.run.starting.moment import Moment
@@ -201,6 +201,11 @@ class LoaderCrew:
             self.flush()
         pool.pump(timeout_s)
         self.flush()
+
+    def complaint(self) -> BaseException | None:
+        """Return what ``worker_init_fn`` raised in a worker; None where none has said so yet."""
+        complaints = self.pool.complaints
+        return opened(loads_exception(complaints[0])) if complaints else None
 
     def _quota(self) -> int:
         known = self._nbytes

@@ -13,6 +13,7 @@ from tundish.errors import StalledError
 from tundish.loader.dataloader.crew import LoaderCrew
 from tundish.loader.dataloader.iterator import LoaderIterator, Settings, check_replicas
 from tundish.loader.dataloader.wanted import NO_BATCH, Outcome, Wanted
+from tundish.tracebacks import hide_frames
 
 if TYPE_CHECKING:
     from tundish.loader.dataloader.progress import Progress
@@ -56,6 +57,24 @@ class Parallel(LoaderIterator):
         self._box: list[LoaderCrew] = []
         self._finalizer = weakref.finalize(self, _close_all, self._box)
         super().__init__(loader, progress, workers)
+        if loader.worker_init_fn is not None:
+            self._await_workers()
+
+    def _await_workers(self) -> None:
+        """Raise what ``worker_init_fn`` raised in a worker: by ``iter()``, as torchdata does."""
+        crew = self._crew
+        assert crew is not None
+        until = time.monotonic() + self._timeout if self._timeout else None
+        while crew.complaint() is None and crew.pool.starting:
+            left = None if until is None else until - time.monotonic()
+            if left is not None and left <= 0:
+                break  # the first batch says so
+            crew.wait(left)
+        error = crew.complaint()
+        if error is not None:
+            self.close()
+            hide_frames(error)
+            raise error
 
     def _open(self, progress: Progress) -> None:
         if progress.base_seed is None and self._crew is not None and not self._crew.closed:

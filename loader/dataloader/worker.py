@@ -70,7 +70,8 @@ class LoaderWorker(Serving):
     luggage : Luggage
         Told of the consumer's moment at each epoch.
     failed : Exception or None
-        What ``worker_init_fn`` raised: the first batch's error.
+        What ``worker_init_fn`` raised: ``iter()`` raises it, and in a worker that has taken a
+        dead one's place it is the first batch's error.
     """
 
     def __init__(
@@ -92,6 +93,9 @@ class LoaderWorker(Serving):
         self._has_begun = False
         self._cpu_s = 0.0  # of this process, as the task at hand began
         self._kept: dict[int, Packed] = {}
+
+    def _complaint(self) -> bytes:
+        return b"" if self._failed is None else _packed(self._failed)
 
     def _open_stage(self, number: int, flag: int, what: dict[str, Any]) -> None:
         self._luggage.follow(what["moment"])
@@ -204,13 +208,7 @@ class LoaderWorker(Serving):
             f"in DataLoader worker process {self._seat}, batch {task.start} "
             "(Original Traceback: the cause above)"
         )
-        text = dumps_exception(error)
-        if len(text) <= _MOST_TEXT:
-            return text
-        short = TransformError(type(opened(error)).__qualname__, repr(error)[:_SHOWN])
-        for note in getattr(error, "__notes__", ()):
-            short.add_note(str(note)[:_SHOWN])
-        return dumps_exception(short.with_traceback(error.__traceback__))
+        return _packed(error)
 
     def _answer(
         self,
@@ -226,6 +224,17 @@ class LoaderWorker(Serving):
         fields = (kind, flags, task.stage, task.block, task.first, task.rows, NO_LAYOUT, micros)
         busy = min(int((time.process_time() - self._cpu_s) * 1e6), 2**32 - 1)
         self._outbox.say(DONE.pack(*fields, busy, len(tail), nbytes, 0), tail)
+
+
+def _packed(error: Exception) -> bytes:
+    """Pack an error; what it says of itself is cut where that is more than a message may have."""
+    text = dumps_exception(error)
+    if len(text) <= _MOST_TEXT:
+        return text
+    short = TransformError(type(opened(error)).__qualname__, repr(error)[:_SHOWN])
+    for note in getattr(error, "__notes__", ()):
+        short.add_note(str(note)[:_SHOWN])
+    return dumps_exception(short.with_traceback(error.__traceback__))
 
 
 def main(fds: list[int], config: bytes) -> int:
@@ -248,7 +257,7 @@ def _make(
     try:
         if recipe.worker_init is not None:
             recipe.worker_init(seat)
-    except BaseException as error:  # noqa: BLE001 - the first batch's error
+    except BaseException as error:  # noqa: BLE001 - the consumer raises it
         failed = element_error(error)
     return LoaderWorker(channel, arena, recipe, seat, luggage, failed=failed)
 

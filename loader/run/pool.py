@@ -93,6 +93,8 @@ class Pool:
         """Whether an interrupt fell into handing out or taking in: messages may be lost."""
         self.idle = False
         """Whether an interrupt fell into waiting: nothing has been done since."""
+        self.complaints: list[bytes] = []
+        """Packed errors of workers that are up, and will raise them with their first task."""
         self._trace = trace
         try:
             self._poller = Poller()
@@ -410,6 +412,8 @@ class Pool:
             elif kind == Kind.HELLO:
                 peer.up(number)
                 self._start_deaths = 0
+                if tail:
+                    self.complaints.append(bytes(tail))
             elif kind == Kind.PROGRESS:
                 peer.jobs[0].progress = number
             elif kind == Kind.ASK:

@@ -75,7 +75,8 @@ class Serving:
             Has messages that came while the worker was being made.
         """
         inbox = inbox or Inbox(self._channel)
-        self._outbox.say(RECORD.pack(Kind.HELLO, 0, 0, os.getpid(), 0))
+        tail = self._complaint()
+        self._outbox.say(RECORD.pack(Kind.HELLO, 0, 0, os.getpid(), len(tail)), tail)
         with contextlib.suppress(ChannelClosed):  # what was sent before is still received
             self._outbox.flush()
         _COMPUTING[0] = False
@@ -101,6 +102,10 @@ class Serving:
             if self._process is not None and os.getpid() != self._process:
                 os._exit(0)  # the user's function forked, and this is the child
             self._outbox.flush_if_due()
+
+    def _complaint(self) -> bytes:
+        """Return the packed error that the first task will have, nothing if the worker is ready."""
+        return b""
 
     def _open_stage(self, number: int, flag: int, what: Any) -> None:
         """Get ready for the tasks of a stage."""

@@ -280,7 +280,7 @@ def fail_at_the_start(_: int) -> None:
     raise ValueError("no licence")
 
 
-def test_what_worker_init_fn_raises_is_the_first_batch_s(face: Face) -> None:
-    it = iter(face(Numbers(4), num_workers=1, worker_init_fn=fail_at_the_start))
+def test_what_worker_init_fn_raises_comes_before_a_batch(face: Face) -> None:
+    loader = face(Numbers(4), num_workers=3, worker_init_fn=fail_at_the_start)
     with pytest.raises(ValueError, match="no licence"):
-        next(it)
+        iter(loader) if face.ours else next(iter(loader))  # torch says it with the first batch

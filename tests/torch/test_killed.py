@@ -87,6 +87,7 @@ def test_the_rest_is_torch_s(tmp_path: Path, name: str, needs: str) -> None:
 def test_the_rest_of_each_rank_is_torch_s(tmp_path: Path) -> None:
     if not torch.distributed.is_available():
         pytest.skip("torch was built without torch.distributed")
+    texts: list[str] = []
     for code, resumed in ((-signal.SIGKILL, ()), (0, ("resumed",))):
         group = [run_program("ranks", tmp_path, *resumed, RANK=rank) for rank in range(RANKS)]
         texts = [process.communicate(timeout=120)[0] for process in group]

@@ -26,6 +26,7 @@ from tundish.testing.functions import (
     Inner,
     Keep,
     Records,
+    Refuse,
     Tag,
 )
 from tundish.testing.misbehaving import Changed, Filled, Kept, Pooled, Poured
@@ -190,7 +191,7 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
             "map-retry",
             lambda d: (
                 d.range(9)
-                .map(Fail(3, 40), on_error="retry", retries=1)
+                .map(Refuse(3, 40), on_error="retry", retries=1)
                 .shuffle(None, seed=5)
                 .map(Tag(2))
             ),
