@@ -80,9 +80,7 @@ def main() -> int:
         if arguments.verbose and outcome.failed:
             print(textwrap.indent(outcome.detail, "    "))
     table = tomllib.loads(TABLE.read_text())
-    if is_torchdata(arguments.path):
-        table = table["torchdata"]
-    reasons = table["theirs" if arguments.theirs else arguments.compat]
+    reasons = table["theirs"] if arguments.theirs else table["ours"] | table[arguments.compat]
     return report(outcomes, reasons, time.monotonic() - started)
 
 

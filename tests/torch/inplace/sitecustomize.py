@@ -10,6 +10,7 @@ import os
 import sys
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import PathFinder
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def in_torchdata(package: ModuleType) -> None:
     loader: Any = ours(os.environ[TORCHDATA])
 
     class StatefulDataLoader(loader):  # type: ignore[misc]  # known at run time only
+        __class_getitem__: Any = classmethod(GenericAlias)
+
         def __init__(self, *arguments: Any, snapshot_every_n_steps: int = 1, **named: Any) -> None:
             super().__init__(*arguments, **named)
 
