@@ -30,7 +30,13 @@ def _as_imported() -> Iterator[None]:
     """Put everything back, and let nothing be known of an earlier test."""
     kept = [_state(module) for module in (config, late)]
     classes = config.Config.WIDTH, config.Base.DEPTH, reading.Reading.FACTOR
-    known = (remembered._seen, remembered._changed, remembered._exempt, remembered._told)
+    known: list[Any] = [
+        remembered._seen,
+        remembered._changed,
+        remembered._exempt,
+        remembered._told,
+    ]
+    before = [each.copy() for each in known]
     for each in known:
         each.clear()
     yield
@@ -38,8 +44,9 @@ def _as_imported() -> Iterator[None]:
         vars(module).update(state)
     vars(reading)["TABLE"] = config.TABLE
     config.Config.WIDTH, config.Base.DEPTH, reading.Reading.FACTOR = classes
-    for each in known:
+    for each, was in zip(known, before, strict=True):
         each.clear()
+        each.update(was)
 
 
 def _state(module: Any) -> dict[str, Any]:

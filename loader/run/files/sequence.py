@@ -241,5 +241,8 @@ class FileSequence:
 
     def load(self, state: Any) -> None:
         self._counts.by_event = counted_in(state, "opened")
+        at = count(
+            state, "inner"
+        )  # first, as `flat_map` does: they refuse a state in the same words
         load_part(self._up, state)
-        self._begin(count(state, "inner"))
+        self._begin(at)
