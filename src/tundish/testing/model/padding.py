@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     Put = Callable[[list[Any]], Any]
 
+_TOO_LARGE = (ValueError, MemoryError)
+"""Raised by numpy for an array that no memory can hold."""
+
 
 class Padding(Basic):
     """Operators that put elements of different shapes together."""
@@ -67,7 +70,7 @@ class Padding(Basic):
                 if not told.error:
                     costs.append(told.value)
                     if rows and (len(costs) * max(costs) if pad else sum(costs)) > max_cost:
-                        yield this.at(next(ordinal), put(rows))
+                        yield _batch(this, next(ordinal), put, rows)
                         rows, costs = [], costs[-1:]
                     if costs[-1] > max_cost:
                         told = told._replace(error=SpecError("too dear"))
@@ -78,10 +81,10 @@ class Padding(Basic):
                     continue
                 rows.append(item.value)
                 if len(rows) == max_elements:
-                    yield this.at(next(ordinal), put(rows))
+                    yield _batch(this, next(ordinal), put, rows)
                     rows, costs = [], []
             if rows and not drop_remainder:
-                yield this.at(next(ordinal), put(rows))
+                yield _batch(this, next(ordinal), put, rows)
 
         return type(self)(items, self)
 
@@ -97,10 +100,10 @@ class Padding(Basic):
                     continue
                 rows.append(item.value)
                 if len(rows) == size:
-                    yield this.at(next(ordinal), put(rows))
+                    yield _batch(this, next(ordinal), put, rows)
                     rows = []
             if rows and not drop:
-                yield this.at(next(ordinal), put(rows))
+                yield _batch(this, next(ordinal), put, rows)
 
         return type(self)(items, self)
 
@@ -111,7 +114,16 @@ def _problem(put: Put, rows: list[Any]) -> SpecError | None:
         put(rows)
     except SpecError as error:
         return error
+    except _TOO_LARGE:
+        return None  # for any row: it is the batch's error
     return None
+
+
+def _batch(this: Pass, ordinal: int, put: Put, rows: list[Any]) -> Item:
+    try:
+        return this.at(ordinal, put(rows))
+    except _TOO_LARGE as error:
+        return this.at(ordinal, error=error)
 
 
 def _stacking(rows: list[Any]) -> Any:
