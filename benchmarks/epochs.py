@@ -43,7 +43,7 @@ PAIRS = 50  # random images that the dataset of images goes round
 
 
 class Rows:
-    """What the datasets share: a length and numbers that are made when they are first needed."""
+    """A dataset's length and numbers, which are made when they are first needed."""
 
     def __len__(self) -> int:
         return SAMPLES
@@ -54,7 +54,7 @@ class Rows:
 
 
 class TensorDicts(Rows):
-    """What a tokenizer gives: three rows of ids, and a label."""
+    """Samples as of a tokenizer: three rows of ids, and a label."""
 
     def __init__(self) -> None:
         import torch
@@ -205,7 +205,7 @@ def alone(kind: str) -> float:
 
 
 def told(package: Path, *words: str) -> list[tuple[float, float]]:
-    """What a fresh process measures."""
+    """Measure in a fresh process."""
     process = started(package, *words)
     answer = process.communicate()[0]
     if process.returncode:

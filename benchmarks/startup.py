@@ -35,7 +35,7 @@ PARTS = {
     "torch, if the dataset needs it": ("torch.utils.data.dataset",),
     "and our code in a worker of a pipeline": ("tundish.loader.run.worker",),
 }
-"""What is imported before the first worker is forked, in this order."""
+"""The modules that are imported before the first worker is forked, in this order."""
 IMPORTING = """
 import gc, importlib, json, sys, time
 gc.disable()

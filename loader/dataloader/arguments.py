@@ -28,7 +28,7 @@ __all__ = [
 
 
 def is_dataset(value: Any) -> TypeGuard[Dataset]:
-    """Whether something is a `Dataset` of ours.
+    """Return True for a `Dataset` of ours.
 
     Nobody has one before its module is there, and a loader of samples does not need that module.
     """

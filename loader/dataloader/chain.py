@@ -29,7 +29,7 @@ _TORCHS = ("torch.utils.data.sampler", "torch.utils.data.distributed")
 
 
 def is_standard(sampler: Any, name: str) -> bool:
-    """Whether it is torch's sampler of this name, or ours; not a class made of it."""
+    """Return True for torch's sampler of this name, or ours; not for a class made of it."""
     kind = type(sampler)
     return kind.__name__ == name and kind.__module__ in (*_TORCHS, *_OURS)
 
@@ -62,7 +62,7 @@ def measured(core: Any) -> Any:
 
 
 def kind_of(core: Any) -> str:
-    """Where a sampler takes its order from: ``distributed``, ``random``, ``drawn`` or ``its own``."""
+    """Return the source of a sampler's order: ``distributed``, ``random``, ``drawn`` or ``its own``."""
     if is_standard(core, "DistributedSampler"):
         return "distributed"
     if getattr(core, "generator", None) is None:
@@ -74,7 +74,7 @@ def kind_of(core: Any) -> str:
 
 
 def described(core: Any, kind: str) -> dict[str, Any]:
-    """What has to be the same for an order to be the same, of the samplers that are known."""
+    """Return what has to be equal for the order of a known sampler to be equal."""
     if kind == "distributed":
         return {"samples": len(core.dataset), "seed": core.seed, "shuffle": bool(core.shuffle)}
     if is_standard(core, "SequentialSampler"):

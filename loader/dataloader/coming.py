@@ -1,4 +1,4 @@
-"""What the next epoch is drawn from: a state between two epochs says it, so that both runs draw the same."""
+"""The seeds of the next epoch: a state between two epochs has them, so that both runs draw the same."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["foreseen", "generators_of"]
 
 
 def foreseen(sampler: Any, generator: Any, default: Any, base_seed: int | None) -> dict[str, Any]:
-    """What an epoch is drawn from if it begins now, though nothing is drawn.
+    """Return the seeds of an epoch that begins now, without drawing them.
 
     Parameters
     ----------

@@ -454,7 +454,7 @@ def _as_torch(how: Exit) -> str:
 
 
 def _crew_of(recipe: Recipe, config: dict[str, Any]) -> Crew:
-    """What the workers are, and how they come by the dataset."""
+    """Describe the workers: their entry, and how the dataset reaches them."""
     start = start_method(recipe.start)
     crew = Crew(entry="tundish.loader.dataloader.worker:main", config=config, start=start)
     parts = _parts(recipe)
@@ -473,7 +473,7 @@ def _met_in(recipe: Recipe) -> tuple[Met, ...]:
 
 
 def _parts(recipe: Recipe) -> list[tuple[str, Any]]:
-    """What a worker needs, as `assemble` puts it together, each part with its name in errors."""
+    """Take a recipe apart for `assemble`, each part with its name in errors."""
     bare = replace(recipe, dataset=None, collate=None, worker_init=None, collate_types=[])
     return [
         ("the dataset", recipe.dataset),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import faulthandler
 import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from tests.laws.otherwise import assert_laws_hold
 
 from tundish.testing import forks
 
@@ -30,32 +28,20 @@ NOT_HERE = pytest.mark.skipif(
 )
 
 
-def run_laws(*arguments: str) -> None:
-    faulthandler.cancel_dump_traceback_later()  # the limit of one test; each in there has its own
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
-        cwd=Path(__file__).parents[2],
-        env={**os.environ, "TUNDISH_START": "fork"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert done.returncode == 0, done.stdout
-    assert " passed" in done.stdout
-
-
 @NOT_HERE
 @pytest.mark.slow
 @pytest.mark.parametrize("file", SOME)
 def test_the_laws_hold(file: str) -> None:
-    run_laws("-m", "not slow and not thorough", "-k", SOME[file], f"tests/laws/{file}")
+    assert_laws_hold(
+        *("-m", "not slow and not thorough", "-k", SOME[file], f"tests/laws/{file}"),
+        TUNDISH_START="fork",
+    )
 
 
 @NOT_HERE
 @pytest.mark.thorough
 def test_all_laws_hold() -> None:
-    run_laws("-m", "not thorough", "tests/laws")
+    assert_laws_hold("-m", "not thorough", "tests/laws", TUNDISH_START="fork")
 
 
 @NOT_HERE

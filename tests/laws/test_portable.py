@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import faulthandler
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from tests.laws.otherwise import assert_laws_hold
 
 from tundish.testing.registry import CASES
 
@@ -33,32 +30,10 @@ FILES = {
 )
 @pytest.mark.parametrize("file", FILES)
 def test_the_laws_hold(file: str) -> None:
-    faulthandler.cancel_dump_traceback_later()  # the limit of one test; each in there has its own
-    root = Path(__file__).parents[2]
-    done = subprocess.run(
-        [
-            *(
-                sys.executable,
-                "-m",
-                "pytest",
-                "-q",
-                "-p",
-                "no:cacheprovider",
-                "-m",
-                "not slow and not thorough",
-            ),
-            *("-k", FILES[file]),
-            f"tests/laws/{file}",
-        ],
-        cwd=root,
-        env={**os.environ, "TUNDISH_PORTABLE": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
+    assert_laws_hold(
+        *("-m", "not slow and not thorough", "-k", FILES[file], f"tests/laws/{file}"),
+        TUNDISH_PORTABLE="1",
     )
-
-    assert done.returncode == 0, done.stdout
-    assert " passed" in done.stdout
 
 
 def test_the_chosen_cases_exist() -> None:

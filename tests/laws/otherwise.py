@@ -1,0 +1,25 @@
+"""The laws in a process of their own, whose environment changes how workers begin or share memory."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def assert_laws_hold(*arguments: str, **variables: str) -> None:
+    """Run pytest with these arguments and environment variables; all must pass, and some must run."""
+    faulthandler.cancel_dump_traceback_later()  # the limit of one test; each in there has its own
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout
