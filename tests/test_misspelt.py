@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tundish as td
-from tundish.loader.plan.elementwise import ElementwiseMethods
+from tundish.loader.operators.elementwise import ElementwiseMethods
 
 RANGE: Any = td.Dataset.range(4)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from tundish.shm.budget import usable_cores
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.dataset import Dataset
+    from tundish.loader.dataset import Dataset
 
 __all__ = [
     "asked_start",
@@ -32,7 +32,7 @@ def is_dataset(value: Any) -> TypeGuard[Dataset]:
 
     Nobody has one before its module is there, and a loader of samples does not need that module.
     """
-    module = sys.modules.get("tundish.loader.plan.dataset")
+    module = sys.modules.get("tundish.loader.dataset")
     return isinstance(value, getattr(module, "Dataset", ()))
 
 

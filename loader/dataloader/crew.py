@@ -22,6 +22,7 @@ from tundish.errors import SharedMemoryError, WorkerDiedError
 from tundish.loader.dataloader.preload import modules_to_preload
 from tundish.loader.dataloader.wanted import Outcome, Wanted
 from tundish.loader.dataloader.wire import unpack_batch
+from tundish.loader.protocols.raised import carried, opened
 from tundish.loader.run.coordinating.reserve import Reserve
 from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.messages import (
@@ -36,7 +37,6 @@ from tundish.loader.run.messages import (
 )
 from tundish.loader.run.peers import Crew, Job
 from tundish.loader.run.pool import Pool
-from tundish.loader.run.raised import carried, opened
 from tundish.loader.run.starting.agreeing import Agreement, entries_now, told_of
 from tundish.loader.run.starting.launcher import launcher, start_method
 from tundish.loader.run.starting.moment import Moment

@@ -30,7 +30,7 @@ from tundish.loader.run.serving import overruled
 from tundish.loader.run.starting.launcher import launcher
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.dataset import Dataset
+    from tundish.loader.dataset import Dataset
 
 __all__ = ["DataLoader", "Loading"]
 

@@ -11,7 +11,7 @@ from tundish.loader.dataloader.iterator import own_collate
 if TYPE_CHECKING:
     from tundish.loader.dataloader.iterator import Settings
     from tundish.loader.dataloader.progress import Progress
-    from tundish.loader.plan.dataset import Dataset
+    from tundish.loader.dataset import Dataset
     from tundish.loader.watch.stats import Stats
 
 __all__ = ["Elements"]

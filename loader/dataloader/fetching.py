@@ -19,8 +19,8 @@ from tundish.loader.dataloader.pulling import begun, pulled, raising
 from tundish.loader.dataloader.recipe import Recipe, is_stateful, sample_getter
 from tundish.loader.dataloader.streaming import StreamedCollate
 from tundish.loader.dataloader.wire import TensorLeaf
-from tundish.loader.run.raised import element_error
-from tundish.loader.run.rng import ElementRng
+from tundish.loader.protocols.raised import element_error
+from tundish.loader.protocols.rng import ElementRng
 
 __all__ = ["BatchTask", "Exhausted", "Fetcher", "IterableFetcher", "MapFetcher", "fetcher_of"]
 

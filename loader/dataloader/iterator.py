@@ -18,8 +18,8 @@ from tundish.loader.dataloader.fetching import BatchTask, Exhausted, fetcher_of
 from tundish.loader.dataloader.generators import as_generator
 from tundish.loader.dataloader.recipe import Recipe
 from tundish.loader.dataloader.seeding import borrowed, seed_batch
+from tundish.loader.protocols.raised import Carried, element_error
 from tundish.loader.run.critical import patient, stay_away
-from tundish.loader.run.raised import Carried, element_error
 from tundish.tracebacks import hide_frames
 
 if TYPE_CHECKING:

@@ -25,6 +25,7 @@ from tundish.loader.dataloader.fetching import BatchTask, Exhausted, Fetcher, fe
 from tundish.loader.dataloader.info import WorkerInfo, install, tell_torch
 from tundish.loader.dataloader.seeding import seed_batch, seed_torch_on_arrival, seed_worker
 from tundish.loader.dataloader.wire import Packed, SlotMemory, pack_batch, write_batch
+from tundish.loader.protocols.raised import element_error, opened
 from tundish.loader.run.messages import (
     DONE,
     EXTRA,
@@ -38,7 +39,6 @@ from tundish.loader.run.messages import (
     Kind,
     Task,
 )
-from tundish.loader.run.raised import element_error, opened
 from tundish.loader.run.serving import Serving, serve
 from tundish.loader.run.starting.arrivals import when_imported
 from tundish.loader.run.starting.payload import dumps_exception

@@ -6,7 +6,7 @@ import hashlib
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -19,8 +19,6 @@ __all__ = [
     "Node",
     "Origin",
     "OwnFunction",
-    "Passing",
-    "Unary",
     "check_workers",
     "code_digest",
     "global_seed",
@@ -142,16 +140,6 @@ class Node:
         """Of a node that `replays`: whether this element does."""
         return self.replays
 
-    def parts(self, ref: Any) -> list[tuple[int, Any]]:
-        """Of what an element is made: pairs of an input's number and a ref of it.
-
-        Raises
-        ------
-        ValueError
-            It is no ref of this operator's.
-        """
-        return [(0, ref)]
-
     @property
     def inputs(self) -> tuple[Node, ...]:
         """The nodes whose elements this one takes."""
@@ -202,36 +190,13 @@ class Node:
         return self.op or type(self).__name__.lower()
 
 
-@dataclass(frozen=True, eq=False)
-class Unary(Node):
-    """A node with one input."""
-
-    up: Node
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.up,)
-
-    @property
-    def cardinality(self) -> int:
-        return self.up.cardinality
-
-    @property
-    def positional(self) -> bool:
-        return self.up.positional
+AnyNode = TypeVar("AnyNode", bound=Node)
 
 
-@dataclass(frozen=True, eq=False)
-class Passing(Unary):
-    """A node that passes its input's elements on: it says how they are made, or has them measured."""
-
-    transparent = True
-
-
-def walk(node: Node, *, running: bool = False) -> Iterator[Node]:
+def walk(node: AnyNode, *, running: bool = False) -> Iterator[AnyNode]:
     """Every node of a plan once, inputs first; `running`: only those that are run."""
     seen: set[int] = set()
-    stack: list[tuple[Node, bool]] = [(node, False)]
+    stack: list[tuple[AnyNode, bool]] = [(node, False)]
     while stack:
         here, ready = stack.pop()
         if ready:
@@ -239,7 +204,7 @@ def walk(node: Node, *, running: bool = False) -> Iterator[Node]:
         elif id(here) not in seen:
             seen.add(id(here))
             stack.append((here, True))
-            ups = here.running if running else here.inputs
+            ups: Any = here.running if running else here.inputs
             stack.extend((up, False) for up in reversed(ups))
 
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import re
-import warnings
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from tundish.loader.plan.checks import check_callable, check_count, check_optional_flag
-from tundish.loader.plan.contradictions import check_together
 from tundish.loader.plan.groups import (
     AutotuneOptions,
     DistributeOptions,
@@ -19,8 +15,7 @@ from tundish.loader.plan.groups import (
     ServiceOptions,
     ThreadingOptions,
 )
-from tundish.loader.plan.measuring import StatsOptions
-from tundish.loader.plan.node import AUTOTUNE, Node, Passing, check_workers, walk
+from tundish.loader.plan.node import AUTOTUNE, Node, check_workers
 from tundish.loader.plan.policies import ExternalStatePolicy
 from tundish.loader.plan.settings import (
     Settings,
@@ -32,7 +27,7 @@ from tundish.loader.plan.settings import (
     text,
     texts,
 )
-from tundish.tracebacks import callers_level
+from tundish.loader.plan.stats import StatsOptions
 
 
 def worker_count(name: str, value: Any) -> int:
@@ -230,144 +225,3 @@ class Options(Settings):
         count = self.autotune.cpu_budget or usable
         most = self.threading.private_threadpool_size
         return min(count, most) if most else count
-
-
-@dataclass(frozen=True, eq=False)
-class WithOptions(Passing):
-    """The same elements, run with these options."""
-
-    options: Options
-
-    op = "with_options"  # what of them changes elements is asked of `options_of`
-
-    def params(self) -> dict[str, Any]:
-        # Only what changes the elements belongs to the plan.
-        policy = self.options.on_error
-        return {"on_error": policy} if policy else {}
-
-
-_NONE = Options().closed()
-
-
-def options_of(node: Node) -> Options:
-    """The options of a plan: merged upwards, the later ones win."""
-    while not isinstance(node, WithOptions):
-        if len(node.inputs) != 1:
-            return _options_of_each(node)[id(node)] if node.inputs else _NONE
-        node = node.inputs[0]
-    return _merged(options_of(node.up), node.options)
-
-
-def _options_of_each(root: Node) -> dict[int, Options]:
-    """The options of every node: each is asked once, however often it stands in the plan."""
-    found: dict[int, Options] = {}
-    for node in walk(root):
-        merged = functools.reduce(_merged, [found[id(up)] for up in node.inputs], _NONE)
-        found[id(node)] = _merged(merged, node.options) if isinstance(node, WithOptions) else merged
-    return found
-
-
-def _merged(first: Options, second: Options) -> Options:
-    if first is _NONE or second is _NONE:  # as nearly always
-        return second if first is _NONE else first
-    return first.merged(second)
-
-
-_JUDGED: weakref.WeakSet[Node] = weakref.WeakSet()
-
-
-def judged_options(node: Node) -> Options:
-    """The options of a plan that is about to be run.
-
-    Raises
-    ------
-    ValueError
-        Two of them contradict each other.
-
-    Warns
-    -----
-    UserWarning
-        Datasets that are joined differ, and nobody has decided above them; once for a plan.
-    """
-    options = options_of(node)
-    if node not in _JUDGED:
-        check_together(options.given())
-        _JUDGED.add(node)
-        for conflict in conflicts(node):
-            warnings.warn(conflict, stacklevel=callers_level())
-    return options
-
-
-def conflicts(root: Node) -> list[str]:
-    """Where joined datasets set an option differently, and no `with_options` above decides it."""
-    joins = [node for node in walk(root) if len(node.inputs) > 1]
-    if not joins:
-        return []
-    decided: dict[int, set[str]] = {}
-    for node in walk(root):
-        if isinstance(node, WithOptions):
-            for below in walk(node.up):
-                decided.setdefault(id(below), set()).update(node.options.given())
-    each = _options_of_each(root)
-    found: dict[str, None] = {}
-    for join in joins:
-        settled = decided.get(id(join), set())
-        first, *others = [each[id(up)] for up in join.inputs]
-        for second in others:
-            for name, mine, theirs in first.differences(second):
-                if name not in settled:
-                    found[
-                        f"{join.label} joins datasets of Options.{name}={mine!r} and {theirs!r}: "
-                        f"{theirs!r} counts for all; say with_options() behind it to decide"
-                    ] = None
-            first = _merged(first, second)
-    return list(found)
-
-
-class OptionsMethods:
-    """Methods of `Dataset` about its options."""
-
-    _node: Node
-
-    def _then(self, kind: Callable[..., Node], *args: Any, **kwargs: Any) -> Self:
-        raise NotImplementedError
-
-    def options(self) -> Options:
-        """The options of this dataset, those of its inputs merged in; they cannot be changed."""
-        return options_of(self._node).closed()
-
-    def with_options(self, options: Options, name: str | None = None) -> Self:
-        """Set options; those set later win.
-
-        Parameters
-        ----------
-        options : Options
-            What is None in it stays as it was. It is copied.
-        name : str, optional
-            For tf.data's sake; ignored.
-
-        Raises
-        ------
-        TypeError
-            `options` is something else.
-        ValueError
-            Two of them contradict each other.
-
-        Warns
-        -----
-        UserWarning
-            One of them was set before, and differently.
-
-        Examples
-        --------
-        >>> import tundish as td
-        >>> td.Dataset.range(3).with_options(td.Options(workers=0)).options().workers
-        0
-        """
-        if not isinstance(options, Options):
-            raise TypeError(
-                f"options must be td.Options, not {type(options).__name__} ({options!r})"
-            )
-        check_together(options.given())
-        options_of(self._node).warn_of_changes(options, "those set later win")
-        return self._then(WithOptions, options.closed())

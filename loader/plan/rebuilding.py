@@ -5,14 +5,16 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from tundish.loader.plan.node import Node
 
 __all__ = ["changed", "exchanging", "original", "other_inputs"]
 
+AnyNode = TypeVar("AnyNode", bound=Node)
 
-def other_inputs(node: Node, rebuilt: Callable[[Node], Node]) -> dict[str, Any]:
+
+def other_inputs(node: Node, rebuilt: Callable[[Any], Node]) -> dict[str, Any]:
     """The fields of a node that hold inputs, as they are when those are rebuilt; without what stays."""
     changes: dict[str, Any] = {}
     for part in fields(node):
@@ -29,8 +31,8 @@ def other_inputs(node: Node, rebuilt: Callable[[Node], Node]) -> dict[str, Any]:
 
 
 def exchanging(
-    others: Mapping[int, Node], change: Callable[..., Node] = replace
-) -> Callable[[Node], Node]:
+    others: Mapping[int, Node], change: Callable[..., Any] = replace
+) -> Callable[[Any], Any]:
     """Make a function that gives a plan with other nodes in the place of some.
 
     Parameters
@@ -40,9 +42,9 @@ def exchanging(
     change : callable
         ``change(node, **inputs)``: the node with other inputs.
     """
-    done: dict[int, Node] = dict(others)
+    done: dict[int, Any] = dict(others)
 
-    def exchanged(node: Node) -> Node:
+    def exchanged(node: Any) -> Any:
         if id(node) not in done:
             changes = other_inputs(node, exchanged)
             done[id(node)] = change(node, **changes) if changes else node
@@ -51,23 +53,24 @@ def exchanging(
     return exchanged
 
 
-_CHANGED: weakref.WeakKeyDictionary[Node, dict[Any, Node]] = weakref.WeakKeyDictionary()
+_CHANGED: weakref.WeakKeyDictionary[Node, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
 
-def changed(node: Node, **inputs: Any) -> Node:
+def changed(node: AnyNode, **inputs: Any) -> AnyNode:
     """The node with other inputs: the same one whenever it is asked for, since caches are kept by node."""
     known = _CHANGED.setdefault(node, {})
     key = tuple([(name, _identities(value)) for name, value in inputs.items()])
     if key not in known:
         known[key] = new = replace(node, **inputs)
         _ORIGINALS[new] = weakref.ref(node)
-    return known[key]
+    found: AnyNode = known[key]
+    return found
 
 
-_ORIGINALS: weakref.WeakKeyDictionary[Node, weakref.ref[Node]] = weakref.WeakKeyDictionary()
+_ORIGINALS: weakref.WeakKeyDictionary[Node, weakref.ref[Any]] = weakref.WeakKeyDictionary()
 
 
-def original(node: Node) -> Node:
+def original(node: AnyNode) -> AnyNode:
     """The node that one was `changed` from, as its user made it; else itself."""
     while node in _ORIGINALS:
         before = _ORIGINALS[node]()

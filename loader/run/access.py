@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tundish.loader.operators.files import Indexed, ReadFiles
+from tundish.loader.operators.storing import Snapshot, Stored
 from tundish.loader.plan.checks import check_count
-from tundish.loader.plan.files.node import Indexed, ReadFiles
 from tundish.loader.plan.node import global_seed, walk, why_unnumbered
 from tundish.loader.plan.options import Options
-from tundish.loader.plan.storing import Snapshot, Stored
-from tundish.loader.run.context import Context, first_seed
+from tundish.loader.protocols.context import Context, first_seed
+from tundish.loader.protocols.items import Failure
+from tundish.loader.protocols.raised import opened
 from tundish.loader.run.effective import effective
 from tundish.loader.run.files.indexing import indexed_for_access
-from tundish.loader.run.items import Failure
-from tundish.loader.run.raised import opened
 from tundish.loader.run.reference import open_inline
 from tundish.loader.run.storing.setup import resolve
 from tundish.loader.run.storing.stored import rows_of, rows_of_found
@@ -22,10 +22,10 @@ from tundish.spec import copy_element
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tundish.loader.plan.node import Node
+    from tundish.loader.protocols.operator import Operator
 
 
-def stored_rows(node: Node) -> Callable[[int], Any] | None:
+def stored_rows(node: Operator) -> Callable[[int], Any] | None:
     """Random access to a complete snapshot, or to files, without a network; None for any other plan."""
     if not isinstance(node, (ReadFiles, Snapshot)):
         return None
@@ -35,7 +35,7 @@ def stored_rows(node: Node) -> Callable[[int], Any] | None:
     return rows_of_found(found.found) if isinstance(found, Stored) else None
 
 
-def element_at(node: Node, index: int) -> Any:
+def element_at(node: Operator, index: int) -> Any:
     """The element at a position of a positional plan."""
     node = indexed_for_access(resolve(effective(node), 0, None, fresh=True, write=False).root)
     if not node.positional:
@@ -56,7 +56,7 @@ def element_at(node: Node, index: int) -> Any:
     return copy_element(item.value)
 
 
-def counted(node: Node) -> int:
+def counted(node: Operator) -> int:
     """How many elements a plan has, where looking at its files tells.
 
     Raises

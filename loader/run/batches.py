@@ -9,19 +9,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SpecError
-from tundish.loader.run.collate import Collator, misfit, unstackable
+from tundish.loader.protocols.collate import Collator, misfit, unstackable
+from tundish.loader.protocols.forms import form_of_value
+from tundish.loader.protocols.items import End, Failure, Made, Ref
+from tundish.loader.protocols.rows import Row, Rows, Run, refs_of
+from tundish.loader.protocols.stated import count, load_part
 from tundish.loader.run.inline import give_up
-from tundish.loader.run.items import End, Failure, Made, Ref
 from tundish.loader.run.operators.flattening import FlatMapped
-from tundish.loader.run.operators.forms import form_of_value
-from tundish.loader.run.rows import Row, Rows, Run, refs_of
 from tundish.loader.run.stages import ParallelStage
-from tundish.loader.run.stated import count, load_part
 from tundish.loader.run.storing.recorded import Recorded
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.batching import Batch
-    from tundish.loader.run.machines import Machine, Mark
+    from tundish.loader.operators.batching import Batch
+    from tundish.loader.protocols.operator import Machine, Mark
 
 
 class Batches:

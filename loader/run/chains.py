@@ -9,36 +9,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tundish.loader.plan.elementwise import Filter, Map
-from tundish.loader.plan.node import Passing
+from tundish.loader.operators.elementwise import Filter, Map
+from tundish.loader.protocols.operator import Passing
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
+    from tundish.loader.protocols.operator import Operator
 
 ELEMENTWISE = (Map, Filter, Passing)
 
 
-def drops(node: Node) -> bool:
+def drops(node: Operator) -> bool:
     """Whether an operator may leave out an element because of its value."""
     return isinstance(node, Filter) or (isinstance(node, Map) and node.on_error == "skip")
 
 
-def run_of(node: Node) -> list[Node]:
+def run_of(node: Operator) -> list[Operator]:
     """The run of map and filter that ends at a node."""
-    found: list[Node] = []
+    found: list[Operator] = []
     while isinstance(node, ELEMENTWISE):
         found.append(node)
         node = node.up
     return found
 
 
-def chain_base(node: Node) -> tuple[Node, bool]:
+def chain_base(node: Operator) -> tuple[Operator, bool]:
     """The first node below a run of map and filter, and whether the run may drop elements."""
     run = run_of(node)
     return (run[-1].inputs[0] if run else node), any(map(drops, run))
 
 
-def computes(node: Node) -> bool:
+def computes(node: Operator) -> bool:
     """Whether the items of a node's stream have been computed at this node.
 
     Asked of the input of an operator that is not map or filter: a run that may drop elements is
@@ -51,7 +51,7 @@ def computes(node: Node) -> bool:
     return node.computing
 
 
-def defers(node: Node) -> bool:
+def defers(node: Operator) -> bool:
     """Whether computed items of a node's stream may have been computed below a map of its."""
     if node.positional or computes(node):
         return False

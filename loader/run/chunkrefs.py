@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from tundish.loader.run.files.records import ENDED
 
 if TYPE_CHECKING:
-    from tundish.loader.run.block import Block
-    from tundish.loader.run.items import Ref
+    from tundish.loader.protocols.block import Block
+    from tundish.loader.protocols.items import Ref
 
 
 class InnerRefs(Sequence[Any]):

@@ -6,8 +6,8 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
-from tundish.loader.plan.elementwise import FlatMap
-from tundish.loader.run.context import Context
+from tundish.loader.operators.elementwise import FlatMap
+from tundish.loader.protocols.context import Context
 from tundish.loader.run.peers import Crew
 from tundish.loader.run.serving import IN_WORKER
 from tundish.loader.run.starting.agreeing import Agreement, entries_now
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tundish.shm.memory import Arena
 
 _ORDERS = "tundish.loader.run.storing.orders"  # with pyarrow, which takes a while to load
-_DATASET = "tundish.loader.plan.dataset"  # which imports us
+_DATASET = "tundish.loader.dataset"  # which imports us
 
 
 def crew_of(context: Context, options: Options, executor: str, *, clocked: bool = True) -> Crew:

@@ -6,16 +6,16 @@ import weakref
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tundish.loader.plan.options import options_of
+from tundish.loader.operators.options import options_of
 from tundish.loader.plan.rebuilding import other_inputs
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
+    from tundish.loader.protocols.operator import Operator
 
-_EFFECTIVE: weakref.WeakKeyDictionary[Node, dict[str, Node]] = weakref.WeakKeyDictionary()
+_EFFECTIVE: weakref.WeakKeyDictionary[Operator, dict[str, Operator]] = weakref.WeakKeyDictionary()
 
 
-def effective(node: Node, policy: str | None = None) -> Node:
+def effective(node: Operator, policy: str | None = None) -> Operator:
     """The plan with ``Options.on_error`` given to every operator that says nothing itself."""
     policy = policy or options_of(node).on_error
     if policy is None:
@@ -27,10 +27,10 @@ def effective(node: Node, policy: str | None = None) -> Node:
     return known[policy]
 
 
-def _with_policy(node: Node, policy: str) -> Node:
-    done: dict[int, Node] = {}
+def _with_policy(node: Operator, policy: str) -> Operator:
+    done: dict[int, Operator] = {}
 
-    def rebuilt(old: Node) -> Node:
+    def rebuilt(old: Operator) -> Operator:
         if id(old) not in done:
             changes = other_inputs(old, rebuilt)
             if getattr(old, "on_error", policy) is None:

@@ -11,11 +11,10 @@ from operator import length_hint
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.items import Failure
-from tundish.loader.run.machines import several_of
-from tundish.loader.run.origins import add_origin
+from tundish.loader.protocols.items import Failure, several_of
+from tundish.loader.protocols.lineage import add_origin
+from tundish.loader.protocols.stated import go_to
 from tundish.loader.run.reference import open_inline
-from tundish.loader.run.stated import go_to
 from tundish.loader.run.storing.stored import frozen, is_kept
 from tundish.loader.run.watching.ledger import Ledger
 from tundish.loader.run.watching.queueing import queued_s
@@ -30,8 +29,8 @@ from tundish.spec import copy_element, nbytes_of
 
 if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
-    from tundish.loader.run.context import Context
-    from tundish.loader.run.machines import Machine
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Machine
     from tundish.loader.run.watching.queueing import Runner
     from tundish.loader.run.watching.tracing import Trace
 

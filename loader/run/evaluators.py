@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.plan.elementwise import Enumerate, FlatMap, Map
-from tundish.loader.plan.node import Unary
-from tundish.loader.plan.options import WithOptions
-from tundish.loader.plan.order import Prefetch
-from tundish.loader.plan.sources import Range
-from tundish.loader.plan.storing import Reread
-from tundish.loader.run.blame import STOPPED
+from tundish.loader.operators.elementwise import Enumerate, FlatMap, Map
+from tundish.loader.operators.options import WithOptions
+from tundish.loader.operators.order import Prefetch
+from tundish.loader.operators.sources import Range
+from tundish.loader.operators.storing import Reread
+from tundish.loader.protocols.blame import STOPPED
+from tundish.loader.protocols.operator import Hand, Unary, Value
+from tundish.loader.protocols.ownership import SCALARS, owned_result
+from tundish.loader.protocols.raised import element_error
+from tundish.loader.protocols.results import checked
 from tundish.loader.run.chains import ELEMENTWISE, computes
 from tundish.loader.run.files import values as files
 from tundish.loader.run.operators import (
@@ -42,17 +45,13 @@ from tundish.loader.run.operators import (
     windows,
     zipping,
 )
-from tundish.loader.run.ownership import SCALARS, owned_result
-from tundish.loader.run.raised import element_error
-from tundish.loader.run.results import checked
 from tundish.loader.run.storing import stored
 from tundish.loader.run.storing.rereading import reread_value
-from tundish.loader.run.values import Hand, Maker, OpenInner, Tables, Value
+from tundish.loader.run.values import Maker, OpenInner, Tables
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
-    from tundish.loader.run.context import Context
-    from tundish.loader.run.identity import Identity
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Identity, Operator
     from tundish.loader.run.watching.timing import Timer
 
 TABLES = Tables(
@@ -90,12 +89,12 @@ TABLES = Tables(
 )
 
 
-def hands_on(node: Node, *, refs: bool) -> bool:
+def hands_on(node: Operator, *, refs: bool) -> bool:
     """Return True where a node's evaluator, given a hand, hands on all that it makes.
 
     Parameters
     ----------
-    node : Node
+    node : Operator
         Whose elements are made.
     refs : bool
         Whether it makes them of refs alone; else parts of them may have been computed elsewhere.
@@ -108,7 +107,7 @@ def hands_on(node: Node, *, refs: bool) -> bool:
 
 
 def compile_values(
-    top: Node,
+    top: Operator,
     context: Context,
     open_inner: OpenInner,
     timer: Timer | None = None,
@@ -119,7 +118,7 @@ def compile_values(
 
     Parameters
     ----------
-    top : Node
+    top : Operator
         Whose elements are wanted.
     context : Context
         Of the iterator.
@@ -147,14 +146,14 @@ def compile_inner(node: FlatMap, context: Context, open_inner: OpenInner) -> tup
     return flattening.inner_dataset(maker, node), maker.identity(node.up)
 
 
-def past_settings(node: Node) -> Node:
+def past_settings(node: Operator) -> Operator:
     """The first node that does more than saying how others are run."""
     while isinstance(node, (Prefetch, WithOptions)):
         node = node.up
     return node
 
 
-def compile_sweep(top: Node, base: Node) -> Callable[[range], Iterator[Any]] | None:
+def compile_sweep(top: Operator, base: Operator) -> Callable[[range], Iterator[Any]] | None:
     """Make a generator of the elements of a whole range of refs, where that is simple.
 
     One plain function over a range: the closures of `compile_values` would cost more than a cheap

@@ -10,24 +10,22 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SpecError
-from tundish.loader.run.blame import NODE_MARK
-from tundish.loader.run.collate import Collator
-from tundish.loader.run.items import DROPPED, End, Failure, Made, Ref, ref_of
-from tundish.loader.run.origins import add_origin, describe_origin
+from tundish.loader.protocols.blame import NODE_MARK
+from tundish.loader.protocols.collate import Collator
+from tundish.loader.protocols.items import DROPPED, End, Failure, Made, Ref, ref_of
+from tundish.loader.protocols.lineage import add_origin, describe_origin
+from tundish.loader.protocols.ownership import SCALARS, lend, owned
+from tundish.loader.protocols.positional import Positions, Taken
+from tundish.loader.protocols.stated import count, load_part
 from tundish.loader.run.overtaking import load_stage
-from tundish.loader.run.ownership import SCALARS, lend, owned
-from tundish.loader.run.positional import Positions, Taken
-from tundish.loader.run.stated import count, load_part
 from tundish.loader.run.sweeping import SweptStage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tundish.loader.plan.batching import Batch
-    from tundish.loader.run.context import Context
-    from tundish.loader.run.identity import Identity
-    from tundish.loader.run.machines import Machine, Mark
-    from tundish.loader.run.values import Hand, Value
+    from tundish.loader.operators.batching import Batch
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Hand, Identity, Machine, Mark, Value
     from tundish.loader.watch.watch import StageMeter, Watch
 
 
@@ -118,7 +116,7 @@ class InlineStage:
         self._value = self._timed if on and self._timed is not None else self._plain
 
     def lend(self) -> None:
-        """Give elements to be looked at, from now on: `tundish.loader.run.ownership.lend`."""
+        """Give elements to be looked at, from now on: `tundish.loader.protocols.ownership.lend`."""
         self.owning = False
         if self.hand is not None:
             self.hand = self._timed = None

@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tundish.errors import CheckpointError, OutOfRangeError
-from tundish.loader.plan.asserting import IgnoreErrors
+from tundish.loader.operators.asserting import IgnoreErrors
+from tundish.loader.operators.mixing import Sample
+from tundish.loader.operators.options import judged_options
 from tundish.loader.plan.checks import check_count, check_word
-from tundish.loader.plan.external import heed_external_state
-from tundish.loader.plan.mixing import Sample
 from tundish.loader.plan.node import check_workers, global_seed, walk
-from tundish.loader.plan.options import judged_options
+from tundish.loader.protocols import probes
+from tundish.loader.protocols.context import Context, draw_seed
+from tundish.loader.protocols.items import End
+from tundish.loader.protocols.raised import Carried
 from tundish.loader.run.checkpoints import (
     holds_state,
     newest_state,
@@ -25,23 +28,20 @@ from tundish.loader.run.checkpoints import (
     write_next_state,
     write_state,
 )
-from tundish.loader.run.context import Context, draw_seed
 from tundish.loader.run.critical import patient, stay_away
 from tundish.loader.run.effective import effective
 from tundish.loader.run.engine import Engine, InlineEngine
-from tundish.loader.run.items import End
+from tundish.loader.run.external import heed_external_state
 from tundish.loader.run.operators.mixing import count_sources
 from tundish.loader.run.optional import Optional
 from tundish.loader.run.parallelengine import ParallelEngine
 from tundish.loader.run.parallelism import how_many_workers, is_tuned, writes_apart
-from tundish.loader.run.raised import Carried
 from tundish.loader.run.serving import in_worker, overruled
 from tundish.loader.run.specs import learnt_spec
 from tundish.loader.run.starting.launcher import start_method
 from tundish.loader.run.state import check_state, make_state
 from tundish.loader.run.storing.setup import resolve
 from tundish.loader.run.storing.stored import snapshot_stats
-from tundish.loader.run.watching import probes
 from tundish.loader.run.watching.tuning import Tuning
 from tundish.loader.run.watching.viewing import view_of
 from tundish.loader.run.watching.watched import is_watched, measured_plan
@@ -53,7 +53,7 @@ from tundish.shm.budget import usable_cores
 from tundish.tracebacks import hide_frames
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
+    from tundish.loader.protocols.operator import Operator
     from tundish.loader.run.storing.live import Setup
     from tundish.loader.run.watching.reporting import Reporter
     from tundish.loader.watch.stats import Stats
@@ -87,7 +87,7 @@ class Iterator:
 
     def __init__(
         self,
-        node: Node,
+        node: Operator,
         *,
         iteration: int = 0,
         workers: int | None = None,

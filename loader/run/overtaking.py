@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tundish.loader.run.stated import (
+from tundish.loader.protocols.stated import (
     check_whole,
     counts,
     entries,
@@ -19,7 +19,7 @@ from tundish.loader.run.stated import (
 )
 
 if TYPE_CHECKING:
-    from tundish.loader.run.machines import Machine, Mark
+    from tundish.loader.protocols.operator import Machine, Mark
 
 
 class LeftOut:

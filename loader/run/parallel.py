@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Protocol
 
-from tundish.loader.plan.interleaving import Interleave
+from tundish.loader.operators.interleaving import Interleave
 from tundish.loader.plan.node import walk
 from tundish.loader.run.batches import Batches
 from tundish.loader.run.chains import chain_base, defers, drops
@@ -18,14 +18,13 @@ from tundish.loader.run.streams import StreamStage
 from tundish.loader.run.watching.watched import meter_of
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.batching import Batch
-    from tundish.loader.plan.elementwise import FlatMap
-    from tundish.loader.plan.node import Node
+    from tundish.loader.operators.batching import Batch
+    from tundish.loader.operators.elementwise import FlatMap
+    from tundish.loader.operators.order import Repeat
+    from tundish.loader.operators.storing import Reread
     from tundish.loader.plan.options import Options
-    from tundish.loader.plan.order import Repeat
-    from tundish.loader.plan.storing import Reread
-    from tundish.loader.run.context import Context
-    from tundish.loader.run.machines import Forgettable, Machine
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Forgettable, Machine, Operator
     from tundish.loader.run.operators.inners import Inners
 
 AnyStage = ParallelStage | StreamStage
@@ -40,7 +39,7 @@ class PlannerOwner(StageOwner, Protocol):
     ordered: bool
     stages: list[AnyStage]
 
-    def define(self, node: Node, base: Node, pass_: int, *, is_stream: bool) -> int:
+    def define(self, node: Operator, base: Operator, pass_: int, *, is_stream: bool) -> int:
         """A number for a new stage."""
         ...
 
@@ -170,7 +169,7 @@ class ParallelPlanner(Planner):
     def cache_limit(self) -> int:
         return self._coordinator.budget
 
-    def stage(self, node: Node, base: Node, up: Machine, pass_: int) -> Machine:
+    def stage(self, node: Operator, base: Operator, up: Machine, pass_: int) -> Machine:
         owner = self._coordinator
         chain = node.noting or chain_base(node)[1] or defers(node)
         number = owner.define(node, base, pass_, is_stream=False)
@@ -185,7 +184,7 @@ class ParallelPlanner(Planner):
         self.keep(stage)
         return stage
 
-    def _in_order(self, node: Node, base: Node) -> bool:
+    def _in_order(self, node: Operator, base: Operator) -> bool:
         """Whether a stage's elements have to come in the order of its input."""
         owner = self._coordinator
         return owner.ordered or id(node) in self._sequential or not is_static(base)
@@ -195,7 +194,7 @@ class ParallelPlanner(Planner):
             up.regroup(node.size)
         return Batches(node, up, self.context.label(node))
 
-    def inners(self, node: FlatMap, up: Machine, base: Node, pass_: int) -> Inners:
+    def inners(self, node: FlatMap, up: Machine, base: Operator, pass_: int) -> Inners:
         owner = self._coordinator
         number = owner.define(node, base, pass_, is_stream=True)
         cycle = node.cycle if isinstance(node, Interleave) else 1
@@ -210,13 +209,13 @@ class ParallelPlanner(Planner):
     def repeated(self, node: Repeat, pass_: int) -> Machine:
         return AheadRepeated(node, self, pass_)
 
-    def is_computed(self, node: Node) -> bool:
+    def is_computed(self, node: Operator) -> bool:
         base, dropping = chain_base(node)
         # A batch may lie in several blocks: a stage gathers it.
         return super().is_computed(node) and (dropping or not _reaches_batch(base))
 
 
-def is_static(node: Node) -> bool:
+def is_static(node: Operator) -> bool:
     """Whether the order of a node's stream is decided without a stage.
 
     Only then may what is computed of it come out of turn: a state names ordinals of the input.
@@ -224,7 +223,7 @@ def is_static(node: Node) -> bool:
     return not any(n.dynamic or drops(n) for n in walk(node))
 
 
-def _reaches_batch(node: Node) -> bool:
+def _reaches_batch(node: Operator) -> bool:
     if node.label == "batch":
         return True
     if node.label in ("repeat", "shard", "shard_by_process", "skip", "take", "concatenate"):

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tundish.loader.protocols.items import Failure, NotReady
+from tundish.loader.protocols.rows import Row, Rows
+from tundish.loader.protocols.stated import go_to
 from tundish.loader.run.coordinating.coordinator import Coordinator
 from tundish.loader.run.coordinating.lookahead import LookAhead
 from tundish.loader.run.coordinating.memory import Memory, budget_of
@@ -15,14 +18,11 @@ from tundish.loader.run.crew import crew_of
 from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.descriptors import descriptors_for
 from tundish.loader.run.engine import Engine, refused
-from tundish.loader.run.items import Failure, NotReady
 from tundish.loader.run.operators.flattening import FlatMapped
 from tundish.loader.run.parallel import ParallelPlanner
 from tundish.loader.run.pool import Pool
 from tundish.loader.run.reference import open_inline
-from tundish.loader.run.rows import Row, Rows
 from tundish.loader.run.stages import ParallelStage
-from tundish.loader.run.stated import go_to
 from tundish.loader.run.storing.lingering import linger as linger_on
 from tundish.loader.run.storing.stored import frozen, is_kept
 from tundish.loader.run.watching.tracing import open_trace
@@ -31,9 +31,9 @@ from tundish.spec import copy_element
 
 if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
-    from tundish.loader.run.block import Block
-    from tundish.loader.run.context import Context
-    from tundish.loader.run.machines import Machine
+    from tundish.loader.protocols.block import Block
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Machine
     from tundish.loader.run.parallel import AnyStage
     from tundish.loader.run.watching.queueing import Runner
     from tundish.loader.run.watching.tracing import Trace

@@ -5,19 +5,19 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from tundish.loader.operators.order import Prefetch
 from tundish.loader.plan.node import AUTOTUNE, walk
-from tundish.loader.plan.order import Prefetch
 from tundish.loader.run.serving import overruled
 from tundish.loader.run.storing.stored import computes_something
 from tundish.shm.budget import usable_cores
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
     from tundish.loader.plan.options import Options
-    from tundish.loader.run.context import Context
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Operator
 
 
-def how_many_workers(root: Node, options: Options, asked: int | None) -> int:
+def how_many_workers(root: Operator, options: Options, asked: int | None) -> int:
     """How many workers run a plan.
 
     ``TUNDISH_WORKERS``, else what the caller asks for, else ``Options.workers``, else the largest
@@ -28,12 +28,12 @@ def how_many_workers(root: Node, options: Options, asked: int | None) -> int:
     return options.cores(usable_cores()) if count == AUTOTUNE else count
 
 
-def is_tuned(root: Node, options: Options, asked: int | None) -> bool:
+def is_tuned(root: Operator, options: Options, asked: int | None) -> bool:
     """Whether the number of workers may change while a plan runs: it is AUTOTUNE, and nobody forbids it."""
     return options.autotune.tunes and _asked(root, options, asked) == AUTOTUNE
 
 
-def _asked(root: Node, options: Options, asked: int | None) -> int:
+def _asked(root: Operator, options: Options, asked: int | None) -> int:
     forced = overruled()
     if forced is not None:
         return forced

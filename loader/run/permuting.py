@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tundish.errors import SpecError
-from tundish.loader.plan.files.node import ReadFiles
-from tundish.loader.plan.node import Node, walk
-from tundish.loader.plan.order import Shuffle, no_permutation
-from tundish.loader.plan.storing import Snapshot, Stored
+from tundish.loader.operators.files import ReadFiles
+from tundish.loader.operators.order import Shuffle, no_permutation
+from tundish.loader.operators.storing import Snapshot
+from tundish.loader.plan.node import walk
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.operator import Operator
 
 __all__ = ["check_permutations"]
 
 
-def check_permutations(root: Node) -> None:
+def check_permutations(root: Operator) -> None:
     """Refuse ``shuffle(None)`` over what has no random access, or not yet."""
     for node in walk(root, running=True):
         if (
@@ -19,9 +24,7 @@ def check_permutations(root: Node) -> None:
             and node.window is None
             and not (node.positional and node.cardinality >= 0)
         ):
-            waiting = [
-                n for n in walk(node) if isinstance(n, Snapshot) and not isinstance(n, Stored)
-            ]
+            waiting = [n for n in walk(node) if isinstance(n, Snapshot) and not n.positional]
             if waiting:
                 raise SpecError(
                     "shuffle(None) permutes positions; the snapshot below it has random access once "

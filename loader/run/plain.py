@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.plan.counting import Counter, Random
+from tundish.loader.operators.counting import Counter, Random
+from tundish.loader.operators.options import WithOptions
+from tundish.loader.operators.order import Concatenate, Prefetch, Repeat, Shard, Shuffle, Skip, Take
+from tundish.loader.operators.sources import Files, Range
 from tundish.loader.plan.node import walk
-from tundish.loader.plan.options import WithOptions
-from tundish.loader.plan.order import Concatenate, Prefetch, Repeat, Shard, Shuffle, Skip, Take
-from tundish.loader.plan.sources import Files, Range
+from tundish.loader.protocols.positional import Positions
 from tundish.loader.run.inline import InlineStage
 from tundish.loader.run.operators.windowing import WindowShuffle
-from tundish.loader.run.positional import Positions
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
-    from tundish.loader.run.machines import Mark
+    from tundish.loader.protocols.operator import Mark, Operator
 
 _PLAIN = (
     *(Counter, Files, Random, Range),
@@ -31,12 +30,12 @@ _PLAIN = (
 _CHOOSING = (Prefetch, Shard, Shuffle, Skip, Take, WithOptions)
 
 
-def is_plain(node: Node) -> bool:
+def is_plain(node: Operator) -> bool:
     """Whether a plan has nothing in it but small elements, and the order they come in."""
     return all(isinstance(below, _PLAIN) for below in walk(node))
 
 
-def numbers_of(node: Node) -> tuple[int, int, Any] | None:
+def numbers_of(node: Operator) -> tuple[int, int, Any] | None:
     """What `PlainStage.numbers` is for a plan."""
     while isinstance(node, _CHOOSING):
         node = node.up

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tundish.loader.plan.batching import Batch
-from tundish.loader.plan.elementwise import FlatMap
-from tundish.loader.plan.interleaving import Interleave
-from tundish.loader.plan.order import (
+from tundish.loader.operators.batching import Batch
+from tundish.loader.operators.elementwise import FlatMap
+from tundish.loader.operators.interleaving import Interleave
+from tundish.loader.operators.order import (
     Concatenate,
     Repeat,
     Shard,
@@ -27,7 +27,8 @@ from tundish.loader.plan.order import (
     Skip,
     Take,
 )
-from tundish.loader.plan.storing import Cache, Reread, Snapshot, SortedSnapshot
+from tundish.loader.operators.storing import Cache, Reread, Snapshot, SortedSnapshot
+from tundish.loader.protocols.positional import Positions
 from tundish.loader.run.chains import ELEMENTWISE, chain_base, defers
 from tundish.loader.run.operators import (
     asserting,
@@ -54,13 +55,12 @@ from tundish.loader.run.operators.inners import Inners, left_out
 from tundish.loader.run.operators.interleaving import Interleaved
 from tundish.loader.run.operators.measuring import measured
 from tundish.loader.run.operators.order import Repeated
-from tundish.loader.run.positional import Positions
 from tundish.loader.run.storing.streaming import recorded
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node, Unary
-    from tundish.loader.run.context import Context
-    from tundish.loader.run.machines import Forgettable, Machine, MakeMachine
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Forgettable, Machine, Operator, Unary
+    from tundish.loader.run.machines import MakeMachine
 
 
 class Planner:
@@ -76,7 +76,7 @@ class Planner:
 
     # -- how things are computed ---------------------------------------------------------------
 
-    def stage(self, node: Node, base: Node, up: Machine, pass_: int) -> Machine:
+    def stage(self, node: Operator, base: Operator, up: Machine, pass_: int) -> Machine:
         """A machine that computes a stream's items: from `base`'s items to `node`'s elements."""
         raise NotImplementedError
 
@@ -84,11 +84,11 @@ class Planner:
         """A machine that stacks computed items."""
         raise NotImplementedError
 
-    def inners(self, node: FlatMap, up: Machine, base: Node, pass_: int) -> Inners:
+    def inners(self, node: FlatMap, up: Machine, base: Operator, pass_: int) -> Inners:
         """The inner datasets."""
         raise NotImplementedError
 
-    def flattened(self, node: FlatMap, base: Node, pass_: int) -> Machine:
+    def flattened(self, node: FlatMap, base: Operator, pass_: int) -> Machine:
         """The machine of the elements of inner datasets."""
         inners = self.inners(node, self.build(node.up, pass_), base, pass_)
         if isinstance(node, Interleave):
@@ -109,14 +109,14 @@ class Planner:
 
     # -- the network ---------------------------------------------------------------------------
 
-    def computed(self, node: Node, pass_: int) -> Machine:
+    def computed(self, node: Operator, pass_: int) -> Machine:
         """The stream of a node, all of it computed."""
         base, dropping = chain_base(node)
         if dropping or not self.is_computed(node):
             return self.stage(node, base, self.below(node, base, pass_), pass_)
         return self.build(node, pass_)
 
-    def is_computed(self, node: Node) -> bool:
+    def is_computed(self, node: Operator) -> bool:
         """Whether `build` gives only computed items for a node."""
         base, dropping = chain_base(node)
         if dropping:
@@ -136,11 +136,11 @@ class Planner:
         base, _ = chain_base(node.up)
         return self.stage(node, base, self.below(node.up, base, pass_), pass_)
 
-    def below(self, node: Node, base: Node, pass_: int) -> Machine:
+    def below(self, node: Operator, base: Operator, pass_: int) -> Machine:
         """The stream below the run of map and filter that ends at a node."""
         return measured(node, base, self.build(base, pass_), self.context)
 
-    def build(self, node: Node, pass_: int) -> Machine:
+    def build(self, node: Operator, pass_: int) -> Machine:
         """The stream of a node; its items may have to be computed yet."""
         if node.positional:
             return Positions(node, pass_, self.context)
@@ -162,10 +162,11 @@ class Planner:
             return Cached(lambda: self.computed(node.up, 0), store, node.up.cardinality)
         if isinstance(node, Reread):
             return self.reread(node, pass_)
-        return MACHINES[type(node)](self, node, pass_)
+        make = MACHINES.get(type(node))
+        return node.machine(self, pass_) if make is None else make(self, node, pass_)
 
 
-MACHINES: dict[type[Node], MakeMachine] = {
+MACHINES: dict[type[Operator], MakeMachine] = {
     Snapshot: recorded,
     SortedSnapshot: recorded,
     **sources.MACHINES,

@@ -9,25 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.plan.files.node import Indexed
-from tundish.loader.plan.node import Unary
-from tundish.loader.plan.sources import FromSource
-from tundish.loader.plan.storing import Cache
-from tundish.loader.run.generating import Broken
-from tundish.loader.run.identity import identities
-from tundish.loader.run.raised import element_error
+from tundish.loader.operators.files import Indexed
+from tundish.loader.operators.sources import FromSource
+from tundish.loader.operators.storing import Cache
+from tundish.loader.protocols.generating import Broken
+from tundish.loader.protocols.lineage import identities
+from tundish.loader.protocols.operator import Unary
+from tundish.loader.protocols.raised import element_error
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
-    from tundish.loader.run.context import Context
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Operator
 
 
-def compile_read(top: Node, context: Context) -> Callable[[Sequence[Any], int], None] | None:
+def compile_read(top: Operator, context: Context) -> Callable[[Sequence[Any], int], None] | None:
     """Make a function that reads the records of many items before they are evaluated.
 
     Parameters
     ----------
-    top : Node
+    top : Operator
         Whose items they are.
     context : Context
         Its `records` are filled; a source's evaluator takes them from there.
@@ -64,7 +64,7 @@ def compile_read(top: Node, context: Context) -> Callable[[Sequence[Any], int], 
     return read
 
 
-def _several(node: Node) -> Callable[[list[int]], Sequence[Any]] | None:
+def _several(node: Operator) -> Callable[[list[int]], Sequence[Any]] | None:
     """How several records of a source are read at once."""
     if isinstance(node, Indexed):
         get = node.source.get

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from tundish.loader.run.block import Block
+    from tundish.loader.protocols.block import Block
     from tundish.shm.layout import Layout
 
 

@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tundish.loader.plan.counting import Counter, Random
-from tundish.loader.plan.elementwise import Map
-from tundish.loader.plan.files.node import FileRecords, Indexed, ReadFiles
-from tundish.loader.plan.measuring import without_measuring
+from tundish.loader.operators.counting import Counter, Random
+from tundish.loader.operators.elementwise import Map
+from tundish.loader.operators.files import FileRecords, Indexed, ReadFiles
+from tundish.loader.operators.measuring import without_measuring
+from tundish.loader.operators.sources import Files, Generator, Range
+from tundish.loader.operators.storing import Stored
 from tundish.loader.plan.options import Options
-from tundish.loader.plan.sources import Files, Generator, Range
-from tundish.loader.plan.storing import Stored
+from tundish.loader.protocols.generating import Broken, until_it_raises
+from tundish.loader.protocols.items import End, Failure, Ref, several_of
+from tundish.loader.protocols.ownership import owned
+from tundish.loader.protocols.positional import Positions
 from tundish.loader.run.chains import chain_base, defers, run_of
 from tundish.loader.run.effective import effective
 from tundish.loader.run.evaluators import compile_inner, compile_values, hands_on
@@ -22,16 +26,11 @@ from tundish.loader.run.files.batches import FileBatches
 from tundish.loader.run.files.numbered import FileStage, files_below
 from tundish.loader.run.files.records import FileMachine
 from tundish.loader.run.files.sequence import FileSequence
-from tundish.loader.run.generating import Broken, until_it_raises
 from tundish.loader.run.inline import InlineBatches, InlineStage
-from tundish.loader.run.items import End, Failure, Ref
-from tundish.loader.run.machines import Machine, several_of
 from tundish.loader.run.operators.inners import InlineInners, Inners
 from tundish.loader.run.operators.measuring import measured
-from tundish.loader.run.ownership import owned
 from tundish.loader.run.plain import PlainStage, is_plain, numbers_of
 from tundish.loader.run.planner import Planner
-from tundish.loader.run.positional import Positions
 from tundish.loader.run.storing.rereading import Rereading
 from tundish.loader.run.storing.setup import resolved_inner
 from tundish.loader.run.storing.several import StoredStage
@@ -42,12 +41,11 @@ from tundish.loader.run.watching.timing import Timer
 from tundish.loader.run.watching.watched import is_watched, meter_of
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.batching import Batch
-    from tundish.loader.plan.elementwise import FlatMap
-    from tundish.loader.plan.node import Node
-    from tundish.loader.plan.storing import Reread
-    from tundish.loader.run.context import Context, Replay
-    from tundish.loader.run.values import Hand, Value
+    from tundish.loader.operators.batching import Batch
+    from tundish.loader.operators.elementwise import FlatMap
+    from tundish.loader.operators.storing import Reread
+    from tundish.loader.protocols.context import Context, Replay
+    from tundish.loader.protocols.operator import Hand, Machine, Operator, Value
 
 
 AnyStage = TypeVar("AnyStage", bound=InlineStage)
@@ -73,7 +71,7 @@ class InlinePlanner(Planner):
     def cache_limit(self) -> int:
         return self._cache_bytes
 
-    def stage(self, node: Node, base: Node, up: Machine, pass_: int) -> Machine:
+    def stage(self, node: Operator, base: Operator, up: Machine, pass_: int) -> Machine:
         context = self.context
         hand = owned if hands_on(node, refs=isinstance(up, Positions)) else None
         value, identity = compile_values(node, context, self.open_inner, hand=hand)
@@ -152,7 +150,7 @@ class InlinePlanner(Planner):
     def reread(self, node: Reread, pass_: int) -> Machine:
         return rereading(node, self.context, pass_)
 
-    def flattened(self, node: FlatMap, base: Node, pass_: int) -> Machine:
+    def flattened(self, node: FlatMap, base: Operator, pass_: int) -> Machine:
         if not isinstance(node, ReadFiles):
             return super().flattened(node, base, pass_)
         dataset, identity = compile_inner(node, self.context, self.open_inner)
@@ -164,7 +162,7 @@ class InlinePlanner(Planner):
             )
         )
 
-    def inners(self, node: FlatMap, up: Machine, base: Node, pass_: int) -> Inners:
+    def inners(self, node: FlatMap, up: Machine, base: Operator, pass_: int) -> Inners:
         dataset, identity = compile_inner(node, self.context, self.open_inner)
         return self.timing(
             InlineInners(
@@ -179,7 +177,7 @@ class InlinePlanner(Planner):
             )
         )
 
-    def open_inner(self, plan: Node, origin: tuple[Any, ...], skip: int) -> Machine:
+    def open_inner(self, plan: Operator, origin: tuple[Any, ...], skip: int) -> Machine:
         """A network over the dataset that a flat_map's function returned."""
         plan = resolved_inner(effective(plan, self.options.on_error))
         if not is_watched(self.options):
@@ -190,7 +188,7 @@ class InlinePlanner(Planner):
 def replays(options: Options, cache_bytes: int) -> Replay:
     """How a pass is run again: in this process."""
 
-    def replay(context: Context, node: Node, pass_: int) -> Iterator[tuple[Ref, Any]]:
+    def replay(context: Context, node: Operator, pass_: int) -> Iterator[tuple[Ref, Any]]:
         """The elements of a pass of a node, from its start: (ref, element or `Broken`)."""
         if isinstance(node, Generator):
             yield from enumerate(until_it_raises(node))

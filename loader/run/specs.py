@@ -5,27 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SpecError
+from tundish.loader.operators.static import static_spec
 from tundish.loader.plan.node import global_seed
 from tundish.loader.plan.options import Options
-from tundish.loader.plan.static import static_spec
-from tundish.loader.run.context import Context
+from tundish.loader.protocols.context import Context
+from tundish.loader.protocols.items import End, Failure
+from tundish.loader.protocols.raised import opened
 from tundish.loader.run.effective import effective
-from tundish.loader.run.items import End, Failure
-from tundish.loader.run.raised import opened
 from tundish.loader.run.reference import open_inline
 from tundish.loader.run.storing.setup import resolve
 from tundish.spec import spec_of
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
+    from tundish.loader.protocols.operator import Operator
 
 
-def learnt_spec(node: Node) -> Any:
+def learnt_spec(node: Operator) -> Any:
     """The spec of a plan's elements: what the plan tells, and what first elements do."""
     return static_spec(node, _first_spec)
 
 
-def _first_spec(node: Node) -> Any:
+def _first_spec(node: Operator) -> Any:
     """The spec of a plan's first element."""
     setup = resolve(effective(node), 0, global_seed(), fresh=True, write=False)
     context = Context(setup.root, 0, setup.seed, setup.graph_seed)

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from tundish.loader.run.block import Block
+from tundish.loader.protocols.block import Block
+from tundish.loader.protocols.items import End, Failure, Made, NotReady, ref_of
+from tundish.loader.protocols.positional import Positions
+from tundish.loader.protocols.rows import Row, Rows, as_ref
 from tundish.loader.run.inline import Counts
-from tundish.loader.run.items import End, Failure, Made, NotReady, ref_of
 from tundish.loader.run.overtaking import load_stage, with_left_out
 from tundish.loader.run.pace import TASK_S, Pace
-from tundish.loader.run.positional import Positions
-from tundish.loader.run.rows import Row, Rows, as_ref
 
 if TYPE_CHECKING:
-    from tundish.loader.run.machines import Machine, Mark
+    from tundish.loader.protocols.operator import Machine, Mark
     from tundish.loader.watch.watch import StageMeter
 
 _TAKING_S = 0.002

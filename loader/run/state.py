@@ -13,19 +13,19 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import CheckpointError, IncompatibleCheckpointError
-from tundish.loader.plan.batching import Batch
+from tundish.loader.operators.batching import Batch
+from tundish.loader.operators.order import ShardByProcess, Shuffle
+from tundish.loader.operators.padding import SizedGathering
 from tundish.loader.plan.node import walk
-from tundish.loader.plan.order import ShardByProcess, Shuffle
-from tundish.loader.plan.padding import SizedGathering
 from tundish.loader.run.chains import drops
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
+    from tundish.loader.protocols.operator import Operator
 
 VERSION = 1
 
 
-def describe_plan(root: Node) -> list[list[Any]]:
+def describe_plan(root: Operator) -> list[list[Any]]:
     """The plan as plain JSON: operators that change the elements, with their arguments."""
     return [
         [node.label, node.params()]
@@ -45,7 +45,7 @@ def fingerprint(plan: list[list[Any]]) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def share_of(root: Node) -> list[int] | None:
+def share_of(root: Operator) -> list[int] | None:
     """Of how many processes this is which, where a position is not the same on each of them.
 
     Behind `shard_by_process` processes go on in step as long as counts do not depend on values, and
@@ -63,14 +63,14 @@ def share_of(root: Node) -> list[int] | None:
     return None
 
 
-def _is_in_step(node: Node) -> bool:
+def _is_in_step(node: Operator) -> bool:
     if isinstance(node, (Batch, SizedGathering)):
         return True  # but for batches that are given up with an element that failed
     holds = isinstance(node, Shuffle) and node.window is not None
     return not (node.dynamic or node.sequential or holds or drops(node))
 
 
-def make_state(root: Node, body: dict[str, Any]) -> dict[str, Any]:
+def make_state(root: Operator, body: dict[str, Any]) -> dict[str, Any]:
     """Put a position together with what it belongs to."""
     plan, share = describe_plan(root), share_of(root)
     return {
@@ -87,7 +87,7 @@ _WRITTEN = ("python", "plan", "iteration", "seed", "graph_seed", "position", "en
 _MOST = 2**64
 
 
-def check_state(root: Node, state: Any) -> None:
+def check_state(root: Operator, state: Any) -> None:
     """Refuse a state that was not taken from this plan.
 
     Raises
@@ -128,7 +128,7 @@ def check_form(state: Any) -> None:
         raise CheckpointError(f"this state is not as it was written: {wrong}")
 
 
-def _check_plan(root: Node, state: dict[str, Any]) -> None:
+def _check_plan(root: Operator, state: dict[str, Any]) -> None:
     here = json.loads(json.dumps(describe_plan(root), default=str))
     there = json.loads(json.dumps(state["plan"]))
     if state["python"] != describe_interpreter():

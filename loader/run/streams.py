@@ -9,16 +9,16 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.block import Block
+from tundish.loader.protocols.block import Block
+from tundish.loader.protocols.items import End, Failure, NotReady, Ref, ref_of
+from tundish.loader.protocols.rows import Row
 from tundish.loader.run.chunkrefs import InnerRefs, PlacedRefs, told_places
 from tundish.loader.run.inline import Counts
-from tundish.loader.run.items import End, Failure, NotReady, Ref, ref_of
 from tundish.loader.run.operators.inners import NOT_OPENED
 from tundish.loader.run.pace import TASK_S, Pace
-from tundish.loader.run.rows import Row
 
 if TYPE_CHECKING:
-    from tundish.loader.run.machines import Machine, Mark
+    from tundish.loader.protocols.operator import Machine, Mark
     from tundish.loader.run.stages import StageOwner
     from tundish.loader.watch.watch import StageMeter
 

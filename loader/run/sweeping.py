@@ -15,28 +15,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.plan.elementwise import Filter, Map
-from tundish.loader.plan.measuring import Measuring
+from tundish.loader.operators.elementwise import Filter, Map
+from tundish.loader.operators.measuring import Measuring
+from tundish.loader.operators.sources import Range
 from tundish.loader.plan.node import walk
-from tundish.loader.plan.sources import Range
-from tundish.loader.run.blame import NODE_MARK, raise_from
+from tundish.loader.protocols.blame import NODE_MARK, raise_from
+from tundish.loader.protocols.items import End, Failure, Made
+from tundish.loader.protocols.lineage import add_origin, describe_origin
+from tundish.loader.protocols.ownership import SCALARS, lend, lent, lent_result, owned, owned_result
+from tundish.loader.protocols.positional import Taken
+from tundish.loader.protocols.results import checked, truth
+from tundish.loader.protocols.stated import own
 from tundish.loader.run.chains import run_of
-from tundish.loader.run.items import End, Failure, Made
-from tundish.loader.run.origins import add_origin, describe_origin
-from tundish.loader.run.ownership import SCALARS, lend, lent, lent_result, owned, owned_result
-from tundish.loader.run.positional import Taken
-from tundish.loader.run.results import checked, truth
-from tundish.loader.run.stated import own
 from tundish.loader.watch.watch import MOST
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
-    from tundish.loader.run.context import Context
-    from tundish.loader.run.identity import Identity
-    from tundish.loader.run.items import Ref
-    from tundish.loader.run.machines import Machine, Mark
-    from tundish.loader.run.positional import Positions
-    from tundish.loader.run.values import Hand, Value
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.items import Ref
+    from tundish.loader.protocols.operator import Hand, Identity, Machine, Mark, Operator, Value
+    from tundish.loader.protocols.positional import Positions
     from tundish.loader.watch.watch import Sample, StageMeter
 
 Step = Callable[[Iterator[Any]], Iterator[Any]]
@@ -49,7 +46,7 @@ or of one that is timed, for a stage that owns what it gives or lends it."""
 _CHUNK = 1024
 
 
-def compile_steps(top: Node, context: Context) -> list[Steps] | None:
+def compile_steps(top: Operator, context: Context) -> list[Steps] | None:
     """Make the generators of a run of plain maps and filters; None where it is not plain."""
     if any(isinstance(node, (Map, Filter)) and _has_policy(node) for node in walk(top)):
         return None  # wherever it stands, what it skips and calls again is counted
@@ -176,7 +173,7 @@ class SweptStage:
     ----------
     up : Positions
         Of `base`.
-    base : Node
+    base : Operator
         The source, or what chooses positions of it.
     value : Value
         The evaluator of `base`.
@@ -200,7 +197,7 @@ class SweptStage:
     def __init__(
         self,
         up: Positions,
-        base: Node,
+        base: Operator,
         value: Value,
         steps: list[Steps],
         *,

@@ -1,11 +1,11 @@
-"""How a worker is told of the input of a task: items as `tundish.loader.run.told` opens them."""
+"""How a worker is told of the input of a task: items as `tundish.loader.protocols.told` opens them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.rows import Row, Rows
-from tundish.loader.run.told import Loose
+from tundish.loader.protocols.rows import Row, Rows
+from tundish.loader.protocols.told import Loose
 from tundish.spec import LEAF
 
 if TYPE_CHECKING:

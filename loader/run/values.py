@@ -15,20 +15,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.plan.elementwise import Filter, Map
-from tundish.loader.plan.node import Unary
-from tundish.loader.run.blame import raise_from
+from tundish.loader.operators.elementwise import Filter, Map
+from tundish.loader.protocols.blame import raise_from
+from tundish.loader.protocols.generating import Broken
+from tundish.loader.protocols.items import DROPPED, Failure
+from tundish.loader.protocols.lineage import identities
+from tundish.loader.protocols.operator import Identity, Unary
+from tundish.loader.protocols.ownership import lent, owned
 from tundish.loader.run.chains import ELEMENTWISE, computes
-from tundish.loader.run.generating import Broken
-from tundish.loader.run.identity import Identity, identities
-from tundish.loader.run.items import DROPPED, Failure
-from tundish.loader.run.ownership import lent, owned
 from tundish.spec import copy_element
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
-    from tundish.loader.run.context import Context
-    from tundish.loader.run.watching.probes import Look
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Operator
+    from tundish.loader.protocols.probes import Look
 
 Value = Callable[[Any, int], Any]
 """``value(item, pass)``: the element, or `DROPPED`; raises what the user's function raises."""
@@ -67,16 +67,17 @@ class Maker:
         self.hand: Hand = None
         """How whoever reads the node that is being compiled is to get its elements."""
 
-    def value(self, node: Node) -> Value:
+    def value(self, node: Operator) -> Value:
         """The evaluator of a node's own items."""
         make = self.tables.values.get(type(node))
-        if make is not None:
-            return self.looked_at(node, make(self, node))
+        found = node.evaluator(self) if make is None else make(self, node)
+        if found is not None:
+            return self.looked_at(node, found)
         if node.noting and isinstance(node, Unary):
             return self.asked_again(node)
         return self.below(node, node.inputs[0])
 
-    def looked_at(self, node: Node, value: Value) -> Value:
+    def looked_at(self, node: Operator, value: Value) -> Value:
         """A node's evaluator, with what looks at its elements around it."""
         if node.transparent:
             return value
@@ -102,7 +103,8 @@ class Maker:
         with self.handing(lent):
             elementwise = isinstance(node.up, ELEMENTWISE)
             up = self.value(node.up) if elementwise else self.below(node, node.up)
-        return self.tables.notes[type(node)](self, node, up)
+        make = self.tables.notes.get(type(node))
+        return node.noter(self, up) if make is None else make(self, node, up)
 
     @contextlib.contextmanager
     def handing(self, hand: Hand) -> Iterator[None]:
@@ -113,12 +115,12 @@ class Maker:
         finally:
             self.hand = before
 
-    def held(self, node: Node) -> Value:
+    def held(self, node: Operator) -> Value:
         """The evaluator of a node's items for who keeps elements while others are made."""
         with self.handing(owned):
             return self.at_hand(self.value(node))
 
-    def asking(self, node: Node, function: Callable[..., Any], up: Value) -> Value:
+    def asking(self, node: Operator, function: Callable[..., Any], up: Value) -> Value:
         """The usual note: ``function(element)``, called as `map` calls its function."""
         label, notes = self.context.label(node), self.context.notes
 
@@ -135,7 +137,7 @@ class Maker:
 
         return value
 
-    def below(self, node: Node, up: Node) -> Value:
+    def below(self, node: Operator, up: Operator) -> Value:
         """The evaluator of a node's input, whose items may arrive computed."""
         calls = isinstance(node, (Map, Filter))
         with self.handing(lent if calls else self.hand):
@@ -172,7 +174,7 @@ class Maker:
 
         return get
 
-    def replayed(self, node: Node) -> Value:
+    def replayed(self, node: Operator) -> Value:
         """The evaluator of a node whose elements need a replay."""
         context, hand = self.context, self.hand or owned  # what was made again is kept
 
@@ -185,7 +187,7 @@ class Maker:
 
         return value
 
-    def identity(self, node: Node) -> Identity:
+    def identity(self, node: Operator) -> Identity:
         """The identity of a node's refs."""
         return identities(node, self.context)
 
@@ -209,5 +211,5 @@ class Tables:
         Of what a noting node asks.
     """
 
-    values: Mapping[type[Node], Make]
-    notes: Mapping[type[Node], MakeNoted]
+    values: Mapping[type[Operator], Make]
+    notes: Mapping[type[Operator], MakeNoted]

@@ -16,7 +16,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SharedMemoryError
-from tundish.loader.run.context import Context
+from tundish.loader.protocols.context import Context
 from tundish.loader.run.messages import STREAM_END, Items, Task
 from tundish.loader.run.reference import InlinePlanner
 from tundish.loader.run.serving import Serving, serve

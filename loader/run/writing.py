@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.gaps import copied
-from tundish.loader.run.ownership import owned, private
+from tundish.loader.protocols.ownership import owned, private
 from tundish.spec import flatten, leaf_key, unflatten
 
 if TYPE_CHECKING:

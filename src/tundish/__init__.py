@@ -47,21 +47,20 @@ if TYPE_CHECKING:
         WeightedRandomSampler,
     )
     from tundish.loader.dataloader.torchrandom import TorchGenerator
-    from tundish.loader.plan.dataset import Dataset
-    from tundish.loader.plan.files.fixed import FixedLengthRecordDataset
-    from tundish.loader.plan.files.lines import TextLineDataset
-    from tundish.loader.plan.files.sql import SqlDataset
-    from tundish.loader.plan.files.tables import (
+    from tundish.loader.dataset import Dataset
+    from tundish.loader.files.fixed import FixedLengthRecordDataset
+    from tundish.loader.files.lines import TextLineDataset
+    from tundish.loader.files.sql import SqlDataset
+    from tundish.loader.files.tables import (
         ArrowDataset,
         CsvDataset,
         JsonLinesDataset,
         ParquetDataset,
     )
-    from tundish.loader.plan.files.tar import TarDataset
-    from tundish.loader.plan.files.tfrecord import TFRecordDataset
+    from tundish.loader.files.tar import TarDataset
+    from tundish.loader.files.tfrecord import TFRecordDataset
     from tundish.loader.plan.groups import ThreadingOptions
     from tundish.loader.plan.inputs import InputContext
-    from tundish.loader.plan.measuring import StatsOptions
     from tundish.loader.plan.node import (
         AUTOTUNE,
         INFINITE_CARDINALITY,
@@ -69,6 +68,7 @@ if TYPE_CHECKING:
         set_seed,
     )
     from tundish.loader.plan.options import Options
+    from tundish.loader.plan.stats import StatsOptions
     from tundish.loader.run.iterator import Iterator
     from tundish.loader.run.optional import IteratorSpec, Optional
     from tundish.loader.watch.aggregator import StatsAggregator
@@ -135,35 +135,35 @@ _HOME = {
     "INFINITE_CARDINALITY": "tundish.loader.plan.node",
     "UNKNOWN_CARDINALITY": "tundish.loader.plan.node",
     "ArraySpec": "tundish.spec",
-    "ArrowDataset": "tundish.loader.plan.files.tables",
+    "ArrowDataset": "tundish.loader.files.tables",
     "BatchSampler": "tundish.loader.dataloader.samplers",
-    "CsvDataset": "tundish.loader.plan.files.tables",
+    "CsvDataset": "tundish.loader.files.tables",
     "DataLoader": "tundish.loader.dataloader.dataloader",
-    "Dataset": "tundish.loader.plan.dataset",
+    "Dataset": "tundish.loader.dataset",
     "DatasetSpec": "tundish.spec",
     "DistributedSampler": "tundish.loader.dataloader.distributed",
-    "FixedLengthRecordDataset": "tundish.loader.plan.files.fixed",
+    "FixedLengthRecordDataset": "tundish.loader.files.fixed",
     "InputContext": "tundish.loader.plan.inputs",
     "Iterator": "tundish.loader.run.iterator",
     "IteratorSpec": "tundish.loader.run.optional",
-    "JsonLinesDataset": "tundish.loader.plan.files.tables",
+    "JsonLinesDataset": "tundish.loader.files.tables",
     "Optional": "tundish.loader.run.optional",
     "Options": "tundish.loader.plan.options",
-    "ParquetDataset": "tundish.loader.plan.files.tables",
+    "ParquetDataset": "tundish.loader.files.tables",
     "Ragged": "tundish.ragged",
     "RandomSampler": "tundish.loader.dataloader.samplers",
     "Sampler": "tundish.loader.dataloader.samplers",
     "SequentialSampler": "tundish.loader.dataloader.samplers",
     "Sparse": "tundish.ragged",
-    "SqlDataset": "tundish.loader.plan.files.sql",
+    "SqlDataset": "tundish.loader.files.sql",
     "StatsAggregator": "tundish.loader.watch.aggregator",
-    "StatsOptions": "tundish.loader.plan.measuring",
+    "StatsOptions": "tundish.loader.plan.stats",
     "SubsetRandomSampler": "tundish.loader.dataloader.samplers",
-    "TFRecordDataset": "tundish.loader.plan.files.tfrecord",
+    "TFRecordDataset": "tundish.loader.files.tfrecord",
     "TFRecordWriter": "tundish.formats.tfrecord.writer",
-    "TarDataset": "tundish.loader.plan.files.tar",
+    "TarDataset": "tundish.loader.files.tar",
     "TensorSpec": "tundish.spec",
-    "TextLineDataset": "tundish.loader.plan.files.lines",
+    "TextLineDataset": "tundish.loader.files.lines",
     "ThreadingOptions": "tundish.loader.plan.groups",
     "TorchGenerator": "tundish.loader.dataloader.torchrandom",
     "WeightedRandomSampler": "tundish.loader.dataloader.samplers",

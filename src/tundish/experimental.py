@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from tundish.formats.tfrecord.writer import TFRecordWriter
+from tundish.loader.dataset import Dataset
+from tundish.loader.files.sql import SqlDataset
+from tundish.loader.operators.scanning import Reducer
 from tundish.loader.plan.checks import check_count
-from tundish.loader.plan.dataset import Dataset
-from tundish.loader.plan.files.sql import SqlDataset
 from tundish.loader.plan.groups import (
     AutotuneOptions,
     DistributeOptions,
@@ -33,7 +34,6 @@ from tundish.loader.plan.groups import (
     ServiceOptions,
     ThreadingOptions,
 )
-from tundish.loader.plan.measuring import StatsOptions
 from tundish.loader.plan.node import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from tundish.loader.plan.options import Options
 from tundish.loader.plan.policies import (
@@ -42,16 +42,16 @@ from tundish.loader.plan.policies import (
     AutotuneAlgorithm,
     ExternalStatePolicy,
 )
-from tundish.loader.plan.scanning import Reducer
+from tundish.loader.plan.stats import StatsOptions
 from tundish.loader.run.iterator import Iterator  # noqa: TC001 - so that signatures can be asked for
 from tundish.loader.run.optional import Optional
 from tundish.loader.watch.aggregator import StatsAggregator
 from tundish.loader.watch.prometheus import MetricsServer
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.files.csvbatches import make_csv_dataset
-    from tundish.loader.plan.files.csvtuples import CsvDataset
-    from tundish.loader.plan.files.examplebatches import (
+    from tundish.loader.files.csvbatches import make_csv_dataset
+    from tundish.loader.files.csvtuples import CsvDataset
+    from tundish.loader.files.examplebatches import (
         make_batched_features_dataset,
         parse_example_dataset,
     )
@@ -160,10 +160,10 @@ class Coming:
 
 
 _HOME = {  # imported on first use: they load pyarrow
-    "CsvDataset": "tundish.loader.plan.files.csvtuples",
-    "make_batched_features_dataset": "tundish.loader.plan.files.examplebatches",
-    "make_csv_dataset": "tundish.loader.plan.files.csvbatches",
-    "parse_example_dataset": "tundish.loader.plan.files.examplebatches",
+    "CsvDataset": "tundish.loader.files.csvtuples",
+    "make_batched_features_dataset": "tundish.loader.files.examplebatches",
+    "make_csv_dataset": "tundish.loader.files.csvbatches",
+    "parse_example_dataset": "tundish.loader.files.examplebatches",
 }
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
-from tundish.loader.run.raised import is_interrupt
+from tundish.loader.protocols.raised import is_interrupt
 
 __all__ = ["Prefetcher", "check_depth"]
 

@@ -17,8 +17,8 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 from tundish.errors import SpecError
-from tundish.loader.plan.batching import Batch
-from tundish.loader.plan.dataset import Dataset
+from tundish.loader.dataset import Dataset
+from tundish.loader.operators.batching import Batch
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY, walk
 from tundish.spec import ArraySpec, flatten, paths, unflatten
 

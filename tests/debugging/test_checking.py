@@ -16,7 +16,7 @@ from tundish.debugging.checking import NumericsProbe
 from tundish.debugging.functions import named, shortened
 from tundish.debugging.health import Health, first_bad, health_of, is_finite, is_floating
 from tundish.errors import NumericsError
-from tundish.loader.run.watching import probes
+from tundish.loader.protocols import probes
 
 WORKERS = [0, pytest.param(2, marks=pytest.mark.slow)]
 

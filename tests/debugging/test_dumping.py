@@ -15,7 +15,7 @@ import pytest
 import tundish as td
 from tundish.debugging.probe import MOST_VALUE_BYTES
 from tundish.debugging.reading import Dump, read_dump
-from tundish.loader.run.watching import probes
+from tundish.loader.protocols import probes
 
 enable = td.debugging.enable_dump_debug_info
 disable = td.debugging.disable_dump_debug_info

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tundish as td
-from tundish.loader.run.items import End
+from tundish.loader.protocols.items import End
 from tundish.testing import FailedElement, collect, difference, next_failure, slowest
 from tundish.testing.again.call import Call, shown
 from tundish.testing.again.finding import forward, one_call

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.run.blame import NODE_MARK
+from tundish.loader.protocols.blame import NODE_MARK
+from tundish.loader.protocols.raised import carried
 from tundish.loader.run.messages import EXTRA, EXTRA_IN_SLOT, ROWS_INLINE, align, share_offset
-from tundish.loader.run.raised import carried
 from tundish.loader.run.receiving import copy_rows
 from tundish.loader.run.starting.payload import loads_exception
 from tundish.shm.encode import decode
 from tundish.shm.layout import Layout
 
 if TYPE_CHECKING:
-    from tundish.loader.run.block import Block
+    from tundish.loader.protocols.block import Block
     from tundish.loader.run.coordinating.memory import Memory
     from tundish.loader.run.messages import Done
     from tundish.loader.watch.watch import Watch

@@ -16,25 +16,25 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from tundish.errors import SharedMemoryError
-from tundish.loader.plan.elementwise import Map
-from tundish.loader.run.block import COPY_BELOW
+from tundish.loader.operators.elementwise import Map
+from tundish.loader.protocols.block import COPY_BELOW
+from tundish.loader.protocols.items import ref_of
+from tundish.loader.protocols.rows import as_ref
 from tundish.loader.run.coordinating.answers import count, take_in
 from tundish.loader.run.coordinating.deaths import Deaths, Fate
 from tundish.loader.run.coordinating.definitions import Definition, Definitions
 from tundish.loader.run.coordinating.tasks import Tasks, rows_per_task
 from tundish.loader.run.critical import uninterrupted
-from tundish.loader.run.items import ref_of
 from tundish.loader.run.messages import NOT_OPENED, STREAM_END, WRITING
 from tundish.loader.run.parallel import AheadRepeated
-from tundish.loader.run.rows import as_ref
 from tundish.loader.run.storing.seat import Seat
 from tundish.loader.run.streams import StreamStage
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
     from tundish.loader.plan.options import Options
-    from tundish.loader.run.block import Block
-    from tundish.loader.run.context import Context
+    from tundish.loader.protocols.block import Block
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Operator
     from tundish.loader.run.coordinating.lookahead import LookAhead
     from tundish.loader.run.coordinating.memory import Memory
     from tundish.loader.run.messages import Done
@@ -157,7 +157,7 @@ class Coordinator:
 
     # -- stages --------------------------------------------------------------------------------
 
-    def define(self, node: Node, base: Node, pass_: int, *, is_stream: bool) -> int:
+    def define(self, node: Operator, base: Operator, pass_: int, *, is_stream: bool) -> int:
         """A number for a new stage."""
         number = self._define(Definition(node, base, pass_), is_stream)
         if self._trace is not None:

@@ -6,21 +6,21 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import StalledError, WorkerDiedError
-from tundish.loader.plan.elementwise import Filter, Map
+from tundish.loader.operators.elementwise import Filter, Map
+from tundish.loader.protocols.items import ref_of
+from tundish.loader.protocols.lineage import add_origin, describe_origin
+from tundish.loader.protocols.rows import as_ref
 from tundish.loader.run.chains import run_of
 from tundish.loader.run.evaluators import compile_values
-from tundish.loader.run.items import ref_of
-from tundish.loader.run.origins import add_origin, describe_origin
-from tundish.loader.run.rows import as_ref
 from tundish.loader.run.starting.watchdog import deadlocked
 from tundish.loader.run.storing.seat import Seat
 from tundish.loader.run.streams import StreamStage
 
 if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
-    from tundish.loader.run.context import Context
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Machine
     from tundish.loader.run.coordinating.definitions import Definitions
-    from tundish.loader.run.machines import Machine
     from tundish.loader.run.peers import Job
     from tundish.loader.run.starting.launcher import Exit
 

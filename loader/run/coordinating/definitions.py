@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
+    from tundish.loader.protocols.operator import Operator
 
 
 class Definition(NamedTuple):
@@ -13,16 +13,16 @@ class Definition(NamedTuple):
 
     Parameters
     ----------
-    node : Node
+    node : Operator
         Its last one.
-    base : Node
+    base : Operator
         Whose items it takes.
     pass_ : int
         Of `base`.
     """
 
-    node: Node
-    base: Node
+    node: Operator
+    base: Operator
     pass_: int
 
 

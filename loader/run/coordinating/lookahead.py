@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tundish.loader.operators.order import Prefetch
 from tundish.loader.plan.node import AUTOTUNE
-from tundish.loader.plan.order import Prefetch
 from tundish.loader.run.coordinating.tasks import tasks_per_block
 from tundish.loader.run.streams import StreamStage
 from tundish.loader.watch.lookahead import window
@@ -13,7 +13,7 @@ from tundish.loader.watch.lookahead import window
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tundish.loader.plan.node import Node
+    from tundish.loader.protocols.operator import Operator
     from tundish.loader.run.parallel import AnyStage
     from tundish.loader.watch.histogram import Histogram
 
@@ -26,13 +26,13 @@ class LookAhead:
 
     Parameters
     ----------
-    nodes : sequence of Node
+    nodes : sequence of Operator
         The plan's: `prefetch` asks for a number.
     tuned : bool
         Whether it is to follow what tasks took, without being asked to.
     """
 
-    def __init__(self, nodes: Iterable[Node], *, tuned: bool) -> None:
+    def __init__(self, nodes: Iterable[Operator], *, tuned: bool) -> None:
         asked = [node.buffer_size for node in nodes if isinstance(node, Prefetch)]
         self._measures = tuned or AUTOTUNE in asked
         self._least = max([_LEAST_BLOCKS, *asked])

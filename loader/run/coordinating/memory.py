@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from tundish.errors import SharedMemoryError
-from tundish.loader.run.block import COPY_BELOW, Block
+from tundish.loader.protocols.block import COPY_BELOW, Block
 from tundish.loader.run.coordinating.reserve import Reserve
 from tundish.loader.run.store import bury, shared_ring, visit_graves
 from tundish.shm.budget import default_budget, parse_bytes

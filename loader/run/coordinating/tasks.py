@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tundish.loader.protocols.lineage import replayed_elements
+from tundish.loader.protocols.rows import as_ref
 from tundish.loader.run.messages import NO_SLOT, POINTER, Items, Kind, Task
-from tundish.loader.run.origins import replayed_elements
 from tundish.loader.run.pace import TASK_S
 from tundish.loader.run.peers import Job
-from tundish.loader.run.rows import as_ref
 from tundish.loader.run.streams import StreamStage
 from tundish.loader.run.telling import roots_of, tell_all
 from tundish.shm.encode import Encoded
 
 if TYPE_CHECKING:
-    from tundish.loader.run.block import Block
-    from tundish.loader.run.context import Context
+    from tundish.loader.protocols.block import Block
+    from tundish.loader.protocols.context import Context
     from tundish.loader.run.coordinating.definitions import Definitions
     from tundish.loader.run.coordinating.memory import Memory
     from tundish.loader.run.parallel import AnyStage

@@ -9,14 +9,14 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.formats.files import joined
 from tundish.formats.format import Columns
-from tundish.loader.run.collate import Collator
+from tundish.loader.protocols.collate import Collator
+from tundish.loader.protocols.items import End, Failure, Made, Ref
 from tundish.loader.run.files.refs import BatchRefs, Stretch
 from tundish.loader.run.inline import InlineBatches, clocked, give_up
-from tundish.loader.run.items import End, Failure, Made, Ref
 
 if TYPE_CHECKING:
     from tundish.formats.format import Run
-    from tundish.loader.plan.batching import Batch
+    from tundish.loader.operators.batching import Batch
     from tundish.loader.run.files.numbered import FileStage
     from tundish.loader.run.files.sequence import FileSequence
     from tundish.loader.watch.watch import StageMeter, Watch

@@ -7,21 +7,21 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tundish.formats.files import RecordFiles
-from tundish.loader.plan.files.node import ByNumber, Indexed, ReadFiles, paths_node
-from tundish.loader.plan.node import UNKNOWN_CARDINALITY, Node, walk
-from tundish.loader.plan.order import Shard, ShardByProcess, Shuffle, Skip
+from tundish.loader.operators.files import ByNumber, Indexed, ReadFiles, paths_node
+from tundish.loader.operators.order import Shard, ShardByProcess, Shuffle, Skip
+from tundish.loader.operators.sources import FromSource
+from tundish.loader.plan.node import UNKNOWN_CARDINALITY, walk
 from tundish.loader.plan.rebuilding import changed, exchanging
-from tundish.loader.plan.sources import FromSource
-from tundish.loader.run.context import Context
-from tundish.loader.run.positional import listed
-from tundish.loader.run.positions import refs_at
+from tundish.loader.protocols.context import Context
+from tundish.loader.protocols.operator import Operator
+from tundish.loader.protocols.positional import listed
 
 if TYPE_CHECKING:
     from tundish.formats.index import Index
 
 __all__ = ["foreseen", "indexed", "indexed_for_access"]
 
-Exchange = Callable[[Node], Node]
+Exchange = Callable[[Operator], Operator]
 """Gives a node of a plan as it is run."""
 
 _MANY = 10_000
@@ -35,7 +35,7 @@ _MADE: weakref.WeakKeyDictionary[ReadFiles, tuple[list[Index], Indexed]] = (
 )
 
 
-def indexed(root: Node) -> Exchange:
+def indexed(root: Operator) -> Exchange:
     """How a plan is run: files of which it asks where record i stands are looked at, and read by number.
 
     What is asked is a matter of the plan alone, so that a state means the same everywhere: operators
@@ -45,13 +45,14 @@ def indexed(root: Node) -> Exchange:
     return _exchanging(_asked(root))
 
 
-def foreseen(root: Node) -> Node:
+def foreseen(root: Operator) -> Operator:
     """The same without looking at any file, to show a plan."""
     shown = {id(node): ByNumber(node.up, node.format) for node in _asked(root)}
-    return exchanging(shown)(root)
+    plan: Operator = exchanging(shown)(root)
+    return plan
 
 
-def _asked(root: Node) -> list[ReadFiles]:
+def _asked(root: Operator) -> list[ReadFiles]:
     """The files of which a plan asks where record i stands."""
     reads = [node for node in walk(root, running=True) if isinstance(node, ReadFiles)]
     able = [node for node in reads if node.indexable]
@@ -64,7 +65,7 @@ def _asked(root: Node) -> list[ReadFiles]:
     return [node for node in able if id(node) in wanted]
 
 
-def indexed_for_access(root: Node) -> Node:
+def indexed_for_access(root: Operator) -> Operator:
     """A plan for ``len(ds)`` and ``ds[i]``: all files are looked at, where that answers."""
     able = [
         node for node in walk(root, running=True) if isinstance(node, ReadFiles) and node.indexable
@@ -74,7 +75,7 @@ def indexed_for_access(root: Node) -> Node:
     return _exchanging(able)(root)
 
 
-def _asks(node: Node) -> bool:
+def _asks(node: Operator) -> bool:
     if isinstance(node, Shuffle):
         return node.window is None
     if isinstance(node, Skip):
@@ -82,8 +83,9 @@ def _asks(node: Node) -> bool:
     return isinstance(node, (Shard, ShardByProcess))
 
 
-def _with_stand_ins(node: Node, files: list[ReadFiles]) -> Node:
-    return exchanging({id(each): _STAND_IN for each in files})(node)
+def _with_stand_ins(node: Operator, files: list[ReadFiles]) -> Operator:
+    plan: Operator = exchanging({id(each): _STAND_IN for each in files})(node)
+    return plan
 
 
 def _looked_at(node: ReadFiles) -> Indexed:
@@ -102,11 +104,11 @@ def _looked_at(node: ReadFiles) -> Indexed:
     return made
 
 
-def named_paths(node: Node) -> tuple[list[str], tuple[int, ...]]:
+def named_paths(node: Operator) -> tuple[list[str], tuple[int, ...]]:
     """The paths that a plan chooses from a list, and where each stands in it."""
     files = paths_node(node)
     assert files is not None
-    refs = listed(refs_at(node, range(node.cardinality), 0, Context(node, 0, 0)))
+    refs = listed(node.refs_at(range(node.cardinality), 0, Context(node, 0, 0)))
     return [files.paths[ref] for ref in refs], tuple(refs)
 
 

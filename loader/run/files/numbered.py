@@ -5,20 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tundish.formats.format import Records, Run
-from tundish.loader.plan.files.node import Indexed
-from tundish.loader.plan.options import WithOptions
-from tundish.loader.plan.order import Prefetch, Repeat, Shard, Shuffle, Skip, Take
+from tundish.loader.operators.files import Indexed
+from tundish.loader.operators.options import WithOptions
+from tundish.loader.operators.order import Prefetch, Repeat, Shard, Shuffle, Skip, Take
+from tundish.loader.protocols.items import End, Failure
+from tundish.loader.protocols.positional import Positions, listed
 from tundish.loader.run.files.records import mark_as_own
 from tundish.loader.run.files.refs import Stretch
 from tundish.loader.run.inline import InlineStage
-from tundish.loader.run.items import End, Failure
-from tundish.loader.run.positional import Positions, listed
 
 if TYPE_CHECKING:
     from tundish.formats.files import RecordFiles
-    from tundish.loader.plan.node import Node
-    from tundish.loader.run.items import Ref
-    from tundish.loader.run.machines import Mark
+    from tundish.loader.protocols.items import Ref
+    from tundish.loader.protocols.operator import Mark, Operator
 
 Several = tuple[Stretch, Run, int, int] | Failure
 """Refs, a run, and from where to where in it; or an error."""
@@ -26,7 +25,7 @@ Several = tuple[Stretch, Run, int, int] | Failure
 _CHOOSING = (Prefetch, Repeat, Shard, Shuffle, Skip, Take, WithOptions)
 
 
-def files_below(node: Node) -> Indexed | None:
+def files_below(node: Operator) -> Indexed | None:
     """The files of which a node chooses records; None for anything else.
 
     Its refs are their numbers, in pass p of a `repeat` p times as many as there are more; where a

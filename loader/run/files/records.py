@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.blame import NODE_MARK
-from tundish.loader.run.items import End, Failure, Made
-from tundish.loader.run.origins import add_origin, describe_origin
+from tundish.loader.protocols.blame import NODE_MARK
+from tundish.loader.protocols.items import End, Failure, Made
+from tundish.loader.protocols.lineage import add_origin, describe_origin
 
 if TYPE_CHECKING:
     from tundish.formats.format import Format, Reader, Run
-    from tundish.loader.plan.files.node import FileRecords
-    from tundish.loader.run.context import Context
+    from tundish.loader.operators.files import FileRecords
+    from tundish.loader.protocols.context import Context
 
 ENDED = 2**62
 """The place behind a record at which a file can be read no further."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
-    from tundish.loader.run.items import Ref
+    from tundish.loader.protocols.items import Ref
 
 
 class Stretch:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from tundish.loader.protocols.items import Failure, Made, Ref, ref_of
+from tundish.loader.protocols.lineage import add_origin, describe_origin
+from tundish.loader.protocols.stated import count, counted_in, load_part
 from tundish.loader.run.files.records import (
     AT_FIRST,
     AT_ONCE,
@@ -16,23 +19,18 @@ from tundish.loader.run.files.records import (
 )
 from tundish.loader.run.files.refs import Stretch
 from tundish.loader.run.inline import Counts
-from tundish.loader.run.items import Failure, Made, Ref, ref_of
 from tundish.loader.run.operators.inners import (
     NOT_OPENED,
     left_out,
     with_opened,
 )
-from tundish.loader.run.origins import add_origin, describe_origin
-from tundish.loader.run.stated import count, counted_in, load_part
 
 if TYPE_CHECKING:
     from tundish.formats.format import Run
-    from tundish.loader.plan.files.node import ReadFiles
-    from tundish.loader.run.context import Context
+    from tundish.loader.operators.files import ReadFiles
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Identity, Machine, Mark, Value
     from tundish.loader.run.files.numbered import Several
-    from tundish.loader.run.identity import Identity
-    from tundish.loader.run.machines import Machine, Mark
-    from tundish.loader.run.values import Value
     from tundish.loader.watch.histogram import Durations
     from tundish.loader.watch.watch import StageMeter
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.plan.files.node import Filenames, Indexed, ReadFiles, ReadFilesInTurn
-from tundish.loader.run.blame import raise_from
-from tundish.loader.run.generating import Broken
+from tundish.loader.operators.files import Filenames, Indexed, ReadFiles, ReadFilesInTurn
+from tundish.loader.protocols.blame import raise_from
+from tundish.loader.protocols.generating import Broken
 from tundish.loader.run.operators.flattening import inside
 from tundish.loader.run.operators.sources import paths_of
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
-    from tundish.loader.run.values import Make, Maker, Value
+    from tundish.loader.protocols.operator import Operator, Value
+    from tundish.loader.run.values import Make, Maker
 
 
 def _record(maker: Maker, node: Indexed) -> Value:
@@ -34,7 +34,7 @@ def _record(maker: Maker, node: Indexed) -> Value:
     return value
 
 
-VALUES: dict[type[Node], Make] = {
+VALUES: dict[type[Operator], Make] = {
     Filenames: paths_of,
     Indexed: _record,
     ReadFiles: inside,

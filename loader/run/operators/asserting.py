@@ -6,17 +6,17 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import CardinalityError
-from tundish.loader.plan.asserting import AssertCardinality, IgnoreErrors, said_by_node
-from tundish.loader.run.blame import raise_from
+from tundish.loader.operators.asserting import AssertCardinality, IgnoreErrors, said_by_node
+from tundish.loader.protocols.blame import raise_from
+from tundish.loader.protocols.items import End, Failure
+from tundish.loader.protocols.raised import Carried
+from tundish.loader.protocols.stated import count, counted_in, flag, load_part
 from tundish.loader.run.inline import Counts
-from tundish.loader.run.items import End, Failure
-from tundish.loader.run.raised import Carried
-from tundish.loader.run.stated import count, counted_in, flag, load_part
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
-    from tundish.loader.run.machines import Builder, Machine, MakeMachine, Mark
-    from tundish.loader.run.values import Make, Maker, Value
+    from tundish.loader.protocols.operator import Builder, Machine, Mark, Operator, Value
+    from tundish.loader.run.machines import MakeMachine
+    from tundish.loader.run.values import Make, Maker
 
 _LOG = logging.getLogger("tundish")
 
@@ -112,5 +112,8 @@ def _element(maker: Maker, node: AssertCardinality) -> Value:
     return value
 
 
-MACHINES: dict[type[Node], MakeMachine] = {IgnoreErrors: _ignoring, AssertCardinality: _asserted}
-VALUES: dict[type[Node], Make] = {AssertCardinality: _element}
+MACHINES: dict[type[Operator], MakeMachine] = {
+    IgnoreErrors: _ignoring,
+    AssertCardinality: _asserted,
+}
+VALUES: dict[type[Operator], Make] = {AssertCardinality: _element}

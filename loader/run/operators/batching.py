@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.errors import SpecError
-from tundish.loader.plan.batching import Batch, Unbatch
-from tundish.loader.plan.refs import not_there
-from tundish.loader.run.blame import raise_from
-from tundish.loader.run.collate import collate
-from tundish.loader.run.items import Failure, Made
-from tundish.loader.run.stated import count, load_part
+from tundish.loader.operators.batching import Batch, Unbatch
+from tundish.loader.protocols.blame import raise_from
+from tundish.loader.protocols.collate import collate
+from tundish.loader.protocols.items import Failure, Made
+from tundish.loader.protocols.refs import not_there
+from tundish.loader.protocols.stated import count, load_part
 from tundish.ragged import RaggedRows, ragged_apart
 from tundish.spec import copy_element, flatten, normalise, paths, spec_of, unflatten
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node, Unary
-    from tundish.loader.run.machines import Builder, Machine, MakeMachine, Mark
-    from tundish.loader.run.values import Make, Maker, Value
+    from tundish.loader.protocols.operator import Builder, Machine, Mark, Operator, Unary, Value
+    from tundish.loader.run.machines import MakeMachine
+    from tundish.loader.run.values import Make, Maker
 
 
 def _rows_of(value: Any) -> tuple[int, Callable[[int], Any]]:
@@ -129,5 +129,5 @@ def row_of(maker: Maker, node: Unary) -> Value:
     return value
 
 
-MACHINES: dict[type[Node], MakeMachine] = {Unbatch: _unbatched}
-VALUES: dict[type[Node], Make] = {Batch: batch_of, Unbatch: row_of}
+MACHINES: dict[type[Operator], MakeMachine] = {Unbatch: _unbatched}
+VALUES: dict[type[Operator], Make] = {Batch: batch_of, Unbatch: row_of}

@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.forked import renewed
+from tundish.loader.operators.storing import Cache
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.rebuilding import original
-from tundish.loader.plan.storing import Cache
-from tundish.loader.run.failure import without_frames
-from tundish.loader.run.items import End, Failure, Made, NotReady
-from tundish.loader.run.ownership import private, shared
-from tundish.loader.run.stated import count
+from tundish.loader.protocols.failure import without_frames
+from tundish.loader.protocols.items import End, Failure, Made, NotReady
+from tundish.loader.protocols.ownership import private, shared
+from tundish.loader.protocols.stated import count
 from tundish.spec import flatten, map_leaves
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
-    from tundish.loader.run.machines import Machine, Mark
-    from tundish.loader.run.values import Make, Maker, Value
+    from tundish.loader.protocols.operator import Machine, Mark, Operator, Value
+    from tundish.loader.run.values import Make, Maker
 
 
 class Cached:
@@ -241,7 +240,7 @@ def store_of(node: Cache, limit: int) -> CacheStore:
     unless it has an order of its own for reading.
     """
     if not any(getattr(below, "reader_func", None) is not None for below in walk(node)):
-        node = original(node)  # type: ignore[assignment]  # a Cache as well
+        node = original(node)
     store = _STORES.get(node)
     if store is None:
         store = _STORES[node] = CacheStore(limit)
@@ -253,4 +252,4 @@ def _kept(maker: Maker, node: Cache) -> Value:
     return lambda item, _: up(item, 0)
 
 
-VALUES: dict[type[Node], Make] = {Cache: _kept}
+VALUES: dict[type[Operator], Make] = {Cache: _kept}

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.plan.counting import Counter, FromList, Random
-from tundish.loader.run.shuffling import pair_of_pass, philox32
+from tundish.loader.operators.counting import Counter, FromList, Random
+from tundish.loader.protocols.shuffling import pair_of_pass, philox32
 from tundish.spec import unflatten
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
-    from tundish.loader.run.values import Make, Maker, Value
+    from tundish.loader.protocols.operator import Operator, Value
+    from tundish.loader.run.values import Make, Maker
 
 _AT_ONCE = 512
 _KEPT = 64
@@ -62,4 +62,4 @@ def _from_list(_: Maker, node: FromList) -> Value:
     return value
 
 
-VALUES: dict[type[Node], Make] = {Counter: _counter, Random: _random, FromList: _from_list}
+VALUES: dict[type[Operator], Make] = {Counter: _counter, Random: _random, FromList: _from_list}

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.plan.elementwise import Filter, Map
-from tundish.loader.run.blame import raise_from
-from tundish.loader.run.items import DROPPED, ref_of
-from tundish.loader.run.ownership import of_results, owned
-from tundish.loader.run.results import checked, checker, truth
-from tundish.loader.run.rng import ElementRng
+from tundish.loader.operators.elementwise import Filter, Map
+from tundish.loader.protocols.blame import raise_from
+from tundish.loader.protocols.items import DROPPED, ref_of
+from tundish.loader.protocols.ownership import of_results, owned
+from tundish.loader.protocols.results import checked, checker, truth
+from tundish.loader.protocols.rng import ElementRng
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
-    from tundish.loader.run.values import Make, Maker, Value
+    from tundish.loader.protocols.operator import Operator, Value
+    from tundish.loader.run.values import Make, Maker
 
 
 def _mapped(maker: Maker, node: Map) -> Value:
@@ -131,4 +131,4 @@ def _caller(maker: Maker, node: Map | Filter, function: Callable[..., Any], up: 
     return fast
 
 
-VALUES: dict[type[Node], Make] = {Map: _mapped, Filter: _filtered}
+VALUES: dict[type[Operator], Make] = {Map: _mapped, Filter: _filtered}

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.plan.elementwise import FlatMap
-from tundish.loader.plan.interleaving import Interleave
-from tundish.loader.plan.refs import not_there
-from tundish.loader.run.blame import raise_from
-from tundish.loader.run.items import End, Failure, ref_of
+from tundish.loader.operators.elementwise import FlatMap
+from tundish.loader.operators.interleaving import Interleave
+from tundish.loader.protocols.blame import raise_from
+from tundish.loader.protocols.items import End, Failure, ref_of
+from tundish.loader.protocols.ownership import owned
+from tundish.loader.protocols.refs import not_there
+from tundish.loader.protocols.stated import count, counted_in, part, within
 from tundish.loader.run.operators.inners import with_opened
-from tundish.loader.run.ownership import owned
-from tundish.loader.run.stated import count, counted_in, part, within
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
-    from tundish.loader.run.block import Block
-    from tundish.loader.run.machines import Mark
+    from tundish.loader.protocols.block import Block
+    from tundish.loader.protocols.operator import Mark, Operator, Value
     from tundish.loader.run.operators.inners import Inner, Inners, LeftOut
-    from tundish.loader.run.values import Make, Maker, Value
+    from tundish.loader.run.values import Make, Maker
 
 
 class FlatMapped:
@@ -168,4 +167,4 @@ def _call_plain(function: Callable[..., Any], up: Value) -> Value:
     return call
 
 
-VALUES: dict[type[Node], Make] = {FlatMap: inside, Interleave: inside}
+VALUES: dict[type[Operator], Make] = {FlatMap: inside, Interleave: inside}

@@ -7,27 +7,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.errors import SpecError
-from tundish.loader.plan.grouping import BucketBySequenceLength, GroupByWindow, Groups
-from tundish.loader.run.items import End, Failure, Ref, ref_of, to_json
+from tundish.loader.operators.grouping import BucketBySequenceLength, GroupByWindow, Groups
+from tundish.loader.protocols.items import End, Failure, Ref, ref_of, to_json
+from tundish.loader.protocols.lineage import note_wanted, read_refs
+from tundish.loader.protocols.stated import check_whole, count, entries, items, load_part, within
 from tundish.loader.run.operators.flattening import inside
 from tundish.loader.run.operators.windows import dataset_of, parts_of
-from tundish.loader.run.origins import note_wanted
-from tundish.loader.run.stated import (
-    check_whole,
-    count,
-    entries,
-    items,
-    load_part,
-    read_refs,
-    within,
-)
 from tundish.spec import normalise
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
-    from tundish.loader.run.context import Context
-    from tundish.loader.run.machines import Builder, Machine, MakeMachine, Mark
-    from tundish.loader.run.values import Make, MakeNoted, Maker, Value
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Builder, Machine, Mark, Operator, Value
+    from tundish.loader.run.machines import MakeMachine
+    from tundish.loader.run.values import Make, MakeNoted, Maker
 
 _LOG = 1024
 
@@ -161,10 +153,10 @@ def _groups(maker: Maker, node: Groups) -> Value:
     return value
 
 
-MACHINES: dict[type[Node], MakeMachine] = {Groups: _grouped}
-VALUES: dict[type[Node], Make] = {
+MACHINES: dict[type[Operator], MakeMachine] = {Groups: _grouped}
+VALUES: dict[type[Operator], Make] = {
     Groups: _groups,
     GroupByWindow: inside,
     BucketBySequenceLength: inside,
 }
-NOTES: dict[type[Node], MakeNoted] = {Groups: _key}
+NOTES: dict[type[Operator], MakeNoted] = {Groups: _key}

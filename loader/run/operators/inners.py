@@ -11,18 +11,17 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tundish.loader.run.blame import NODE_MARK
+from tundish.loader.protocols.blame import NODE_MARK
+from tundish.loader.protocols.items import Failure, Made, Ref, ref_of
+from tundish.loader.protocols.lineage import add_origin, describe_origin
+from tundish.loader.protocols.raised import Carried
 from tundish.loader.run.inline import Counts
-from tundish.loader.run.items import Failure, Made, Ref, ref_of
-from tundish.loader.run.origins import add_origin, describe_origin
-from tundish.loader.run.raised import Carried
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.elementwise import FlatMap
-    from tundish.loader.run.context import Context
-    from tundish.loader.run.identity import Identity
-    from tundish.loader.run.machines import Machine, Mark
-    from tundish.loader.run.values import OpenInner, Value
+    from tundish.loader.operators.elementwise import FlatMap
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Identity, Machine, Mark, Value
+    from tundish.loader.run.values import OpenInner
     from tundish.loader.watch.watch import StageMeter
 
 NOT_OPENED = -1

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.items import End, Failure, Ref, to_json
-from tundish.loader.run.operators.inners import left_out, with_opened
-from tundish.loader.run.origins import note_wanted
-from tundish.loader.run.stated import (
+from tundish.loader.protocols.items import End, Failure, Ref, to_json
+from tundish.loader.protocols.lineage import check_named, note_wanted
+from tundish.loader.protocols.stated import (
     Unfit,
-    check_named,
     check_whole,
     count,
     counted_in,
@@ -20,11 +18,12 @@ from tundish.loader.run.stated import (
     read_ref,
     within,
 )
+from tundish.loader.run.operators.inners import left_out, with_opened
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.interleaving import Interleave
-    from tundish.loader.run.context import Context
-    from tundish.loader.run.machines import Mark
+    from tundish.loader.operators.interleaving import Interleave
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Mark
     from tundish.loader.run.operators.inners import Inner, Inners
 
 _LOG = 1024

@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.plan.measuring import BytesProduced, Latency, Measuring
-from tundish.loader.plan.node import Passing
+from tundish.loader.operators.measuring import BytesProduced, Latency, Measuring
+from tundish.loader.protocols.items import DROPPED, Failure
+from tundish.loader.protocols.operator import Passing
+from tundish.loader.protocols.rows import Rows
 from tundish.loader.run.chains import chain_base, run_of
-from tundish.loader.run.items import DROPPED, Failure
-from tundish.loader.run.rows import Rows
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
-    from tundish.loader.run.context import Context
-    from tundish.loader.run.machines import Machine, Mark
-    from tundish.loader.run.values import Make, Maker, Value
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Machine, Mark, Operator, Value
+    from tundish.loader.run.values import Make, Maker
 
 _UNCOMPUTED = (int, tuple, Failure)
 
@@ -60,7 +59,7 @@ class Measured:
         self._up.load(state)
 
 
-def measured(node: Node, base: Node, up: Machine, context: Context) -> Machine:
+def measured(node: Operator, base: Operator, up: Machine, context: Context) -> Machine:
     """The stream of `base`, with what measures it below the first map or filter up to `node`."""
     if base.positional:  # nothing is computed there
         return up
@@ -136,4 +135,4 @@ def nbytes_of(element: Any) -> int:
     return 0  # a dataset, which is read by itself, or None
 
 
-VALUES: dict[type[Node], Make] = {Latency: _element, BytesProduced: _element}
+VALUES: dict[type[Operator], Make] = {Latency: _element, BytesProduced: _element}

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from tundish.errors import SpecError
-from tundish.loader.plan.mixing import Choose, Mixing, Sample, Weighed
-from tundish.loader.plan.refs import not_there
-from tundish.loader.run.blame import raise_from
-from tundish.loader.run.items import End, Failure, Made, Ref
-from tundish.loader.run.machines import rewrap
-from tundish.loader.run.operators.zipping import Enumerated
-from tundish.loader.run.shuffling import pair_of_pass, philox32, philox_block
-from tundish.loader.run.stated import (
+from tundish.loader.operators.mixing import Choose, Mixing, Sample, Weighed
+from tundish.loader.protocols.blame import raise_from
+from tundish.loader.protocols.items import End, Failure, Made, Ref, rewrap
+from tundish.loader.protocols.refs import not_there
+from tundish.loader.protocols.shuffling import pair_of_pass, philox32, philox_block
+from tundish.loader.protocols.stated import (
     check_whole,
     count,
     flag,
@@ -26,13 +24,14 @@ from tundish.loader.run.stated import (
     part,
     within,
 )
+from tundish.loader.run.operators.zipping import Enumerated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tundish.loader.plan.node import Node
-    from tundish.loader.run.machines import Builder, Machine, MakeMachine, Mark
-    from tundish.loader.run.values import Make, Maker, Value
+    from tundish.loader.protocols.operator import Builder, Machine, Mark, Operator, Value
+    from tundish.loader.run.machines import MakeMachine
+    from tundish.loader.run.values import Make, Maker
 
 _KEY = (0x3EC8F720, 0x02461E29)
 """The key by which TensorFlow scrambles the two seeds of a stateless draw."""
@@ -372,5 +371,5 @@ def _sums_of(weights: Any, count: int) -> list[float]:
     return cumulated(weights, wide=weights.dtype == np.float64)
 
 
-MACHINES: dict[type[Node], MakeMachine] = {Sample: _sampled, Choose: _chosen, Weighed: _weighed}
-VALUES: dict[type[Node], Make] = {Sample: _mixed, Choose: _mixed, Weighed: _drawn}
+MACHINES: dict[type[Operator], MakeMachine] = {Sample: _sampled, Choose: _chosen, Weighed: _weighed}
+VALUES: dict[type[Operator], Make] = {Sample: _mixed, Choose: _mixed, Weighed: _drawn}

@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.plan.order import Concatenate, Repeat, Shard, Skip, Take
-from tundish.loader.run.items import End, Made, Ref
-from tundish.loader.run.machines import rewrap, several_of
-from tundish.loader.run.positions import concat_base, pass_base, radix
-from tundish.loader.run.stated import count, flag, load_part
+from tundish.loader.operators.order import Concatenate, Repeat, Shard, Skip, Take
+from tundish.loader.protocols.items import End, Made, Ref, rewrap, several_of
+from tundish.loader.protocols.stated import count, flag, load_part
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
-    from tundish.loader.run.machines import Build, Builder, Machine, MakeMachine, Mark
-    from tundish.loader.run.values import Make, Maker, Value
+    from tundish.loader.protocols.operator import Builder, Machine, Mark, Operator, Value
+    from tundish.loader.run.machines import MakeMachine
+    from tundish.loader.run.values import Make, Maker
 
 
 class Repeated:
     """Pass after pass of the input; a pass that gives nothing ends it."""
 
-    def __init__(self, node: Repeat, build: Build, pass_: int) -> None:
+    def __init__(self, node: Repeat, build: Callable[[Operator, int], Machine], pass_: int) -> None:
         self._node, self._build, self._pass = node, build, pass_
-        self._base, self._radix = pass_base(node), radix(node)
+        self._base, self._radix = node.base, node.radix
         self._p = 0
         self._some = False
         self._open()
@@ -136,10 +134,12 @@ class Chosen:
 class Concatenated:
     """The first input, then the second."""
 
-    def __init__(self, node: Concatenate, build: Build, pass_: int) -> None:
-        self._parts: tuple[Node, ...] = node.inputs
+    def __init__(
+        self, node: Concatenate, build: Callable[[Operator, int], Machine], pass_: int
+    ) -> None:
+        self._parts: tuple[Operator, ...] = node.inputs
         self._build, self._pass = build, pass_
-        self._base = concat_base(node)
+        self._base = node.base
         self._which = 0
         self._up = build(self._parts[0], pass_)
 
@@ -191,7 +191,7 @@ def _taken(builder: Builder, node: Take, pass_: int) -> Machine:
 
 
 def _of_pass(maker: Maker, node: Repeat) -> Value:
-    up, base, digits = maker.below(node, node.up), pass_base(node), radix(node)
+    up, base, digits = maker.below(node, node.up), node.base, node.radix
 
     def value(item: Any, pass_: int) -> Any:
         ref: Any = item if type(item) is int or type(item) is tuple else item.ref
@@ -203,7 +203,7 @@ def _of_pass(maker: Maker, node: Repeat) -> Value:
 
 def _of_part(maker: Maker, node: Concatenate) -> Value:
     parts = [maker.below(node, up) for up in node.inputs]
-    base = concat_base(node)
+    base = node.base
 
     def value(item: Any, pass_: int) -> Any:
         ref: Any = item if type(item) is int or type(item) is tuple else item.ref
@@ -216,10 +216,10 @@ def _of_part(maker: Maker, node: Concatenate) -> Value:
     return value
 
 
-MACHINES: dict[type[Node], MakeMachine] = {
+MACHINES: dict[type[Operator], MakeMachine] = {
     Concatenate: _concatenated,
     Shard: _sharded,
     Skip: _skipped,
     Take: _taken,
 }
-VALUES: dict[type[Node], Make] = {Repeat: _of_pass, Concatenate: _of_part}
+VALUES: dict[type[Operator], Make] = {Repeat: _of_pass, Concatenate: _of_part}

@@ -10,15 +10,14 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.gaps import copied
-from tundish.loader.plan.packing import Pack
-from tundish.loader.plan.refs import not_there
-from tundish.loader.run.blame import raise_from
-from tundish.loader.run.items import End, Failure, Made, Ref, ref_of, to_json
-from tundish.loader.run.operators.forms import Form, form_of, form_of_value
-from tundish.loader.run.origins import note_wanted
-from tundish.loader.run.stated import (
+from tundish.loader.operators.packing import Pack
+from tundish.loader.protocols.blame import raise_from
+from tundish.loader.protocols.forms import Form, form_of, form_of_value
+from tundish.loader.protocols.items import End, Failure, Made, Ref, ref_of, to_json
+from tundish.loader.protocols.lineage import check_named, note_wanted
+from tundish.loader.protocols.refs import not_there
+from tundish.loader.protocols.stated import (
     Unfit,
-    check_named,
     check_whole,
     count,
     entries,
@@ -31,10 +30,10 @@ from tundish.loader.run.stated import (
 from tundish.spec import map_leaves, show_key, show_tree
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
-    from tundish.loader.run.context import Context
-    from tundish.loader.run.machines import Builder, Machine, MakeMachine, Mark
-    from tundish.loader.run.values import Make, Maker, Value
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Builder, Machine, Mark, Operator, Value
+    from tundish.loader.run.machines import MakeMachine
+    from tundish.loader.run.values import Make, Maker
 
 Kinds = str | dict[str, str]
 """The dtypes of a sequence: of a bare array, or by key."""
@@ -424,5 +423,5 @@ def _row(maker: Maker, node: Pack) -> Value:
     return value
 
 
-MACHINES: dict[type[Node], MakeMachine] = {Pack: _packed}
-VALUES: dict[type[Node], Make] = {Pack: _row}
+MACHINES: dict[type[Operator], MakeMachine] = {Pack: _packed}
+VALUES: dict[type[Operator], Make] = {Pack: _row}

@@ -7,20 +7,20 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SpecError
-from tundish.loader.plan.costing import BatchByCost, Cost
-from tundish.loader.plan.padding import PaddedBatch, RaggedBatch, SparseBatch
+from tundish.loader.operators.costing import BatchByCost, Cost
+from tundish.loader.operators.padding import PaddedBatch, RaggedBatch, SparseBatch
+from tundish.loader.protocols.forms import form_of, form_of_value
+from tundish.loader.protocols.items import End, Failure, Ref
+from tundish.loader.protocols.stated import count, load_part
 from tundish.loader.run.inline import give_up
-from tundish.loader.run.items import End, Failure, Ref
-from tundish.loader.run.operators.forms import form_of, form_of_value
 from tundish.loader.run.operators.rules import Padded, Raggedly, Rule, Sparsely, Stacking
-from tundish.loader.run.stated import count, load_part
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
-    from tundish.loader.plan.padding import Gathering, SizedGathering
-    from tundish.loader.run.machines import Builder, Machine, MakeMachine, Mark
-    from tundish.loader.run.operators.forms import Form
-    from tundish.loader.run.values import Make, MakeNoted, Maker, Value
+    from tundish.loader.operators.padding import Gathering, SizedGathering
+    from tundish.loader.protocols.forms import Form
+    from tundish.loader.protocols.operator import Builder, Machine, Mark, Operator, Value
+    from tundish.loader.run.machines import MakeMachine
+    from tundish.loader.run.values import Make, MakeNoted, Maker
 
 
 class Gathered:
@@ -278,14 +278,14 @@ def as_cost(cost: Any) -> int | float:
     return number
 
 
-_GATHERED: tuple[type[Node], ...] = (PaddedBatch, RaggedBatch, SparseBatch)
-MACHINES: dict[type[Node], MakeMachine] = {
+_GATHERED: tuple[type[Operator], ...] = (PaddedBatch, RaggedBatch, SparseBatch)
+MACHINES: dict[type[Operator], MakeMachine] = {
     **dict.fromkeys(_GATHERED, _by_size),
     BatchByCost: _by_cost,
     Cost: _costed,
 }
-VALUES: dict[type[Node], Make] = {
+VALUES: dict[type[Operator], Make] = {
     **dict.fromkeys(_GATHERED, _put),
     BatchByCost: _put_by_cost,
 }
-NOTES: dict[type[Node], MakeNoted] = {Cost: _asked}
+NOTES: dict[type[Operator], MakeNoted] = {Cost: _asked}

@@ -9,22 +9,22 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.gaps import room
-from tundish.loader.plan.rebatching import BatchRows, Rebatch
-from tundish.loader.plan.refs import not_there
-from tundish.loader.run.blame import NODE_MARK, raise_from
-from tundish.loader.run.collate import Key, misfit
-from tundish.loader.run.items import End, Failure, Made, Ref, ref_of
+from tundish.loader.operators.rebatching import BatchRows, Rebatch
+from tundish.loader.protocols.blame import NODE_MARK, raise_from
+from tundish.loader.protocols.collate import Key, misfit
+from tundish.loader.protocols.forms import Form, form_of, form_of_value
+from tundish.loader.protocols.items import End, Failure, Made, Ref, ref_of
+from tundish.loader.protocols.refs import not_there
+from tundish.loader.protocols.rows import Row, Rows
+from tundish.loader.protocols.stated import count, load_part
 from tundish.loader.run.operators.batching import Unbatched, row_of
-from tundish.loader.run.operators.forms import Form, form_of, form_of_value
-from tundish.loader.run.rows import Row, Rows
-from tundish.loader.run.stated import count, load_part
 from tundish.ragged import Ragged, Sparse
 from tundish.spec import Tree, flatten, paths, show_key, unflatten
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
-    from tundish.loader.run.machines import Builder, Machine, MakeMachine, Mark
-    from tundish.loader.run.values import Make, Maker, Value
+    from tundish.loader.protocols.operator import Builder, Machine, Mark, Operator, Value
+    from tundish.loader.run.machines import MakeMachine
+    from tundish.loader.run.values import Make, Maker
 
 _SHOWN = 16
 
@@ -291,5 +291,5 @@ def _row(maker: Maker, node: BatchRows) -> Value:
     return value
 
 
-MACHINES: dict[type[Node], MakeMachine] = {Rebatch: _rebatched, BatchRows: _told}
-VALUES: dict[type[Node], Make] = {Rebatch: _joined, BatchRows: _row}
+MACHINES: dict[type[Operator], MakeMachine] = {Rebatch: _rebatched, BatchRows: _told}
+VALUES: dict[type[Operator], Make] = {Rebatch: _joined, BatchRows: _row}

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.stated import count
+from tundish.loader.protocols.stated import count
 
 if TYPE_CHECKING:
-    from tundish.loader.run.machines import Mark
+    from tundish.loader.protocols.operator import Mark
 
 
 class Rerun:

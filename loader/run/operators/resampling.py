@@ -8,18 +8,18 @@ import numpy as np
 from numpy.random import Generator, Philox
 
 from tundish.errors import SpecError
-from tundish.loader.plan.resampling import RejectionResample
-from tundish.loader.run.items import Failure
-from tundish.loader.run.stated import check_whole, count, items, load_part, within
+from tundish.loader.operators.resampling import RejectionResample
+from tundish.loader.protocols.items import Failure
+from tundish.loader.protocols.stated import check_whole, count, items, load_part, within
 from tundish.spec import normalise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tundish.loader.plan.node import Node
-    from tundish.loader.run.context import Context
-    from tundish.loader.run.machines import Builder, Machine, MakeMachine, Mark
-    from tundish.loader.run.values import MakeNoted, Maker, Value
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Builder, Machine, Mark, Operator, Value
+    from tundish.loader.run.machines import MakeMachine
+    from tundish.loader.run.values import MakeNoted, Maker
 
 _START = 10
 """From what each class is counted, as in tf.data."""
@@ -138,5 +138,5 @@ def _in_range(count: int) -> Callable[..., int]:
     return number
 
 
-MACHINES: dict[type[Node], MakeMachine] = {RejectionResample: _resampled}
-NOTES: dict[type[Node], MakeNoted] = {RejectionResample: _class}
+MACHINES: dict[type[Operator], MakeMachine] = {RejectionResample: _resampled}
+NOTES: dict[type[Operator], MakeNoted] = {RejectionResample: _class}

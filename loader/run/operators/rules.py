@@ -14,14 +14,14 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.gaps import room
-from tundish.loader.plan.pads import Pad, Padding, check_fits
-from tundish.loader.run.collate import Key, collate, fits, misfit, objects, unstackable
+from tundish.loader.operators.pads import Pad, Padding, check_fits
+from tundish.loader.protocols.collate import Key, collate, fits, misfit, objects, unstackable
 from tundish.ragged import Ragged, Sparse
 from tundish.spec import LEAF, Tree, flatten, leaf_key, paths, show_key, show_tree, unflatten
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.padding import RaggedBatch, SparseBatch
-    from tundish.loader.run.operators.forms import Form
+    from tundish.loader.operators.padding import RaggedBatch, SparseBatch
+    from tundish.loader.protocols.forms import Form
 
 
 class Rule(Protocol):

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.errors import SpecError
-from tundish.loader.plan.scanning import GroupByReducer, Scan, own
-from tundish.loader.run.blame import raise_from
-from tundish.loader.run.identity import identities
-from tundish.loader.run.items import End, Failure, Made
+from tundish.loader.operators.scanning import GroupByReducer, Scan, own
+from tundish.loader.protocols.blame import raise_from
+from tundish.loader.protocols.items import End, Failure, Made
+from tundish.loader.protocols.lineage import add_origin, describe_origin, identities
+from tundish.loader.protocols.ownership import owned, private
+from tundish.loader.protocols.results import checked
 from tundish.loader.run.operators.rerun import Rerun
-from tundish.loader.run.origins import add_origin, describe_origin
-from tundish.loader.run.ownership import owned, private
-from tundish.loader.run.results import checked
 from tundish.loader.run.values import Maker
 from tundish.spec import (
     flatten,
@@ -28,10 +27,10 @@ from tundish.spec import (
 )
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node, Unary
-    from tundish.loader.run.context import Context
-    from tundish.loader.run.machines import Builder, Machine, MakeMachine
-    from tundish.loader.run.values import Make, MakeNoted, Value
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Builder, Machine, Operator, Unary, Value
+    from tundish.loader.run.machines import MakeMachine
+    from tundish.loader.run.values import Make, MakeNoted
 
 
 class State:
@@ -234,6 +233,6 @@ def keyed(function: Callable[..., Any], name: str) -> Callable[..., int]:
     return key
 
 
-MACHINES: dict[type[Node], MakeMachine] = {Scan: _scanned, GroupByReducer: _grouped}
-NOTES: dict[type[Node], MakeNoted] = {GroupByReducer: _key}
-VALUES: dict[type[Node], Make] = {Scan: Maker.replayed, GroupByReducer: Maker.replayed}
+MACHINES: dict[type[Operator], MakeMachine] = {Scan: _scanned, GroupByReducer: _grouped}
+NOTES: dict[type[Operator], MakeNoted] = {GroupByReducer: _key}
+VALUES: dict[type[Operator], Make] = {Scan: Maker.replayed, GroupByReducer: Maker.replayed}

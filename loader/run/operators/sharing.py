@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SpecError
-from tundish.loader.plan.order import ShardByProcess
-from tundish.loader.plan.sharing import BatchShare, NoRows
-from tundish.loader.run.items import End, Failure, ref_of
-from tundish.loader.run.positional import Positions
-from tundish.loader.run.stated import load_part, own
+from tundish.loader.operators.order import ShardByProcess
+from tundish.loader.operators.sharing import BatchShare, NoRows
+from tundish.loader.protocols.items import End, Failure, ref_of
+from tundish.loader.protocols.positional import Positions
+from tundish.loader.protocols.stated import load_part, own
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
-    from tundish.loader.run.machines import Builder, Machine, MakeMachine, Mark
+    from tundish.loader.protocols.operator import Builder, Machine, Mark, Operator
+    from tundish.loader.run.machines import MakeMachine
 
 
 class ProcessShare:
@@ -141,4 +141,4 @@ def _process_share(builder: Builder, node: ShardByProcess, pass_: int) -> Machin
     return ProcessShare(node, builder.build(node.up, pass_))
 
 
-MACHINES: dict[type[Node], MakeMachine] = {ShardByProcess: _process_share, BatchShare: _shares}
+MACHINES: dict[type[Operator], MakeMachine] = {ShardByProcess: _process_share, BatchShare: _shares}

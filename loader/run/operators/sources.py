@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.plan.sources import Files, FromSource, Generator, Range, Slices, Tensors
-from tundish.loader.run.blame import raise_from
-from tundish.loader.run.generating import generated
-from tundish.loader.run.items import End, Failure, Made
-from tundish.loader.run.ownership import private
-from tundish.loader.run.raised import element_error
-from tundish.loader.run.stated import count, flag
+from tundish.loader.operators.sources import Files, FromSource, Generator, Range, Slices, Tensors
+from tundish.loader.protocols.blame import raise_from
+from tundish.loader.protocols.generating import generated
+from tundish.loader.protocols.items import End, Failure, Made
+from tundish.loader.protocols.ownership import private
+from tundish.loader.protocols.raised import element_error
+from tundish.loader.protocols.stated import count, flag
 from tundish.loader.run.values import Maker
 from tundish.loader.run.watching.watched import meter_of
 from tundish.spec import flatten, normalise, unflatten
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
-    from tundish.loader.run.context import Context
-    from tundish.loader.run.machines import Builder, Machine, MakeMachine, Mark
-    from tundish.loader.run.values import Make, Value
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Builder, Machine, Mark, Operator, Value
+    from tundish.loader.run.machines import MakeMachine
+    from tundish.loader.run.values import Make
 
 _TIME_EACH = 16
 """Of so many elements of a generator one is timed."""
@@ -133,8 +133,8 @@ def _record(maker: Maker, node: FromSource) -> Value:
     return value
 
 
-MACHINES: dict[type[Node], MakeMachine] = {Generator: _generated}
-VALUES: dict[type[Node], Make] = {
+MACHINES: dict[type[Operator], MakeMachine] = {Generator: _generated}
+VALUES: dict[type[Operator], Make] = {
     Range: _range,
     Tensors: _tensors,
     Files: paths_of,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.plan.taking import TakeWhile
-from tundish.loader.run.items import End, Failure
-from tundish.loader.run.stated import flag, load_part
+from tundish.loader.operators.taking import TakeWhile
+from tundish.loader.protocols.items import End, Failure
+from tundish.loader.protocols.stated import flag, load_part
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
-    from tundish.loader.run.machines import Builder, Machine, MakeMachine, Mark
-    from tundish.loader.run.values import MakeNoted, Maker, Value
+    from tundish.loader.protocols.operator import Builder, Machine, Mark, Operator, Value
+    from tundish.loader.run.machines import MakeMachine
+    from tundish.loader.run.values import MakeNoted, Maker
 
 
 class TakenWhile:
@@ -54,5 +54,5 @@ def _verdict(maker: Maker, node: TakeWhile, up: Value) -> Value:
     return maker.asking(node, verdict, up)
 
 
-MACHINES: dict[type[Node], MakeMachine] = {TakeWhile: _taken_while}
-NOTES: dict[type[Node], MakeNoted] = {TakeWhile: _verdict}
+MACHINES: dict[type[Operator], MakeMachine] = {TakeWhile: _taken_while}
+NOTES: dict[type[Operator], MakeNoted] = {TakeWhile: _verdict}

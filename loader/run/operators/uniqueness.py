@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.errors import SpecError
-from tundish.loader.plan.uniqueness import KINDS, Unique
-from tundish.loader.run.items import Failure
-from tundish.loader.run.stated import count
+from tundish.loader.operators.uniqueness import KINDS, Unique
+from tundish.loader.protocols.items import Failure
+from tundish.loader.protocols.stated import count
 from tundish.spec import flatten, spec_of
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
-    from tundish.loader.run.machines import Builder, Machine, MakeMachine, Mark
-    from tundish.loader.run.values import MakeNoted, Maker, Value
+    from tundish.loader.protocols.operator import Builder, Machine, Mark, Operator, Value
+    from tundish.loader.run.machines import MakeMachine
+    from tundish.loader.run.values import MakeNoted, Maker
 
 _LONG = 64
 
@@ -104,5 +104,5 @@ def _key(maker: Maker, node: Unique, up: Value) -> Value:
     return maker.asking(node, key, up)
 
 
-MACHINES: dict[type[Node], MakeMachine] = {Unique: _first}
-NOTES: dict[type[Node], MakeNoted] = {Unique: _key}
+MACHINES: dict[type[Operator], MakeMachine] = {Unique: _first}
+NOTES: dict[type[Operator], MakeNoted] = {Unique: _key}

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.plan.order import Shuffle
-from tundish.loader.run.items import End, Ref, ref_of, to_json
-from tundish.loader.run.origins import note_wanted
-from tundish.loader.run.positional import Positions, listed
-from tundish.loader.run.shuffling import Draws
-from tundish.loader.run.stated import count, load_part, refs
+from tundish.loader.operators.order import Shuffle
+from tundish.loader.protocols.items import End, Ref, ref_of, to_json
+from tundish.loader.protocols.lineage import note_wanted, refs
+from tundish.loader.protocols.positional import Positions, listed
+from tundish.loader.protocols.shuffling import Draws
+from tundish.loader.protocols.stated import count, load_part
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
-    from tundish.loader.run.context import Context
-    from tundish.loader.run.machines import Builder, Machine, MakeMachine, Mark
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Builder, Machine, Mark, Operator
+    from tundish.loader.run.machines import MakeMachine
 
 
 class WindowShuffle:
@@ -169,4 +169,4 @@ def _shuffled(builder: Builder, node: Shuffle, pass_: int) -> Machine:
     return WindowShuffle(node, builder.build(node.up, pass_), pass_, builder.context)
 
 
-MACHINES: dict[type[Node], MakeMachine] = {Shuffle: _shuffled}
+MACHINES: dict[type[Operator], MakeMachine] = {Shuffle: _shuffled}

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.errors import SpecError
-from tundish.loader.plan.windows import Elements, Window
-from tundish.loader.run.generating import Broken
-from tundish.loader.run.items import End, Ref, ref_of, to_json
-from tundish.loader.run.origins import add_origin, describe_origin, note_wanted
-from tundish.loader.run.stated import count, load_part, refs
+from tundish.loader.operators.windows import Elements, Window
+from tundish.loader.protocols.generating import Broken
+from tundish.loader.protocols.items import End, Ref, ref_of, to_json
+from tundish.loader.protocols.lineage import add_origin, describe_origin, note_wanted, refs
+from tundish.loader.protocols.stated import count, load_part
 from tundish.spec import flatten, map_leaves, paths, same_structure, show_tree, unflatten
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tundish.loader.plan.node import Node, Unary
-    from tundish.loader.plan.windows import DatasetClass
-    from tundish.loader.run.context import Context
-    from tundish.loader.run.machines import Builder, Machine, MakeMachine, Mark
-    from tundish.loader.run.values import Make, Maker, Value
+    from tundish.loader.operators.windows import DatasetClass
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Builder, Machine, Mark, Operator, Unary, Value
+    from tundish.loader.run.machines import MakeMachine
+    from tundish.loader.run.values import Make, Maker
 
 _LOG = 1024
 
@@ -180,5 +180,5 @@ def _elements(maker: Maker, node: Elements) -> Value:
     return value
 
 
-MACHINES: dict[type[Node], MakeMachine] = {Window: _windowed}
-VALUES: dict[type[Node], Make] = {Window: _windows, Elements: _elements}
+MACHINES: dict[type[Operator], MakeMachine] = {Window: _windowed}
+VALUES: dict[type[Operator], Make] = {Window: _windows, Elements: _elements}

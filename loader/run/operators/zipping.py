@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.plan.elementwise import Enumerate
-from tundish.loader.plan.sources import Zip
-from tundish.loader.run.items import End, Failure, ref_of
-from tundish.loader.run.ownership import owned
-from tundish.loader.run.stated import count, load_part, load_parts
+from tundish.loader.operators.elementwise import Enumerate
+from tundish.loader.operators.sources import Zip
+from tundish.loader.protocols.items import End, Failure, ref_of
+from tundish.loader.protocols.ownership import owned
+from tundish.loader.protocols.stated import count, load_part, load_parts
 from tundish.spec import unflatten
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
-    from tundish.loader.run.machines import Builder, Machine, MakeMachine, Mark
-    from tundish.loader.run.values import Make, Maker, Value
+    from tundish.loader.protocols.operator import Builder, Machine, Mark, Operator, Value
+    from tundish.loader.run.machines import MakeMachine
+    from tundish.loader.run.values import Make, Maker
 
 
 class Zipped:
@@ -124,5 +124,5 @@ def _nest(maker: Maker, node: Zip) -> Value:
     return value
 
 
-MACHINES: dict[type[Node], MakeMachine] = {Zip: _zipped, Enumerate: _enumerated}
-VALUES: dict[type[Node], Make] = {Enumerate: _pair, Zip: _nest}
+MACHINES: dict[type[Operator], MakeMachine] = {Zip: _zipped, Enumerate: _enumerated}
+VALUES: dict[type[Operator], Make] = {Enumerate: _pair, Zip: _nest}

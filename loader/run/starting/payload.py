@@ -35,7 +35,7 @@ import psutil
 
 from tundish import forked
 from tundish.errors import SharedMemoryError
-from tundish.loader.run.failure import dumps_exception, loads_exception
+from tundish.loader.protocols.failure import dumps_exception, loads_exception
 from tundish.loader.run.starting.byvalue import ByValue, install, look_up, module_name
 from tundish.loader.run.starting.control import scratch_file
 from tundish.loader.run.starting.culprit import find_culprit

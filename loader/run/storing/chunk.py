@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.gaps import copied
-from tundish.loader.run.items import Failure, Made
-from tundish.loader.run.raised import opened
-from tundish.loader.run.rows import Row, Rows
+from tundish.loader.protocols.items import Failure, Made
+from tundish.loader.protocols.raised import opened
+from tundish.loader.protocols.rows import Row, Rows
 from tundish.snapshot.records import StoredError
 from tundish.spec import flatten, unflatten
 
 if TYPE_CHECKING:
-    from tundish.loader.run.block import Block
+    from tundish.loader.protocols.block import Block
 
 MOST_ROWS = 65536
 

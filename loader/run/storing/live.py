@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
+    from tundish.loader.protocols.operator import Operator
     from tundish.loader.run.storing.recorder import Recorder
     from tundish.snapshot.reading.reader import Reader
 
@@ -49,7 +49,7 @@ class Setup:
 
     Parameters
     ----------
-    root : Node
+    root : Operator
         The plan, complete snapshots in the place of what is below them.
     seed, graph_seed : int
         What operators without a seed derive theirs from: those of a run that is continued.
@@ -57,7 +57,7 @@ class Setup:
         Of the other snapshots, by node.
     """
 
-    root: Node
+    root: Operator
     seed: int
     graph_seed: int | None
     live: dict[int, Live] = field(default_factory=dict)

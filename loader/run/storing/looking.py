@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tundish.loader.plan.storing import Found
+from tundish.loader.operators.storing import Found
 from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.reading.reader import open_reader
 

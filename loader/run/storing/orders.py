@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.run.items import Made
+from tundish.loader.protocols.items import Made
+from tundish.loader.protocols.told import Told
 from tundish.loader.run.telling import Ordered
-from tundish.loader.run.told import Told
 from tundish.shm.layout import Layout
 from tundish.snapshot.encoding.forms import Columns, columns_of
 from tundish.snapshot.files.store import open_store
@@ -24,7 +24,7 @@ from tundish.snapshot.records import StoredError
 from tundish.snapshot.writing.writer import RunWriter
 
 if TYPE_CHECKING:
-    from tundish.loader.run.block import Block
+    from tundish.loader.protocols.block import Block
     from tundish.shm.memory import Arena
 
 _REFRESH_S = 15.0

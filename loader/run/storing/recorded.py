@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SharedMemoryError, SnapshotError, StalledError, WorkerDiedError
-from tundish.loader.run.items import End, Failure, Made, NotReady
-from tundish.loader.run.nested import read_position, stored_position
-from tundish.loader.run.raised import element_error
-from tundish.loader.run.rows import Row, Rows
+from tundish.loader.operators.storing import read_position, stored_position
+from tundish.loader.protocols.items import End, Failure, Made, NotReady
+from tundish.loader.protocols.raised import element_error
+from tundish.loader.protocols.rows import Row, Rows
 from tundish.loader.run.stages import ParallelStage
 from tundish.snapshot.encoding.structure import stored_tree
 from tundish.spec import flatten, unflatten
@@ -18,8 +18,8 @@ from tundish.spec import flatten, unflatten
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tundish.loader.run.block import Block
-    from tundish.loader.run.machines import Machine, Mark
+    from tundish.loader.protocols.block import Block
+    from tundish.loader.protocols.operator import Machine, Mark
     from tundish.loader.run.storing.recorder import Recorder
     from tundish.spec import Tree
 

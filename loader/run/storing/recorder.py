@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SnapshotError
-from tundish.loader.run.items import Failure, NotReady
+from tundish.loader.protocols.items import Failure, NotReady
 from tundish.loader.run.storing.carrying import Answer, Carrier, InProcess
 from tundish.loader.run.storing.chunk import MOST_ROWS, Chunk, part_of
 from tundish.loader.run.storing.orders import Commit, Order, Target
@@ -30,7 +30,7 @@ from tundish.loader.watch.stats import SnapshotStats
 from tundish.snapshot.outcome import Outcome
 
 if TYPE_CHECKING:
-    from tundish.loader.run.block import Block
+    from tundish.loader.protocols.block import Block
     from tundish.snapshot.run import Prefix
 
 COMMIT_S = 60.0

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.blame import raise_from
-from tundish.loader.run.items import End, Failure, Made
-from tundish.loader.run.raised import element_error
-from tundish.loader.run.stated import count, load_part
-from tundish.loader.run.storing.opening import reader_of
+from tundish.loader.operators.opening import reader_of
+from tundish.loader.protocols.blame import raise_from
+from tundish.loader.protocols.items import End, Failure, Made
+from tundish.loader.protocols.raised import element_error
+from tundish.loader.protocols.stated import count, load_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tundish.loader.plan.storing import Reread
-    from tundish.loader.run.machines import Machine, Mark
-    from tundish.loader.run.values import Maker, Value
+    from tundish.loader.operators.storing import Reread
+    from tundish.loader.protocols.operator import Machine, Mark, Value
+    from tundish.loader.run.values import Maker
 
 
 class Rereading:

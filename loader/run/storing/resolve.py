@@ -15,23 +15,23 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tundish.errors import (
     IncompleteSnapshotError,
     SnapshotError,
 )
-from tundish.loader.plan.describing import describe_pipeline, describe_sorting, key_of
-from tundish.loader.plan.node import Node, walk
-from tundish.loader.plan.ranges import range_of
+from tundish.loader.operators.opening import look_again
+from tundish.loader.operators.ranges import range_of
+from tundish.loader.operators.saving import found_node
+from tundish.loader.operators.storing import Found, Reread, Snapshot, Stored
+from tundish.loader.plan.node import walk
 from tundish.loader.plan.rebuilding import changed, other_inputs
-from tundish.loader.plan.saving import found_node
-from tundish.loader.plan.storing import Found, Reread, Snapshot, Stored
+from tundish.loader.run.describing import describe_pipeline, describe_sorting, key_of
 from tundish.loader.run.storing.dealing import in_order_of
 from tundish.loader.run.storing.lingering import wait_for
 from tundish.loader.run.storing.live import Live, Served, Setup, nothing_served
 from tundish.loader.run.storing.looking import look
-from tundish.loader.run.storing.opening import look_again
 from tundish.loader.run.storing.orders import Target
 from tundish.loader.run.storing.recorder import WRITING, Recorder, leasing
 from tundish.loader.run.storing.telling import (
@@ -47,8 +47,11 @@ from tundish.snapshot.records import RunHeader
 from tundish.snapshot.run import Prefix, read_run
 from tundish.snapshot.takeover import adopt_run
 
-_KEYS: weakref.WeakKeyDictionary[Node, tuple[str, Any]] = weakref.WeakKeyDictionary()
-_RESOLVED: weakref.WeakKeyDictionary[Node, dict[Any, Node]] = weakref.WeakKeyDictionary()
+if TYPE_CHECKING:
+    from tundish.loader.protocols.operator import Operator
+
+_KEYS: weakref.WeakKeyDictionary[Operator, tuple[str, Any]] = weakref.WeakKeyDictionary()
+_RESOLVED: weakref.WeakKeyDictionary[Operator, dict[Any, Operator]] = weakref.WeakKeyDictionary()
 
 
 class Resolving:
@@ -57,15 +60,15 @@ class Resolving:
     def __init__(self, setup: Setup, *, fresh: bool, write: bool) -> None:
         self.setup = setup
         self._fresh, self._write = fresh, write
-        self._done: dict[int, Node] = {}
+        self._done: dict[int, Operator] = {}
 
-    def rebuilt(self, node: Node) -> Node:
+    def rebuilt(self, node: Operator) -> Operator:
         """A node as it is run."""
         if id(node) not in self._done:
             self._done[id(node)] = self._rebuilt(node)
         return self._done[id(node)]
 
-    def _rebuilt(self, node: Node) -> Node:
+    def _rebuilt(self, node: Operator) -> Operator:
         if not isinstance(node, Snapshot):
             return self._with_inputs(node)
         if isinstance(node, Stored):  # what `load` found
@@ -81,7 +84,7 @@ class Resolving:
         self.setup.live[id(made)] = self._live(node)
         return made
 
-    def _with_inputs(self, node: Node) -> Node:
+    def _with_inputs(self, node: Operator) -> Operator:
         changes = other_inputs(node, self.rebuilt)
         return changed(node, **changes) if changes else node
 
@@ -313,7 +316,7 @@ def _now() -> str:
 # -- plans -----------------------------------------------------------------------------------------
 
 
-def _stored(node: Snapshot, found: Found) -> Node:
+def _stored(node: Snapshot, found: Found) -> Operator:
     """The same one for all iterators, as long as the same stands on disk."""
     known = _RESOLVED.setdefault(node, {})
     if found not in known:

@@ -7,13 +7,13 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import MissingSnapshotError, SnapshotError
-from tundish.loader.plan.saving import found_node
+from tundish.loader.operators.saving import found_node
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tundish.loader.plan.saving import Load
-    from tundish.loader.plan.storing import DatasetClass
+    from tundish.loader.operators.saving import Load
+    from tundish.loader.operators.storing import DatasetClass
 
 _FIRST_LOOK_S, _LOOK_S = 0.01, 1.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tundish.loader.run.block import Block
+from tundish.loader.protocols.block import Block
 from tundish.loader.run.pace import Pace
 from tundish.loader.watch.watch import StageMeter
 

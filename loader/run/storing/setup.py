@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tundish.loader.plan.files.node import ReadFiles
+from tundish.loader.operators.files import ReadFiles
+from tundish.loader.operators.storing import Snapshot
 from tundish.loader.plan.node import walk
-from tundish.loader.plan.storing import Snapshot
 from tundish.loader.run.files.indexing import indexed
 from tundish.loader.run.permuting import check_permutations
 from tundish.loader.run.storing.live import Setup
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
+    from tundish.loader.protocols.operator import Operator
 
 
-def resolve(root: Node, seed: int, graph_seed: int | None, *, fresh: bool, write: bool) -> Setup:
+def resolve(
+    root: Operator, seed: int, graph_seed: int | None, *, fresh: bool, write: bool
+) -> Setup:
     """Look at what stands on disk, and say what is to be done with each snapshot of a plan, and its files.
 
     Parameters
     ----------
-    root : Node
+    root : Operator
         The plan.
     seed, graph_seed : int
         Of the iterator that is made.
@@ -64,6 +66,6 @@ def _look_at_files(setup: Setup) -> None:
     setup.root = as_run(setup.root)
 
 
-def resolved_inner(root: Node) -> Node:
+def resolved_inner(root: Operator) -> Operator:
     """The plan of a dataset within a function: complete snapshots are read, none is written."""
     return resolve(root, 0, None, fresh=False, write=False).root

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.items import End
+from tundish.loader.operators.opening import reader_of
+from tundish.loader.protocols.items import End
+from tundish.loader.protocols.positional import Positions
+from tundish.loader.protocols.raised import element_error
 from tundish.loader.run.plain import PlainStage
-from tundish.loader.run.positional import Positions
-from tundish.loader.run.raised import element_error
-from tundish.loader.run.storing.opening import reader_of
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.storing import Found
+    from tundish.loader.operators.storing import Found
 
 
 class StoredStage(PlainStage):

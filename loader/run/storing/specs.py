@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.storing.opening import reader_of
+from tundish.loader.operators.opening import reader_of
 from tundish.snapshot.encoding.kinds import Fixed, Objects, Text, Varying
 from tundish.spec import ArraySpec, unflatten
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.storing import Found
+    from tundish.loader.operators.storing import Found
 
 
 def stored_spec(found: Found) -> Any:

@@ -7,30 +7,31 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.plan.batching import Batch
-from tundish.loader.plan.checks import check_count
-from tundish.loader.plan.files.node import Indexed, ReadFiles, ReadFilesInTurn
-from tundish.loader.plan.node import Passing, walk
-from tundish.loader.plan.options import WithOptions
-from tundish.loader.plan.order import Concatenate, Prefetch, Repeat, Shard, Shuffle, Skip, Take
-from tundish.loader.plan.saving import Dealt, Load
-from tundish.loader.plan.storing import (
+from tundish.loader.operators.batching import Batch
+from tundish.loader.operators.files import Indexed, ReadFiles, ReadFilesInTurn
+from tundish.loader.operators.opening import reader_of
+from tundish.loader.operators.options import WithOptions
+from tundish.loader.operators.order import Concatenate, Prefetch, Repeat, Shard, Shuffle, Skip, Take
+from tundish.loader.operators.saving import Dealt, Load
+from tundish.loader.operators.storing import (
     Found,
     Reread,
     Snapshot,
     SortedSnapshot,
     Stored,
 )
-from tundish.loader.run.blame import raise_from
+from tundish.loader.plan.checks import check_count
+from tundish.loader.plan.node import walk
+from tundish.loader.protocols.blame import raise_from
+from tundish.loader.protocols.operator import Passing
 from tundish.loader.run.operators.batching import batch_of
-from tundish.loader.run.storing.opening import reader_of
 from tundish.loader.run.values import Maker
 from tundish.loader.watch.stats import SnapshotStats
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
-    from tundish.loader.run.context import Context
-    from tundish.loader.run.values import Make, MakeNoted, Value
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Operator, Value
+    from tundish.loader.run.values import Make, MakeNoted
     from tundish.snapshot.reading.reader import Reader
     from tundish.source import Source
 
@@ -39,7 +40,7 @@ _CHOOSING = (Dealt, Prefetch, Shard, Shuffle, Skip, Take, WithOptions)
 _UNCOMPUTED = (*_CHOOSING, Passing, Batch, Concatenate, Repeat, Stored)
 
 
-def computes_something(node: Node) -> bool:
+def computes_something(node: Operator) -> bool:
     """Whether workers could do something for an operator: what lies in mapped files is only read."""
     if isinstance(node, Stored) and not node.found.mapped:
         return True
@@ -67,14 +68,14 @@ def rows_of(source: Source, count: int) -> Callable[[int], Any]:
     return rows
 
 
-def source_of(node: Node) -> Stored | None:
+def source_of(node: Operator) -> Stored | None:
     """The snapshot whose elements a node chooses and orders, where its refs are indices of it."""
     while isinstance(node, _CHOOSING):
         node = node.up
     return node if isinstance(node, Stored) else None
 
 
-def is_kept(node: Node) -> bool:
+def is_kept(node: Operator) -> bool:
     """Whether a plan's elements are those of a snapshot or a table, chosen or in batches: then they are read-only.
 
     Those of one that is complete are views of files, most of them. The others are no different: what
@@ -157,14 +158,14 @@ def _shard(maker: Maker, node: SortedSnapshot, up: Value) -> Value:
     return maker.asking(node, shard, up)
 
 
-VALUES: dict[type[Node], Make] = {
+VALUES: dict[type[Operator], Make] = {
     Snapshot: Maker.replayed,
     SortedSnapshot: Maker.replayed,
     Stored: _element,
     Load: _element,
     Batch: _batch,
 }
-NOTES: dict[type[Node], MakeNoted] = {SortedSnapshot: _shard}
+NOTES: dict[type[Operator], MakeNoted] = {SortedSnapshot: _shard}
 
 
 def snapshot_stats(context: Context) -> tuple[SnapshotStats, ...]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tundish.loader.plan.storing import SortedSnapshot
+from tundish.loader.operators.storing import SortedSnapshot
 from tundish.loader.run.storing.live import nothing_served
 from tundish.loader.run.storing.recorded import Recorded
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.storing import Snapshot
-    from tundish.loader.run.machines import Builder, Machine
+    from tundish.loader.operators.storing import Snapshot
+    from tundish.loader.protocols.operator import Builder, Machine
 
 
 def recorded(builder: Builder, node: Snapshot, pass_: int) -> Machine:

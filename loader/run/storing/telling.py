@@ -13,12 +13,12 @@ from tundish.snapshot.fingerprint.differences import differences, touched
 from tundish.snapshot.lease import holder_of, lease_name
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
-    from tundish.loader.plan.storing import Snapshot
+    from tundish.loader.operators.storing import Snapshot
+    from tundish.loader.protocols.operator import Operator
 
 log = logging.getLogger("tundish.snapshot")
 
-_TOLD: weakref.WeakSet[Node] = weakref.WeakSet()
+_TOLD: weakref.WeakSet[Operator] = weakref.WeakSet()
 _MANY_KEYS = 4
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tundish.loader.plan.options import Options
-    from tundish.loader.run.context import Context
+    from tundish.loader.protocols.context import Context
     from tundish.loader.watch.stats import Stats
 
 _names = itertools.count(1)

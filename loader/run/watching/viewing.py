@@ -5,21 +5,22 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from tundish.loader.plan.batching import Batch
-from tundish.loader.plan.costing import Cost
-from tundish.loader.plan.elementwise import Filter, FlatMap, Map
-from tundish.loader.plan.files.node import FileRecords, Indexed, Reads
-from tundish.loader.plan.grouping import Groups
-from tundish.loader.plan.node import Node, OwnFunction, function_name
-from tundish.loader.plan.options import options_of
-from tundish.loader.plan.order import Shuffle
-from tundish.loader.plan.sources import Generator
-from tundish.loader.plan.storing import Cache, Snapshot
+from tundish.loader.operators.batching import Batch
+from tundish.loader.operators.costing import Cost
+from tundish.loader.operators.elementwise import Filter, FlatMap, Map
+from tundish.loader.operators.files import FileRecords, Indexed, Reads
+from tundish.loader.operators.grouping import Groups
+from tundish.loader.operators.options import options_of
+from tundish.loader.operators.order import Shuffle
+from tundish.loader.operators.sources import Generator
+from tundish.loader.operators.storing import Cache, Snapshot
+from tundish.loader.plan.node import OwnFunction, function_name
+from tundish.loader.protocols.operator import Operator
 from tundish.loader.run.chains import chain_base, computes, drops
 from tundish.loader.watch.view import PlanNode, PlanView
 
 if TYPE_CHECKING:
-    from tundish.loader.run.context import Context
+    from tundish.loader.protocols.context import Context
 
 __all__ = ["view_of"]
 
@@ -40,7 +41,7 @@ def view_of(context: Context) -> PlanView:
     return PlanView(nodes, ordered)
 
 
-def _viewed(node: Node, context: Context) -> PlanNode:
+def _viewed(node: Operator, context: Context) -> PlanNode:
     shuffles = isinstance(node, Shuffle)
     held = isinstance(node, Shuffle) and (computes(node.up) or chain_base(node.up)[1])
     rows = 1 if node.origin == "input" else 0
@@ -64,22 +65,22 @@ def _viewed(node: Node, context: Context) -> PlanNode:
     )
 
 
-def _shown(node: Node) -> Node:
+def _shown(node: Operator) -> Operator:
     """A node, or the first one below it that does something."""
     while node.transparent:
         (node,) = node.inputs
     return node
 
 
-def _function(node: Node) -> str:
+def _function(node: Operator) -> str:
     for each in fields(node):
         value = getattr(node, each.name)
-        if callable(value) and not isinstance(value, (OwnFunction, type, Node)):
+        if callable(value) and not isinstance(value, (OwnFunction, type, Operator)):
             return function_name(value).rpartition("<locals>.")[2].strip("<>")
     return ""
 
 
-def _is_inner(node: Node) -> bool:
+def _is_inner(node: Operator) -> bool:
     """Whether a method put the operator before another: nothing can be put between the two."""
     function = node.function if isinstance(node, Map) else None
     return isinstance(node, (Cost, Groups)) or type(function).__module__.startswith(
@@ -87,12 +88,12 @@ def _is_inner(node: Node) -> bool:
     )
 
 
-def _draws(node: Node) -> bool:
+def _draws(node: Operator) -> bool:
     # What a flat_map's function makes may draw; that is said where it matters.
     return (node.seeded or node.seedless) and not isinstance(node, (Shuffle, FlatMap))
 
 
-def _reads(node: Node) -> str:
+def _reads(node: Operator) -> str:
     if isinstance(node, Generator):
         return "generator"
     return "stream" if isinstance(node, (Reads, FileRecords, FlatMap)) else ""

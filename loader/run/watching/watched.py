@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tundish.loader.plan.elementwise import Filter, FlatMap, Map
-from tundish.loader.plan.measuring import with_all_edges, without_measuring
+from tundish.loader.operators.elementwise import Filter, FlatMap, Map
+from tundish.loader.operators.measuring import with_all_edges, without_measuring
 from tundish.loader.run.chains import ELEMENTWISE, computes
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
     from tundish.loader.plan.options import Options
-    from tundish.loader.run.context import Context
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Operator
     from tundish.loader.watch.watch import StageMeter
 
 
@@ -22,21 +22,21 @@ def is_watched(options: Options) -> bool:
     return options.stats.enabled is not False and os.environ.get("TUNDISH_WATCH") != "0"
 
 
-def measured_plan(root: Node, options: Options) -> Node:
+def measured_plan(root: Operator, options: Options) -> Operator:
     """The plan with its edges measured, as its options say; an iterator's position fits all of them."""
     if not is_watched(options):
         return without_measuring(root)
     return with_all_edges(root) if options.stats.latency_all_edges else root
 
 
-def stage_name(node: Node, context: Context) -> str:
+def stage_name(node: Operator, context: Context) -> str:
     """The name of the stage that ends at a node: its last operator, whatever passes its elements on."""
     while node.transparent:
         node = node.inputs[0]
     return context.label(node)
 
 
-def meter_of(node: Node, context: Context, where: str) -> StageMeter:
+def meter_of(node: Operator, context: Context, where: str) -> StageMeter:
     """The meter of the stage that ends at a node."""
     if context.watch.is_inner:
         return context.watch.meter("", (), where)
@@ -47,7 +47,7 @@ def meter_of(node: Node, context: Context, where: str) -> StageMeter:
     return context.watch.meter(stage_name(node, context), nodes, where)
 
 
-def evaluated(node: Node) -> Iterator[Node]:
+def evaluated(node: Operator) -> Iterator[Operator]:
     """The nodes that a stage evaluates, up to its last, the source first."""
     if computes(node) and not (node.noting or isinstance(node, ELEMENTWISE)):
         yield node  # it is made below: the stage only puts it where it is wanted

@@ -5,6 +5,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from tundish.loader.protocols.lineage import add_origin
 from tundish.loader.run.messages import (
     DONE,
     EXTRA,
@@ -19,7 +20,6 @@ from tundish.loader.run.messages import (
     align,
     share_offset,
 )
-from tundish.loader.run.origins import add_origin
 from tundish.loader.run.starting.payload import dumps_exception
 from tundish.loader.run.writing import NeedsMore, Rows
 from tundish.shm.encode import Encoded
@@ -27,7 +27,7 @@ from tundish.shm.encode import Encoded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tundish.loader.run.context import Context
+    from tundish.loader.protocols.context import Context
     from tundish.loader.run.outbox import Outbox
     from tundish.loader.run.working.blocks import Blocks
     from tundish.shm.layout import Layout

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.formats.format import Columns
-from tundish.loader.run.blame import raise_from
-from tundish.loader.run.items import DROPPED
+from tundish.loader.protocols.blame import raise_from
+from tundish.loader.protocols.items import DROPPED
 from tundish.loader.run.starting.watchdog import limit
 from tundish.loader.run.writing import NeedsMore, Rows, scatter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tundish.loader.run.context import Context
+    from tundish.loader.protocols.context import Context
     from tundish.loader.run.messages import Task
     from tundish.loader.run.working.blocks import Blocks
     from tundish.loader.run.working.stage import Stage

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tundish.loader.protocols.told import kept, open_all
 from tundish.loader.run.messages import POINTER, Items, Task
-from tundish.loader.run.told import kept, open_all
 from tundish.shm.encode import decode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tundish.loader.run.context import Context
+    from tundish.loader.protocols.context import Context
     from tundish.shm.memory import Arena
 
 

@@ -5,23 +5,22 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.plan.elementwise import FlatMap
-from tundish.loader.plan.interleaving import Interleave
+from tundish.loader.operators.elementwise import FlatMap
+from tundish.loader.operators.interleaving import Interleave
+from tundish.loader.protocols.items import ref_of
+from tundish.loader.protocols.lineage import add_origin, describe_origin, identities
 from tundish.loader.run.evaluators import compile_inner, compile_sweep, compile_values
 from tundish.loader.run.files.numbered import files_below
-from tundish.loader.run.identity import identities
-from tundish.loader.run.items import ref_of
 from tundish.loader.run.messages import WRITING
-from tundish.loader.run.origins import add_origin, describe_origin
 from tundish.loader.run.reading import compile_read
 from tundish.loader.run.starting.payload import dumps_exception
 from tundish.loader.run.watching.timing import CLOCK_S, TASK_S, Timer, Turns
 from tundish.loader.run.watching.watched import evaluated, stage_name
 
 if TYPE_CHECKING:
-    from tundish.loader.run.context import Context
-    from tundish.loader.run.identity import Identity
-    from tundish.loader.run.values import OpenInner, Value
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Identity, Value
+    from tundish.loader.run.values import OpenInner
 
 _SYNC_BYTES = 32 << 20
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.run.items import End, Failure, ref_of
+from tundish.loader.protocols.items import End, Failure, ref_of
 from tundish.loader.run.messages import RECORD, Kind, Task
 from tundish.loader.run.starting.payload import dumps_exception
 from tundish.loader.run.starting.watchdog import limit
 from tundish.loader.run.writing import Rows, scatter
 
 if TYPE_CHECKING:
-    from tundish.loader.run.context import Context
+    from tundish.loader.protocols.context import Context
     from tundish.loader.run.outbox import Outbox
     from tundish.loader.run.values import OpenInner
     from tundish.loader.run.working.blocks import Blocks

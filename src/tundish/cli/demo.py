@@ -19,7 +19,7 @@ from tundish.cli.independent import Independent
 from tundish.cli.kept import show_kept
 from tundish.cli.photographs import BATCH, PATTERN, digest, load
 from tundish.cli.terminal import Progress, bold, dim, good, say, table, warn
-from tundish.loader.plan.dataset import Dataset
+from tundish.loader.dataset import Dataset
 from tundish.shm.budget import usable_cores
 
 if TYPE_CHECKING:

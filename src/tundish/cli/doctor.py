@@ -15,7 +15,7 @@ import numpy as np
 import tundish
 from tundish.cli.terminal import bold, dim, good, say, warn
 from tundish.errors import TundishError
-from tundish.loader.plan.dataset import Dataset
+from tundish.loader.dataset import Dataset
 from tundish.loader.run.starting.launcher import start_method
 from tundish.shm.backend import forced_memory, portable
 from tundish.shm.budget import cgroup_cores, default_budget, local_ranks, usable_cores

@@ -14,7 +14,7 @@ from tundish.cli.drawing import draw
 from tundish.cli.outline import Outline, Step, outline
 from tundish.cli.running import run_for
 from tundish.cli.terminal import bold, dim, say, warn
-from tundish.loader.plan.dataset import Dataset
+from tundish.loader.dataset import Dataset
 from tundish.spec import ArraySpec
 
 if TYPE_CHECKING:

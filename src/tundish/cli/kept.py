@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tundish.cli.photographs import BATCH, PATTERN, digest, load
 from tundish.cli.terminal import dim, good, say, warn
-from tundish.loader.plan.dataset import Dataset
+from tundish.loader.dataset import Dataset
 
 __all__ = ["show_kept"]
 

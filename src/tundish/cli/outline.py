@@ -11,19 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tundish.loader.plan.batching import Batch, Unbatch
-from tundish.loader.plan.dataset import Dataset, show_cardinality
-from tundish.loader.plan.elementwise import Filter, FlatMap, Map
-from tundish.loader.plan.external import external_state
-from tundish.loader.plan.files.node import ByNumber, ReadFiles, ReadFilesInTurn
-from tundish.loader.plan.node import AUTOTUNE, Node, Passing, function_name, walk
-from tundish.loader.plan.options import Options, WithOptions, options_of
-from tundish.loader.plan.order import Prefetch, Shuffle
-from tundish.loader.plan.sources import Files, Generator
-from tundish.loader.plan.storing import Cache
+from tundish.loader.dataset import Dataset, show_cardinality
+from tundish.loader.operators.batching import Batch, Unbatch
+from tundish.loader.operators.elementwise import Filter, FlatMap, Map
+from tundish.loader.operators.files import ByNumber, ReadFiles, ReadFilesInTurn
+from tundish.loader.operators.options import WithOptions, options_of
+from tundish.loader.operators.order import Prefetch, Shuffle
+from tundish.loader.operators.sources import Files, Generator
+from tundish.loader.operators.storing import Cache
+from tundish.loader.plan.node import AUTOTUNE, function_name, walk
+from tundish.loader.protocols.operator import Operator, Passing
 from tundish.loader.run.chains import chain_base
 from tundish.loader.run.chains import computes as made_below
 from tundish.loader.run.effective import effective
+from tundish.loader.run.external import external_state
 from tundish.loader.run.files.indexing import foreseen
 from tundish.loader.run.parallelism import how_many_workers
 from tundish.loader.watch.limit import scattered_text
@@ -31,6 +32,8 @@ from tundish.loader.watch.view import PlanNode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tundish.loader.plan.options import Options
 
 __all__ = ["Outline", "Step", "outline"]
 
@@ -99,7 +102,7 @@ def outline(dataset: Dataset) -> Outline:
     )
 
 
-def scattered(root: Node) -> Iterator[str]:
+def scattered(root: Operator) -> Iterator[str]:
     """Readers that decode rows in groups, below a shuffle that asks for single rows by number."""
     for shuffle in walk(root):
         if not isinstance(shuffle, Shuffle) or made_below(shuffle.up):
@@ -116,7 +119,7 @@ def scattered(root: Node) -> Iterator[str]:
             yield scattered_text(read, moved)
 
 
-def stages(root: Node) -> dict[int, int]:
+def stages(root: Operator) -> dict[int, int]:
     """Number the operators whose work is done in one go, as `tundish.loader.run.planner` joins them.
 
     Order is decided on indices wherever it can be, so functions run where an element has to be
@@ -125,7 +128,7 @@ def stages(root: Node) -> dict[int, int]:
     number_of: dict[int, int] = {}
     found: list[list[int]] = [[]]
 
-    def visit(node: Node, stage: list[int]) -> None:
+    def visit(node: Operator, stage: list[int]) -> None:
         base, dropping = chain_base(node)
         if dropping and base is not node:
             stage = begin()
@@ -157,7 +160,7 @@ def stages(root: Node) -> dict[int, int]:
     return number_of
 
 
-def place(node: Node, stage: int, where: str) -> str:
+def place(node: Operator, stage: int, where: str) -> str:
     """Where an operator is at work, in words."""
     if stage:
         return f"stage {stage}, {where}"
@@ -172,7 +175,7 @@ def place(node: Node, stage: int, where: str) -> str:
     return "on indices alone" if node.positional else "in order"
 
 
-def arguments(node: Node) -> str:
+def arguments(node: Operator) -> str:
     """What an operator was given, in one line."""
     if isinstance(node, Files):
         folder = Path(os.path.commonpath([Path(path).parent for path in node.paths]))
@@ -194,7 +197,7 @@ def shortened(text: str) -> str:
     return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
 
 
-def workers(node: Node) -> tuple[int, str]:
+def workers(node: Operator) -> tuple[int, str]:
     """How many workers would run a plan, and who says so."""
     options: Options = options_of(node)
     count = how_many_workers(node, options, None)
@@ -212,7 +215,7 @@ def workers(node: Node) -> tuple[int, str]:
     return count, f"{who} is AUTOTUNE: the cores here{', to begin with' * options.autotune.tunes}"
 
 
-def resume(node: Node) -> Iterator[str]:
+def resume(node: Operator) -> Iterator[str]:
     """What a restored iterator has to do again, and what its state does not hold."""
     for each in walk(node):
         if isinstance(each, (ReadFiles, ReadFilesInTurn)) and each.replays:
@@ -227,6 +230,6 @@ def resume(node: Node) -> Iterator[str]:
         yield f"not in the state: {state.node}, {state.what}; instead: {state.instead}"
 
 
-def computes(node: Node) -> bool:
+def computes(node: Operator) -> bool:
     """Whether a user's function stands at or below a node."""
     return any(isinstance(below, (Map, Filter, FlatMap)) for below in walk(node))

@@ -17,7 +17,7 @@ from tundish.loader.watch.wording import count_text, seconds_text
 if TYPE_CHECKING:
     from collections.abc import Iterator as Elements
 
-    from tundish.loader.plan.dataset import Dataset
+    from tundish.loader.dataset import Dataset
     from tundish.loader.run.iterator import Iterator
     from tundish.loader.watch.stats import Stats
 

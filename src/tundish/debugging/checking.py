@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from tundish.debugging.functions import functions_of, named
 from tundish.debugging.health import first_bad, health_of, is_finite, is_floating
 from tundish.errors import NumericsError
-from tundish.loader.run.blame import NODE_MARK
-from tundish.loader.run.watching import probes
+from tundish.loader.protocols import probes
+from tundish.loader.protocols.blame import NODE_MARK
 from tundish.spec import flatten, paths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tundish.loader.run.context import Context
+    from tundish.loader.protocols.context import Context
 
 __all__ = ["NumericsProbe", "disable_check_numerics", "enable_check_numerics"]
 

@@ -14,7 +14,7 @@ from tundish.debugging.info import (
     check_root,
 )
 from tundish.debugging.probe import DumpProbe
-from tundish.loader.run.watching import probes
+from tundish.loader.protocols import probes
 
 if TYPE_CHECKING:
     import os

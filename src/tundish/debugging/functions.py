@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.plan.node import Node, OwnFunction, function_name
+from tundish.loader.plan.node import OwnFunction, function_name
+from tundish.loader.protocols.operator import Operator
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -24,7 +25,7 @@ def functions_of(node: Any) -> dict[str, Callable[..., Any]]:
         if isinstance(value, OwnFunction):
             inner = functions_of(value)
             found |= {f"{each.name}.{name}": function for name, function in inner.items()}
-        elif callable(value) and not isinstance(value, (type, Node)) and _is_code(value):
+        elif callable(value) and not isinstance(value, (type, Operator)) and _is_code(value):
             found[each.name] = value
     return found
 

@@ -8,15 +8,15 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.plan.batching import Batch
-from tundish.loader.plan.elementwise import FlatMap
+from tundish.loader.operators.batching import Batch
+from tundish.loader.operators.elementwise import FlatMap
+from tundish.loader.protocols import probes
 from tundish.loader.run.planner import MACHINES
-from tundish.loader.run.watching import probes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tundish.loader.run.context import Context
+    from tundish.loader.protocols.context import Context
 
 __all__ = ["PlacementProbe", "get_log_device_placement", "set_log_device_placement"]
 

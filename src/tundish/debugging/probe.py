@@ -21,7 +21,7 @@ from tundish.loader.run.serving import in_worker
 from tundish.spec import dtype_of, flatten, leaf_key, paths
 
 if TYPE_CHECKING:
-    from tundish.loader.run.context import Context
+    from tundish.loader.protocols.context import Context
 
 __all__ = ["MOST_VALUE_BYTES", "DumpProbe"]
 

@@ -17,7 +17,7 @@ import numpy as np
 from tundish.debugging.ring import SUFFIX, VERSION, parse_line
 from tundish.errors import TundishError
 from tundish.formats.bytes.regular import open_regular, read_all
-from tundish.loader.run.origins import describe_origin
+from tundish.loader.protocols.lineage import describe_origin
 
 __all__ = ["Dump", "DumpRecord", "DumpedLeaf", "DumpedNode", "DumpedProcess", "read_dump"]
 

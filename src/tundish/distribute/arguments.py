@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from tundish.distribute.options import InputOptions
+from tundish.loader.operators.order import Prefetch
 from tundish.loader.plan.checks import check_callable, check_count
 from tundish.loader.plan.inputs import InputContext
 from tundish.loader.plan.node import walk
-from tundish.loader.plan.order import Prefetch
-from tundish.loader.run.context import first_seed
+from tundish.loader.protocols.context import first_seed
 
 __all__ = ["AllMin", "checked", "context_of", "seed_of", "with_ahead"]
 

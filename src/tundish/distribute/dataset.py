@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tundish.distribute.iterator import DistributedIterator
     from tundish.distribute.options import InputOptions
     from tundish.distribute.specs import Specs
-    from tundish.loader.plan.dataset import Dataset
+    from tundish.loader.dataset import Dataset
     from tundish.loader.plan.inputs import InputContext
     from tundish.loader.run.iterator import Iterator
 

@@ -6,27 +6,36 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from tundish.distribute.files import by_files
-from tundish.loader.plan.batching import Batch
+from tundish.loader.operators.batching import Batch
+from tundish.loader.operators.elementwise import Map
+from tundish.loader.operators.files import ReadFiles
+from tundish.loader.operators.options import options_of
+from tundish.loader.operators.order import (
+    Repeat,
+    Shard,
+    ShardByProcess,
+    ShardHint,
+    Shuffle,
+    Skip,
+    Take,
+)
+from tundish.loader.operators.padding import PaddedBatch, SizedGathering
+from tundish.loader.operators.ranges import over
+from tundish.loader.operators.rebatching import Rebatch
+from tundish.loader.operators.sharing import BatchShare, Short, part_of
+from tundish.loader.operators.static import static_spec
+from tundish.loader.operators.storing import Cache
 from tundish.loader.plan.checks import check_word
-from tundish.loader.plan.elementwise import Map
-from tundish.loader.plan.files.node import ReadFiles
-from tundish.loader.plan.node import INFINITE_CARDINALITY, Passing, Unary, walk
-from tundish.loader.plan.options import options_of
-from tundish.loader.plan.order import Repeat, Shard, ShardByProcess, ShardHint, Shuffle, Skip, Take
-from tundish.loader.plan.padding import PaddedBatch, SizedGathering
+from tundish.loader.plan.node import INFINITE_CARDINALITY, walk
 from tundish.loader.plan.policies import AutoShardPolicy
-from tundish.loader.plan.ranges import over
-from tundish.loader.plan.rebatching import Rebatch
 from tundish.loader.plan.rebuilding import other_inputs
-from tundish.loader.plan.sharing import BatchShare, Short, part_of
-from tundish.loader.plan.static import static_spec
-from tundish.loader.plan.storing import Cache
+from tundish.loader.protocols.operator import Passing, Unary
 from tundish.loader.run.access import counted
 from tundish.spec import ArraySpec, flatten
 
 if TYPE_CHECKING:
     from tundish.loader.plan.inputs import InputContext
-    from tundish.loader.plan.node import Node
+    from tundish.loader.protocols.operator import Operator
 
 __all__ = ["Division", "Form", "Uneven", "check_uneven", "divided", "policy_of"]
 
@@ -48,9 +57,9 @@ class Division:
     ----------
     form : Form
         What it reads.
-    node : Node
+    node : Operator
         Its plan.
-    whole : Node
+    whole : Operator
         The plan that a state names: of "own" that of this process, else that of all.
     context : InputContext
         Which process this is; `num_replicas_in_sync` counts the replicas of all of them.
@@ -63,8 +72,8 @@ class Division:
     """
 
     form: Form
-    node: Node
-    whole: Node
+    node: Operator
+    whole: Operator
     context: InputContext
     size: int | None = None
     sizes: tuple[int, ...] = ()
@@ -87,7 +96,7 @@ class Division:
 
 
 def divided(
-    root: Node,
+    root: Operator,
     context: InputContext,
     policy: AutoShardPolicy,
     uneven: Uneven | None,
@@ -98,7 +107,7 @@ def divided(
 
     Parameters
     ----------
-    root : Node
+    root : Operator
         All of it.
     context : InputContext
         Which process this is.
@@ -145,7 +154,7 @@ def _nobody_knows(uneven: Uneven | None, why: str) -> str:
     )
 
 
-def _chosen(root: Node, context: InputContext, *, agreed: bool) -> AutoShardPolicy:
+def _chosen(root: Operator, context: InputContext, *, agreed: bool) -> AutoShardPolicy:
     """FILE, where it spares reading, is right, and all processes can end together; else DATA."""
     if context.num_input_pipelines == 1:
         return AutoShardPolicy.DATA
@@ -170,7 +179,7 @@ def check_uneven(uneven: Any) -> Uneven | None:
 # -- by rows ---------------------------------------------------------------------------------------
 
 
-def _by_rows(root: Node, context: InputContext, uneven: Uneven | None) -> Division:
+def _by_rows(root: Operator, context: InputContext, uneven: Uneven | None) -> Division:
     if any(isinstance(node, ShardByProcess) for node in walk(root)):
         raise ValueError(
             "shard_by_process has divided the dataset already, and would divide it twice: leave it out, or "
@@ -204,7 +213,7 @@ def _by_rows(root: Node, context: InputContext, uneven: Uneven | None) -> Divisi
     return Division("share", over(root, base, own), root, context, base.size)
 
 
-def _batch_of(root: Node) -> Batch | SizedGathering | None:
+def _batch_of(root: Operator) -> Batch | SizedGathering | None:
     """The operator that makes batches of one size; None where none does, or one above may change it."""
     node = root
     while isinstance(node, (*_ABOVE_BATCHES, Shuffle, Cache, Map)):
@@ -214,7 +223,7 @@ def _batch_of(root: Node) -> Batch | SizedGathering | None:
     return node if isinstance(node, (Batch, SizedGathering)) else None
 
 
-def _check_rows(root: Node) -> None:
+def _check_rows(root: Operator) -> None:
     told = static_spec(root)
     if told is None:
         return
@@ -229,7 +238,7 @@ def _check_rows(root: Node) -> None:
 # -- batches of one's own --------------------------------------------------------------------------
 
 
-def _own(root: Node, context: InputContext) -> Division:
+def _own(root: Operator, context: InputContext) -> Division:
     """Batches of the elements that this process has, of its part of the global size."""
     count, index = context.num_input_pipelines, context.input_pipeline_id
     replicas = context.num_replicas_in_sync
@@ -258,7 +267,7 @@ def _own(root: Node, context: InputContext) -> Division:
     return Division("own", node, node, context, made.size, sizes)
 
 
-def _check_widths(root: Node, made: Batch | SizedGathering) -> None:
+def _check_widths(root: Operator, made: Batch | SizedGathering) -> None:
     """Refuse padded batches of which a short one may come before others.
 
     Steps are slices of them, side by side. Behind a short one a step begins in one batch and ends in
@@ -352,7 +361,7 @@ def _rows(division: Division) -> int | None:
     return have if have >= 0 else None
 
 
-def _drops(node: Node) -> bool:
+def _drops(node: Operator) -> bool:
     return any(
         below.drop_remainder
         for below in walk(node)
@@ -360,15 +369,15 @@ def _drops(node: Node) -> bool:
     )
 
 
-def _hinted(root: Node, count: int, index: int) -> Node:
+def _hinted(root: Operator, count: int, index: int) -> Operator:
     if not any(isinstance(node, ShardHint) for node in walk(root)):
         raise ValueError(
             "the policy HINT divides where the plan says shard(SHARD_HINT, SHARD_HINT), and it says so "
             "nowhere: say it where elements are to be divided (td.experimental.SHARD_HINT), or use another policy"
         )
-    done: dict[int, Node] = {}
+    done: dict[int, Operator] = {}
 
-    def rebuilt(node: Node) -> Node:
+    def rebuilt(node: Operator) -> Operator:
         if id(node) not in done:
             inputs = other_inputs(node, rebuilt)
             if isinstance(node, ShardHint):
@@ -380,7 +389,7 @@ def _hinted(root: Node, count: int, index: int) -> Node:
     return rebuilt(root)
 
 
-def policy_of(root: Node) -> AutoShardPolicy:
+def policy_of(root: Operator) -> AutoShardPolicy:
     """What a dataset's options say."""
     said = options_of(root).distribute.auto_shard_policy
     return AutoShardPolicy.AUTO if said is None else AutoShardPolicy(said)

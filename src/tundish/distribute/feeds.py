@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tundish.distribute.pieces import cut, rows_in
 from tundish.errors import SpecError
-from tundish.loader.plan.sharing import NoRows, part_of
-from tundish.loader.run.raised import element_error
+from tundish.loader.operators.sharing import NoRows, part_of
+from tundish.loader.protocols.raised import element_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,24 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tundish.loader.plan.asserting import IgnoreErrors
-from tundish.loader.plan.batching import Batch, Unbatch
-from tundish.loader.plan.costing import Cost
-from tundish.loader.plan.counting import FromList
-from tundish.loader.plan.elementwise import Filter, FlatMap, Map
-from tundish.loader.plan.grouping import Groups
-from tundish.loader.plan.mixing import Sample
-from tundish.loader.plan.node import Passing, Unary, walk
-from tundish.loader.plan.order import Concatenate, Repeat, Shard, Shuffle, Skip, Take
-from tundish.loader.plan.packing import Pack
-from tundish.loader.plan.padding import Gathering
-from tundish.loader.plan.rebatching import Rebatch
+from tundish.loader.operators.asserting import IgnoreErrors
+from tundish.loader.operators.batching import Batch, Unbatch
+from tundish.loader.operators.costing import Cost
+from tundish.loader.operators.counting import FromList
+from tundish.loader.operators.elementwise import Filter, FlatMap, Map
+from tundish.loader.operators.grouping import Groups
+from tundish.loader.operators.mixing import Sample
+from tundish.loader.operators.order import Concatenate, Repeat, Shard, Shuffle, Skip, Take
+from tundish.loader.operators.packing import Pack
+from tundish.loader.operators.padding import Gathering
+from tundish.loader.operators.rebatching import Rebatch
+from tundish.loader.operators.sources import Files, Slices
+from tundish.loader.operators.storing import Cache
+from tundish.loader.plan.node import walk
 from tundish.loader.plan.rebuilding import other_inputs
-from tundish.loader.plan.sources import Files, Slices
-from tundish.loader.plan.storing import Cache
+from tundish.loader.protocols.operator import Passing, Unary
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
+    from tundish.loader.protocols.operator import Operator
 
 __all__ = ["NoFilesError", "by_files"]
 
@@ -58,7 +59,7 @@ class NoFilesError(ValueError):
     """Why a plan cannot be divided by files."""
 
 
-def by_files(root: Node, count: int, index: int) -> Node:
+def by_files(root: Operator, count: int, index: int) -> Operator:
     """The plan over every `count`-th file, from the `index`-th on.
 
     The list is divided below any shuffle of it, so files are disjoint whatever seeds there are.
@@ -69,14 +70,14 @@ def by_files(root: Node, count: int, index: int) -> Node:
         There is no list of files, it is too short, or an operator above is not one that each
         process can run on its own files.
     """
-    done: dict[int, Node] = {}
+    done: dict[int, Operator] = {}
 
-    def rebuilt(node: Node) -> Node:
+    def rebuilt(node: Operator) -> Operator:
         if id(node) not in done:
             done[id(node)] = _divided(node)
         return done[id(node)]
 
-    def _divided(node: Node) -> Node:
+    def _divided(node: Operator) -> Operator:
         if isinstance(node, FlatMap) and _is_list(node.up):
             return replace(node, up=_share_of_files(node.up, node, count, index))
         if not node.inputs:
@@ -93,7 +94,7 @@ def by_files(root: Node, count: int, index: int) -> Node:
     return rebuilt(root)
 
 
-def _is_list(node: Node) -> bool:
+def _is_list(node: Operator) -> bool:
     while isinstance(node, (*_ORDERING, *_CHOOSING)):
         node = node.up
     if isinstance(node, Slices):
@@ -106,7 +107,7 @@ def _is_list(node: Node) -> bool:
     return isinstance(node, Files)
 
 
-def _share_of_files(node: Node, reader: Node, count: int, index: int) -> Node:
+def _share_of_files(node: Operator, reader: Operator, count: int, index: int) -> Operator:
     if isinstance(node, _ORDERING):
         assert isinstance(node, Unary)
         return replace(node, up=_share_of_files(node.up, reader, count, index))

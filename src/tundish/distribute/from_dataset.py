@@ -12,10 +12,11 @@ from tundish.distribute.iterator import DistributedIterator, Ending
 from tundish.distribute.options import InputOptions, InputReplicationMode
 from tundish.distribute.specs import Specs
 from tundish.distribute.state import Kind
-from tundish.loader.plan.batching import Batch
-from tundish.loader.plan.dataset import Dataset
-from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Passing
-from tundish.loader.plan.order import Repeat, Skip, Take
+from tundish.loader.dataset import Dataset
+from tundish.loader.operators.batching import Batch
+from tundish.loader.operators.order import Repeat, Skip, Take
+from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+from tundish.loader.protocols.operator import Passing
 from tundish.loader.run.effective import effective
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from tundish.distribute.state import Place, from_state, to_state
 from tundish.distribute.values import mirrored
 from tundish.errors import OutOfRangeError, SpecError
 from tundish.loader.plan.checks import check_count
+from tundish.loader.protocols.raised import element_error
 from tundish.loader.run.checkpoints import (
     holds_state,
     newest_state,
@@ -21,7 +22,6 @@ from tundish.loader.run.checkpoints import (
     write_state,
 )
 from tundish.loader.run.optional import Optional
-from tundish.loader.run.raised import element_error
 
 if TYPE_CHECKING:
     import os

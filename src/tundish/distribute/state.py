@@ -14,7 +14,7 @@ from tundish.errors import CheckpointError, IncompatibleCheckpointError
 from tundish.loader.run.state import check_state, describe_plan, fingerprint
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
+    from tundish.loader.protocols.operator import Operator
 
 __all__ = ["Kind", "Place", "from_state", "to_state"]
 
@@ -34,9 +34,9 @@ class Kind:
     ----------
     form : str
         How the dataset is divided.
-    named : tuple of Node
+    named : tuple of Operator
         The plans that a state names, one for each pipeline of this process.
-    run : tuple of Node
+    run : tuple of Operator
         The plans that this process runs.
     process : tuple of int
         Of how many processes this is which.
@@ -45,8 +45,8 @@ class Kind:
     """
 
     form: str
-    named: tuple[Node, ...]
-    run: tuple[Node, ...]
+    named: tuple[Operator, ...]
+    run: tuple[Operator, ...]
     process: tuple[int, int]
     shared: bool
 
@@ -110,7 +110,7 @@ def from_state(kind: Kind, state: Any) -> tuple[list[dict[str, Any]], Place]:
     )
 
 
-def _naming(state: dict[str, Any], plan: Node) -> dict[str, Any]:
+def _naming(state: dict[str, Any], plan: Operator) -> dict[str, Any]:
     described = describe_plan(plan)
     kept = {k: v for k, v in state.items() if k not in ("distributed", "others")}
     return {**kept, "plan": described, "fingerprint": fingerprint(described)}

@@ -9,9 +9,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.plan.dataset import Dataset
-from tundish.loader.plan.elementwise import FlatMap
-from tundish.loader.plan.interleaving import Interleave
+from tundish.loader.dataset import Dataset
+from tundish.loader.operators.elementwise import FlatMap
+from tundish.loader.operators.interleaving import Interleave
 from tundish.loader.plan.node import INFINITE_CARDINALITY, walk
 from tundish.loader.run.iterator import Iterator
 from tundish.loader.run.watching.viewing import view_of
@@ -24,7 +24,7 @@ from tundish.testing.compare import collect, difference
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from tundish.loader.plan.node import Node
+    from tundish.loader.protocols.operator import Operator
     from tundish.loader.watch.verdict import Verdict
     from tundish.loader.watch.view import PlanNode, PlanView
     from tundish.testing.compare import Outcome
@@ -218,7 +218,7 @@ def _until(dataset: Dataset, hint: Hint) -> Dataset:
     return _joined(base, steps[: last + 1])
 
 
-def _steps(dataset: Dataset) -> tuple[Node, list[_Step]]:
+def _steps(dataset: Dataset) -> tuple[Operator, list[_Step]]:
     """The source, or the last operator that joins several inputs, and what follows it."""
     with dataset.iterator(workers=0) as it:
         context = it._engine.context  # noqa: SLF001 - it names the operators
@@ -229,7 +229,7 @@ def _steps(dataset: Dataset) -> tuple[Node, list[_Step]]:
         return base, [_Step(context.label(node), node, _again(node)) for node in rest]
 
 
-def _joined(base: Node, steps: list[_Step]) -> Dataset:
+def _joined(base: Operator, steps: list[_Step]) -> Dataset:
     made = Dataset._of(base)  # noqa: SLF001 - plans are changed here
     for step in steps:
         made = step.take(made)
@@ -243,7 +243,7 @@ class _Step:
         self.name, self.node, self.take = name, node, take
 
 
-def _again(node: Node) -> Callable[[Dataset], Dataset]:
+def _again(node: Operator) -> Callable[[Dataset], Dataset]:
     return lambda up: Dataset._of(replace(node, up=up._node))  # type: ignore[call-arg]  # noqa: SLF001
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from tundish.errors import TundishError
-from tundish.loader.run.raised import is_interrupt
+from tundish.loader.protocols.raised import is_interrupt
 from tundish.spec import Nested
 from tundish.testing import poison
 

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tundish.errors import SpecError
-from tundish.loader.plan.dataset import Dataset
+from tundish.loader.dataset import Dataset
 from tundish.testing.cases import FAMILIES, reading
 from tundish.testing.expressions import Pipeline, Step
 from tundish.testing.model import Model

@@ -17,7 +17,7 @@ from tundish.testing import poison
 from tundish.testing.compare import Outcome, collect
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.dataset import Dataset
+    from tundish.loader.dataset import Dataset
 
 __all__ = ["collect_elsewhere"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.plan.dataset import Dataset
+from tundish.loader.dataset import Dataset
 from tundish.loader.plan.inputs import InputContext
 from tundish.testing import functions, misbehaving, values
 from tundish.testing.configured import Configured

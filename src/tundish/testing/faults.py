@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SnapshotError
+from tundish.loader.operators.storing import Snapshot, Stored
 from tundish.loader.plan.node import walk
-from tundish.loader.plan.storing import Snapshot, Stored
-from tundish.loader.run.raised import is_interrupt
+from tundish.loader.protocols.raised import is_interrupt
 from tundish.testing.compare import Outcome, collect, difference, digest, outcome_of
 from tundish.testing.expressions import Pipeline, Step
 from tundish.testing.folders import standing
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
-    from tundish.loader.plan.dataset import Dataset
+    from tundish.loader.dataset import Dataset
 
 __all__ = ["assert_faults_are_told", "check_faults", "damage"]
 

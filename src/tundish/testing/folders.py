@@ -16,7 +16,7 @@ from tundish.testing import poison
 from tundish.testing.compare import collect
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.dataset import Dataset
+    from tundish.loader.dataset import Dataset
 
 __all__ = ["Folder", "folder", "saved", "standing"]
 

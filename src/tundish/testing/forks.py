@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from tundish.errors import StalledError
 from tundish.loader.dataloader.dataloader import DataLoader
-from tundish.loader.plan.dataset import Dataset
+from tundish.loader.dataset import Dataset
 from tundish.loader.plan.options import Options
 
 __all__ = ["main", "run"]

@@ -38,7 +38,7 @@ from tundish.testing.passes import PASSES, assert_passes_do_not_show, calls
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from tundish.loader.plan.dataset import Dataset
+    from tundish.loader.dataset import Dataset
 
     Check = Callable[[Pipeline, random.Random, Sequence[int]], None]
 

@@ -14,19 +14,19 @@ import threading
 import warnings
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tundish.loader.plan.batching import Batch
-from tundish.loader.plan.costing import BatchByCost
-from tundish.loader.plan.grouping import Groups
-from tundish.loader.plan.interleaving import Interleave
+from tundish.loader.operators.batching import Batch
+from tundish.loader.operators.costing import BatchByCost
+from tundish.loader.operators.grouping import Groups
+from tundish.loader.operators.interleaving import Interleave
+from tundish.loader.operators.order import Shuffle
+from tundish.loader.operators.packing import Pack
+from tundish.loader.operators.padding import SizedGathering
+from tundish.loader.operators.rebatching import Rebatch
+from tundish.loader.operators.resampling import RejectionResample
+from tundish.loader.operators.storing import Snapshot
+from tundish.loader.operators.windows import Window
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.options import Options
-from tundish.loader.plan.order import Shuffle
-from tundish.loader.plan.packing import Pack
-from tundish.loader.plan.padding import SizedGathering
-from tundish.loader.plan.rebatching import Rebatch
-from tundish.loader.plan.resampling import RejectionResample
-from tundish.loader.plan.storing import Snapshot
-from tundish.loader.plan.windows import Window
 from tundish.testing.compare import LIMIT, Outcome, collect, difference, one_more
 from tundish.testing.elsewhere import collect_elsewhere
 from tundish.testing.killing import Hunted, positions
@@ -35,8 +35,8 @@ from tundish.testing.surroundings import Resources, other_random_states, surroun
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from tundish.loader.plan.dataset import Dataset
-    from tundish.loader.plan.node import Node
+    from tundish.loader.dataset import Dataset
+    from tundish.loader.protocols.operator import Operator
     from tundish.loader.run.iterator import Iterator
 
     Made: TypeAlias = Dataset | Callable[[], Dataset]
@@ -381,7 +381,7 @@ def _allowance(dataset: Dataset) -> int:
     return size
 
 
-def _rows_of(node: Node) -> int:
+def _rows_of(node: Operator) -> int:
     """How many elements one of a node's is made of, at most."""
     if isinstance(node, (Batch, SizedGathering, Window)):
         return node.size

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
 
-    from tundish.loader.plan.dataset import Dataset
+    from tundish.loader.dataset import Dataset
 from tundish.testing.compare import Outcome
 
 __all__ = ["check_measured", "measured"]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.raised import is_interrupt
+from tundish.loader.protocols.raised import is_interrupt
 from tundish.testing.compare import LIMIT, collect, difference, one_more
 from tundish.testing.folders import folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tundish.loader.plan.dataset import Dataset
+    from tundish.loader.dataset import Dataset
     from tundish.testing.compare import Outcome
 
     Pass = Callable[["Runs"], Any]

@@ -21,7 +21,7 @@ from tundish.loader.run import store
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
-    from tundish.loader.plan.dataset import Dataset
+    from tundish.loader.dataset import Dataset
 
 __all__ = ["Resources", "other_random_states", "surroundings"]
 

@@ -19,7 +19,7 @@ from tundish.torch.lightning import fetched_ahead
 from tundish.torch.pinning import pinning
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.dataset import Dataset
+    from tundish.loader.dataset import Dataset
 
 __all__ = ["DataLoader"]
 

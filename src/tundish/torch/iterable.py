@@ -7,9 +7,9 @@ from typing import Any, Self
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from tundish.loader.plan.dataset import Dataset
+from tundish.loader.dataset import Dataset
 from tundish.loader.plan.node import global_seed, set_seed
-from tundish.loader.run.context import draw_seed
+from tundish.loader.protocols.context import draw_seed
 from tundish.loader.run.iterator import Iterator
 from tundish.torch.tensors import as_tensors
 

@@ -26,8 +26,8 @@ from numpy.random import rand
 
 import tundish as td
 from tundish import Dataset, errors
-from tundish.loader.plan.external import ExternalState, external_state, heed_external_state
 from tundish.loader.plan.search import Place, Search
+from tundish.loader.run.external import ExternalState, external_state, heed_external_state
 
 RANGE = Dataset.range(3)
 POLICY = td.experimental.ExternalStatePolicy
@@ -675,6 +675,6 @@ def test_asking_again_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         heed_external_state(node, "state_dict()")
-        monkeypatch.setattr("tundish.loader.plan.external.walk", None)  # nothing is walked again
+        monkeypatch.setattr("tundish.loader.run.external.walk", None)  # nothing is walked again
         heed_external_state(node, "state_dict()")
         assert external_state(node) == ()

@@ -12,22 +12,23 @@ import pytest
 
 import tundish as td
 from tundish import Dataset, StatsAggregator, StatsOptions
-from tundish.loader.plan.measuring import (
+from tundish.loader.operators.measuring import (
     BytesProduced,
     Latency,
     with_all_edges,
     without_measuring,
 )
-from tundish.loader.plan.node import Node, walk
-from tundish.loader.plan.ranges import range_of
-from tundish.loader.plan.static import static_spec
+from tundish.loader.operators.ranges import range_of
+from tundish.loader.operators.static import static_spec
+from tundish.loader.plan.node import walk
+from tundish.loader.protocols.operator import Operator
 
 
-def plan(dataset: Dataset) -> Node:
+def plan(dataset: Dataset) -> Operator:
     return dataset._node
 
 
-def names(node: Node) -> list[str]:
+def names(node: Operator) -> list[str]:
     return [each.label for each in walk(node)]
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tundish import Dataset, Options
+from tundish.loader.operators.options import options_of
 from tundish.loader.plan.contradictions import CONTRADICTIONS
 from tundish.loader.plan.groups import AutotuneOptions, ThreadingOptions
-from tundish.loader.plan.options import options_of
 from tundish.loader.plan.policies import AutoShardPolicy, AutotuneAlgorithm, ExternalStatePolicy
 from tundish.loader.run.parallelism import how_many_workers
 from tundish.loader.watch.aggregator import StatsAggregator

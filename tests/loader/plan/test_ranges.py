@@ -12,8 +12,9 @@ import pytest
 
 import tundish as td
 from tundish.errors import RangeError
-from tundish.loader.plan.node import INFINITE_CARDINALITY, Node
-from tundish.loader.plan.ranges import base_of, bounds, range_of
+from tundish.loader.operators.ranges import base_of, bounds, range_of
+from tundish.loader.plan.node import INFINITE_CARDINALITY
+from tundish.loader.protocols.operator import Operator
 from tundish.loader.run.iterator import Iterator as Elements
 from tundish.testing import fuzz
 from tundish.testing.compare import Outcome, collect
@@ -21,20 +22,20 @@ from tundish.testing.functions import Draw, Fail, Inner, Keep, Records, Tag
 from tundish.testing.registry import CASES, Case
 
 
-def outcomes(node: Node, workers: int = 0) -> list[Outcome]:
+def outcomes(node: Operator, workers: int = 0) -> list[Outcome]:
     with Elements(node, workers=workers, base_seed=5) as elements:
         return collect(elements, limit=10_000)
 
 
-def parts(node: Node, count: int, workers: int = 0) -> list[list[Outcome]]:
+def parts(node: Operator, count: int, workers: int = 0) -> list[list[Outcome]]:
     return [outcomes(range_of(node, index, count), workers) for index in range(count)]
 
 
-def joined(node: Node, count: int, workers: int = 0) -> list[Outcome]:
+def joined(node: Operator, count: int, workers: int = 0) -> list[Outcome]:
     return list(itertools.chain.from_iterable(parts(node, count, workers)))
 
 
-def dividable(node: Node) -> bool:
+def dividable(node: Operator) -> bool:
     try:
         base_of(node)
     except RangeError:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tundish import AUTOTUNE, UNKNOWN_CARDINALITY, Dataset
-from tundish.loader.plan.rebatching import columns
+from tundish.loader.operators.rebatching import columns
 from tundish.testing.functions import Tag
 
 

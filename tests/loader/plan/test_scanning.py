@@ -9,7 +9,7 @@ import pytest
 
 import tundish as td
 from tundish.errors import SpecError
-from tundish.loader.plan.scanning import Reducer
+from tundish.loader.operators.scanning import Reducer
 
 TOTAL = Reducer(lambda key: 0, lambda s, x: s + x, lambda s: s)
 

@@ -10,8 +10,8 @@ import pytest
 
 from tundish import ArraySpec, Dataset
 from tundish.errors import IncompleteSnapshotError, SpecError
-from tundish.loader.plan.saving import check_spec
-from tundish.loader.plan.storing import check_compression
+from tundish.loader.operators.saving import check_spec
+from tundish.loader.operators.storing import check_compression
 
 TEN = Dataset.range(10)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tundish as td
-from tundish.loader.run.ownership import lent, lent_result, owned, owned_result
+from tundish.loader.protocols.ownership import lent, lent_result, owned, owned_result
 from tundish.testing.misbehaving import Box, Boxed, Changed, Filled, Global, Kept, Pooled, Reused
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import tundish as td
-from tundish.loader.run.raised import is_interrupt
+from tundish.loader.protocols.raised import is_interrupt
 
 HOW = pytest.mark.parametrize(
     "how", [{"workers": 0}, {"workers": 2}, {"workers": 2, "executor": "thread"}], ids=str

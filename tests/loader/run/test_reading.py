@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tundish as td
-from tundish.loader.run.context import Context
+from tundish.loader.protocols.context import Context
 from tundish.loader.run.reading import compile_read
 
 COUNT = 64

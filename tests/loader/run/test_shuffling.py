@@ -10,7 +10,7 @@ from itertools import islice
 import pytest
 
 from tundish import Dataset, set_seed
-from tundish.loader.run.shuffling import philox32
+from tundish.loader.protocols.shuffling import philox32
 from tundish.testing.orders import seed_words, window_shuffle, words
 
 

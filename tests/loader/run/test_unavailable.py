@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tundish as td
-from tundish.loader.run.context import Context
+from tundish.loader.protocols.context import Context
 
 
 def emit() -> Iterator[np.int64]:

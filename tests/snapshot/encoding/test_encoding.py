@@ -19,7 +19,7 @@ from hypothesis.extra import numpy as npst
 from tests.snapshot.leaves import DTYPES, NESTS, ODD, Pair, differences, random_array
 
 from tundish.errors import SnapshotError, SpecError
-from tundish.loader.run.collate import collate
+from tundish.loader.protocols.collate import collate
 from tundish.ragged import Ragged, Sparse
 from tundish.snapshot.encoding.columns import Memory
 from tundish.snapshot.encoding.dtypes import carrier, dtype_from_json, dtype_to_json

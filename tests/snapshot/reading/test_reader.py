@@ -27,7 +27,7 @@ from tundish.errors import (
     SpecError,
     TransformError,
 )
-from tundish.loader.run.collate import collate
+from tundish.loader.protocols.collate import collate
 from tundish.snapshot.encoding.columns import is_mapped
 from tundish.snapshot.files.local import LocalStore
 from tundish.snapshot.reading import batches as batches_module

@@ -29,7 +29,7 @@ from tundish.testing.again.replay import state_of
 from tundish.testing.again.stepping import post_mortem, step
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.dataset import Dataset
+    from tundish.loader.dataset import Dataset
 
 __all__ = ["run"]
 

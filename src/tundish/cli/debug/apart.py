@@ -22,7 +22,7 @@ from typing import IO, Any
 from tundish.cli.inspect import find
 from tundish.cli.terminal import live
 from tundish.errors import CheckpointError
-from tundish.loader.run.items import End
+from tundish.loader.protocols.items import End
 from tundish.testing.again.replay import Replay
 from tundish.testing.again.watcher import Watcher
 

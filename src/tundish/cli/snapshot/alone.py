@@ -13,14 +13,14 @@ from tundish.cli.snapshot.exits import BAD_RECORDS, DONE, USAGE, Refusal
 from tundish.cli.snapshot.telling import traceback_of
 from tundish.cli.terminal import say
 from tundish.errors import RangeError, SpecError
-from tundish.loader.plan.asserting import AssertCardinality
-from tundish.loader.plan.elementwise import Map
-from tundish.loader.plan.node import Node, Passing, Unary, walk
-from tundish.loader.plan.order import Repeat, Shard, Shuffle, Skip, Take
-from tundish.loader.plan.ranges import base_of, only, over
-from tundish.loader.plan.storing import Cache, Stored
+from tundish.loader.operators.asserting import AssertCardinality
+from tundish.loader.operators.elementwise import Map
+from tundish.loader.operators.order import Repeat, Shard, Shuffle, Skip, Take
+from tundish.loader.operators.ranges import base_of, only, over
+from tundish.loader.operators.storing import Cache
+from tundish.loader.plan.node import walk
+from tundish.loader.protocols.operator import Operator, Passing, Unary
 from tundish.loader.run.iterator import Iterator
-from tundish.loader.run.positions import SOURCES
 from tundish.spec import spec_of
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ __all__ = ["run_alone"]
 _WHICH = re.compile(r"(?:(\w+)#(\d+):)?(\d+(?:\.\d+)*)(?:@(\d+))?\Z")
 _AT = re.compile(r"tundish: in \w+#\d+, ")
 _CHOOSING = (Shuffle, Shard, Skip, Take, Repeat, AssertCardinality)
-_SOURCES = (*SOURCES, Stored)
 _PASSING = (Map, Cache, Passing)
 
 
@@ -86,7 +85,7 @@ class Place:
 
     Parameters
     ----------
-    node : Node
+    node : Operator
         The operator at which it failed, or the top of the plan.
     position : int
         The element of the source that it is made of.
@@ -94,7 +93,7 @@ class Place:
         The pass.
     """
 
-    node: Node
+    node: Operator
     position: int
     iteration: int
 
@@ -115,7 +114,7 @@ def _place(pipeline: Pipeline, which: re.Match[str]) -> Place:
     raise Refusal(USAGE, f"--only-element {which[0]}: this pipeline has no operator {kind}#{at}")
 
 
-def _lengths(node: Node) -> tuple[int, ...]:
+def _lengths(node: Operator) -> tuple[int, ...]:
     """How many numbers name an element at a node, and of its input."""
     length, below = 1, node
     while isinstance(below, Unary) and below.origin != "ordinal":
@@ -124,7 +123,7 @@ def _lengths(node: Node) -> tuple[int, ...]:
     return (length, length - 1) if node.origin == "inside" else (length,)
 
 
-def _plan_of(node: Node, origin: int) -> tuple[Node, bool]:
+def _plan_of(node: Operator, origin: int) -> tuple[Operator, bool]:
     """A plan of the elements that one element of the source makes, and whether it has only these."""
     try:
         base = base_of(node)
@@ -133,7 +132,7 @@ def _plan_of(node: Node, origin: int) -> tuple[Node, bool]:
     source = base
     while isinstance(source, (*_CHOOSING, *_PASSING)):
         source = source.up
-    if isinstance(source, _SOURCES):
+    if _is_source(source):
         if 0 <= source.cardinality <= origin:
             raise Refusal(USAGE, f"there is no element {origin}: there are {source.cardinality:,}")
         # What chooses and orders is left out: refs, and so random numbers, are the source's.
@@ -143,9 +142,14 @@ def _plan_of(node: Node, origin: int) -> tuple[Node, bool]:
     return node, False
 
 
-def _unchosen(node: Node, source: Node) -> Node:
+def _is_source(node: Operator) -> bool:
+    """Return True if the node's elements are named by number and can be had by it."""
+    return node.positional and node.numbers is not None
+
+
+def _unchosen(node: Operator, source: Operator) -> Operator:
     """The functions between a source and a node, over another source."""
-    if isinstance(node, _SOURCES):
+    if _is_source(node):
         return source
     assert isinstance(node, Unary)
     below = _unchosen(node.up, source)

@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from tundish.cli.snapshot.log import amount, duration
 from tundish.errors import RangeError
-from tundish.loader.plan.order import Shuffle, Take
-from tundish.loader.plan.ranges import base_of, over
+from tundish.loader.operators.order import Shuffle, Take
+from tundish.loader.operators.ranges import base_of, over
 from tundish.loader.run.iterator import Iterator
 from tundish.snapshot.encoding.forms import Columns, Form, columns_of, encode
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
+    from tundish.loader.protocols.operator import Operator
 
 __all__ = ["FIRST", "Estimate", "Sample", "stored_bytes", "take_sample"]
 
@@ -135,7 +135,7 @@ class Estimate:
 
 
 def take_sample(
-    node: Node,
+    node: Operator,
     *,
     workers: int,
     base_seed: int,
@@ -145,7 +145,7 @@ def take_sample(
 
     Parameters
     ----------
-    node : Node
+    node : Operator
         What would be kept.
     workers, base_seed : int
         As it would be made.
@@ -191,7 +191,7 @@ def take_sample(
     return sample, round(sample.elements * base.cardinality / sample.inputs), False
 
 
-def _random_access(node: Node) -> Node | None:
+def _random_access(node: Operator) -> Operator | None:
     try:
         return base_of(node)
     except RangeError:
@@ -199,7 +199,7 @@ def _random_access(node: Node) -> Node | None:
 
 
 def _measured(
-    node: Node, inputs: int | None, workers: int, base_seed: int, compression: str | None
+    node: Operator, inputs: int | None, workers: int, base_seed: int, compression: str | None
 ) -> Sample:
     """Run a plan until it ends, or until enough time or memory is spent."""
     values: list[Any] = []

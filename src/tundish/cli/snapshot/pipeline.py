@@ -11,20 +11,21 @@ from tundish.cli.snapshot.again import command
 from tundish.cli.snapshot.exits import USAGE, Refusal
 from tundish.cli.snapshot.telling import raised_by_the_user
 from tundish.errors import FingerprintError, RangeError, SnapshotError
-from tundish.loader.plan.node import INFINITE_CARDINALITY, Node, global_seed, walk
-from tundish.loader.plan.options import WithOptions
-from tundish.loader.plan.ranges import base_of, bounds, range_of
-from tundish.loader.plan.storing import Snapshot
-from tundish.loader.run.context import first_seed
+from tundish.loader.operators.options import WithOptions
+from tundish.loader.operators.ranges import base_of, bounds, range_of
+from tundish.loader.operators.storing import Snapshot
+from tundish.loader.plan.node import INFINITE_CARDINALITY, global_seed, walk
+from tundish.loader.protocols.context import first_seed
+from tundish.loader.protocols.rng import derive_seed
 from tundish.loader.run.effective import effective
-from tundish.loader.run.rng import derive_seed
 from tundish.loader.run.storing.resolve import described
 from tundish.loader.run.storing.setup import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tundish.loader.plan.dataset import Dataset
+    from tundish.loader.dataset import Dataset
+    from tundish.loader.protocols.operator import Operator
 
 __all__ = ["Pipeline", "pipeline_of"]
 
@@ -39,7 +40,7 @@ class Pipeline:
         How it was named: ``train:data``.
     node : Snapshot
         The plan, a snapshot on top.
-    whole : Node
+    whole : Operator
         What is below the snapshot; complete snapshots there are sources.
     key : str
         Its fingerprint.
@@ -49,7 +50,7 @@ class Pipeline:
 
     target: str
     node: Snapshot
-    whole: Node
+    whole: Operator
     key: str
     path: str
 
@@ -59,7 +60,7 @@ class Pipeline:
         return self.node.keeping.part
 
     @property
-    def upstream(self) -> Node:
+    def upstream(self) -> Operator:
         """What is made: the plan below the snapshot, or a range of it."""
         return self.whole if self.part is None else range_of(self.whole, *self.part)
 

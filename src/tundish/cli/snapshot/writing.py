@@ -25,8 +25,8 @@ from tundish.cli.snapshot.pulling import Pull
 from tundish.cli.snapshot.room import Room, check_space
 from tundish.cli.snapshot.shards import shard_of
 from tundish.cli.terminal import table
+from tundish.loader.operators.options import options_of
 from tundish.loader.plan.node import AUTOTUNE, global_seed, walk
-from tundish.loader.plan.options import options_of
 from tundish.loader.run.iterator import Iterator
 from tundish.loader.run.parallelism import how_many_workers
 from tundish.snapshot.catalog import Catalog

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import NumericsError
-from tundish.loader.run.blame import NODE_MARK
-from tundish.loader.run.items import End
+from tundish.loader.protocols.blame import NODE_MARK
+from tundish.loader.protocols.items import End
 from tundish.testing.again.replay import Replay, State, state_of
 from tundish.testing.again.watcher import Reached, Watcher
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.dataset import Dataset
+    from tundish.loader.dataset import Dataset
     from tundish.testing.again.call import Call
 
 __all__ = [

@@ -8,22 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tundish.debugging.checking import NumericsProbe
+from tundish.loader.operators.options import options_of
 from tundish.loader.plan.node import global_seed
-from tundish.loader.plan.options import options_of
+from tundish.loader.protocols import probes
+from tundish.loader.protocols.context import Context, draw_seed
+from tundish.loader.protocols.items import End, Failure
+from tundish.loader.protocols.raised import opened
+from tundish.loader.protocols.stated import go_to
 from tundish.loader.run.checkpoints import newest_state, read_state
-from tundish.loader.run.context import Context, draw_seed
 from tundish.loader.run.effective import effective
-from tundish.loader.run.items import End, Failure
-from tundish.loader.run.raised import opened
 from tundish.loader.run.reference import open_inline
 from tundish.loader.run.state import check_state, make_state
-from tundish.loader.run.stated import go_to
 from tundish.loader.run.storing.setup import resolve
-from tundish.loader.run.watching import probes
 from tundish.testing.again.watcher import Watcher, watched
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.dataset import Dataset
+    from tundish.loader.dataset import Dataset
 
 __all__ = ["Replay", "State", "state_of"]
 

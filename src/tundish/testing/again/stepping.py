@@ -20,7 +20,7 @@ from tundish.testing.again.finding import LIMIT, FailedElement, next_failure
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
-    from tundish.loader.plan.dataset import Dataset
+    from tundish.loader.dataset import Dataset
     from tundish.testing.again.call import Call
     from tundish.testing.again.replay import State
 

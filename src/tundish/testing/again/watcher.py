@@ -9,14 +9,14 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from tundish.debugging.functions import functions_of
-from tundish.loader.plan.dataset import Dataset
+from tundish.loader.dataset import Dataset
 from tundish.loader.plan.node import OwnFunction
 from tundish.loader.plan.rebuilding import other_inputs
-from tundish.loader.run.context import Context
+from tundish.loader.protocols.context import Context
 from tundish.testing.again.call import Call, copied
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.node import Node
+    from tundish.loader.protocols.operator import Operator
 
 __all__ = ["Reached", "Timed", "Watched", "Watcher", "watched"]
 
@@ -114,16 +114,18 @@ class Watched:
         return self.watcher.call(self, arguments, keywords)
 
 
-def watched(root: Node, watcher: Watcher) -> tuple[Node, Callable[[Node], Node]]:
+def watched(root: Operator, watcher: Watcher) -> tuple[Operator, Callable[[Operator], Operator]]:
     """A plan with its functions watched, and what tells of each node which is in its place."""
     return _watched(root, watcher, "")
 
 
-def _watched(root: Node, watcher: Watcher, within: str) -> tuple[Node, Callable[[Node], Node]]:
+def _watched(
+    root: Operator, watcher: Watcher, within: str
+) -> tuple[Operator, Callable[[Operator], Operator]]:
     context = Context(root, 0, 0)  # for the names of nodes
-    done: dict[int, Node] = {}
+    done: dict[int, Operator] = {}
 
-    def exchanged(node: Node) -> Node:
+    def exchanged(node: Operator) -> Operator:
         if id(node) not in context.labels:  # below what stands in files: it is not run
             return node
         if id(node) not in done:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.plan.dataset import Dataset
+from tundish.loader.dataset import Dataset
 from tundish.testing.folders import standing
 from tundish.testing.functions import Fail
 from tundish.testing.model import Model

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from tundish.errors import SpecError
-from tundish.loader.run.raised import is_interrupt
-from tundish.loader.run.shuffling import permute
+from tundish.loader.protocols.raised import is_interrupt
+from tundish.loader.protocols.shuffling import permute
 from tundish.testing import poison
 from tundish.testing.compare import Outcome, collect
 from tundish.testing.nests import by_row, misfit, normal, stacked, taken_apart

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tundish import Dataset
+from tundish.loader.operators.order import Prefetch
 from tundish.loader.plan.node import AUTOTUNE
-from tundish.loader.plan.order import Prefetch
 from tundish.loader.run.coordinating.lookahead import LookAhead
 from tundish.loader.watch.watch import StageMeter
 

@@ -13,7 +13,7 @@ import pytest
 
 from tundish import Dataset
 from tundish.errors import WorkerTraceback
-from tundish.loader.run.items import Made
+from tundish.loader.protocols.items import Made
 from tundish.loader.run.operators.caching import CacheStore
 
 

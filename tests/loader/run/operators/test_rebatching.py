@@ -10,7 +10,7 @@ import pytest
 
 from tundish import Dataset
 from tundish.errors import SpecError
-from tundish.loader.run.items import Made
+from tundish.loader.protocols.items import Made
 from tundish.loader.run.operators.rebatching import whole
 from tundish.testing.functions import Become
 

@@ -10,7 +10,7 @@ import pytest
 
 import tundish as td
 from tundish.errors import IncompatibleCheckpointError, SpecError
-from tundish.loader.plan.scanning import Reducer
+from tundish.loader.operators.scanning import Reducer
 from tundish.testing import assert_resumes_anywhere
 
 WORKERS = pytest.mark.parametrize("workers", [0, 2])

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tundish import Dataset, InputContext
-from tundish.loader.plan.sharing import BatchShare, NoRows, part_of
-from tundish.loader.run.items import End, Failure, NotReady
+from tundish.loader.operators.sharing import BatchShare, NoRows, part_of
+from tundish.loader.protocols.items import End, Failure, NotReady
 from tundish.loader.run.operators.sharing import PartsOfBatches
 from tundish.testing import assert_resumes_anywhere, assert_workers_do_not_show
 from tundish.testing.functions import Draw, Keep

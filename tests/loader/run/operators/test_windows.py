@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tundish import Dataset, Options
-from tundish.loader.run.items import Failure
+from tundish.loader.protocols.items import Failure
 from tundish.loader.run.serving import in_worker
 from tundish.shm.encode import Encoded, decode
 from tundish.testing import collect

@@ -10,7 +10,7 @@ import psutil
 from tests.laws.functions import pure
 
 from tundish import Dataset, Options
-from tundish.loader.run.context import Context
+from tundish.loader.protocols.context import Context
 from tundish.loader.run.crew import crew_of
 from tundish.loader.run.starting.preload import installed
 from tundish.testing.functions import Inner, Tag
@@ -65,5 +65,5 @@ def test_what_a_function_needs_is_imported_before_workers_are_made() -> None:
 
 def test_our_own_modules_that_a_plan_needs() -> None:
     assert "tundish.testing.functions" in preloaded(Dataset.range(3).map(Tag(1)))
-    assert "tundish.loader.plan.dataset" in preloaded(Dataset.range(3).flat_map(Inner(None)))
-    assert "tundish.loader.plan.dataset" not in preloaded(Dataset.range(3).map(pure))
+    assert "tundish.loader.dataset" in preloaded(Dataset.range(3).flat_map(Inner(None)))
+    assert "tundish.loader.dataset" not in preloaded(Dataset.range(3).map(pure))

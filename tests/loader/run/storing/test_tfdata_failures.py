@@ -24,7 +24,7 @@ from tests.loader.run.storing.counted import Counted, pipeline
 
 from tundish import Dataset
 from tundish.errors import SnapshotCorruptError
-from tundish.loader.run.items import Made, NotReady
+from tundish.loader.protocols.items import Made, NotReady
 from tundish.loader.run.storing.orders import Order
 from tundish.loader.run.storing.recorder import Recorder
 

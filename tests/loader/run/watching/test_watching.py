@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tundish import AUTOTUNE, Dataset, Options, StatsAggregator, TextLineDataset
-from tundish.loader.run.watching import probes
+from tundish.loader.protocols import probes
 from tundish.testing.functions import Draw
 
 

@@ -1,0 +1,553 @@
+"""`Dataset`: the operator families joined, and what a dataset shows of itself."""
+
+from __future__ import annotations
+
+import html
+import pickle
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import cloudpickle
+import numpy as np
+
+from tundish.calls import answering
+from tundish.errors import CardinalityError
+from tundish.forked import renewed
+from tundish.loader.operators.asserting import AssertingMethods
+from tundish.loader.operators.batching import BatchingMethods
+from tundish.loader.operators.costing import CostingMethods
+from tundish.loader.operators.counting import CountingMethods
+from tundish.loader.operators.elementwise import ElementwiseMethods
+from tundish.loader.operators.grouping import GroupingMethods
+from tundish.loader.operators.interleaving import InterleavingMethods
+from tundish.loader.operators.measuring import MeasuringMethods
+from tundish.loader.operators.mixing import MixingMethods
+from tundish.loader.operators.options import OptionsMethods
+from tundish.loader.operators.order import OrderMethods
+from tundish.loader.operators.packing import PackingMethods
+from tundish.loader.operators.padding import PaddingMethods
+from tundish.loader.operators.rebatching import RebatchingMethods
+from tundish.loader.operators.resampling import ResamplingMethods
+from tundish.loader.operators.saving import SavingMethods
+from tundish.loader.operators.scanning import ScanningMethods
+from tundish.loader.operators.sources import SourceMethods
+from tundish.loader.operators.static import check_alike, static_spec
+from tundish.loader.operators.storing import StoringMethods
+from tundish.loader.operators.taking import TakingMethods
+from tundish.loader.operators.uniqueness import UniquenessMethods
+from tundish.loader.operators.windows import WindowMethods
+from tundish.loader.plan.checks import check_callable
+from tundish.loader.plan.node import (
+    INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY,
+    global_seed,
+    walk,
+    why_unnumbered,
+)
+from tundish.loader.protocols.context import draw_seed
+from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.raised import element_error
+from tundish.loader.run.access import counted, element_at, stored_rows
+from tundish.loader.run.describing import describe_pipeline, key_of, operators_of
+from tundish.loader.run.external import heed_external_state
+from tundish.loader.run.iterator import Iterator
+from tundish.loader.run.specs import learnt_spec
+from tundish.loader.run.storing.saving import found_dataset, keep_all, version_to_save
+from tundish.misspelt import did_you_mean
+from tundish.spec import DatasetSpec, Nested
+
+_OF_ITERATORS = frozenset(
+    {"close", "explain", "get_next", "load_state_dict", "restore", "state_dict", "stats"}
+)
+
+
+@answering
+class Dataset(
+    SourceMethods,
+    CountingMethods,
+    ElementwiseMethods,
+    InterleavingMethods,
+    MixingMethods,
+    OrderMethods,
+    BatchingMethods,
+    PaddingMethods,
+    CostingMethods,
+    RebatchingMethods,
+    PackingMethods,
+    TakingMethods,
+    WindowMethods,
+    GroupingMethods,
+    ScanningMethods,
+    UniquenessMethods,
+    ResamplingMethods,
+    AssertingMethods,
+    StoringMethods,
+    SavingMethods,
+    MeasuringMethods,
+    OptionsMethods,
+    Nested,
+):
+    """An immutable plan of where elements come from and what is done to them.
+
+    Every method returns a new dataset; nothing is opened or computed before ``iter(ds)``. The
+    class methods make one: `range`, `from_tensor_slices`, `from_source`, `list_files`, `zip`, ...
+
+    Notes
+    -----
+    Iterating a second time is *iteration 1*: shuffles reshuffle and augmentations differ, as in
+    tf.data. The count stands on this object and in an iterator's state.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> ds = td.Dataset.range(10).shuffle(10, seed=1).map(lambda x: x * x).batch(4)
+    >>> len(ds), sorted(int(x) for b in ds for x in b)
+    (3, [0, 1, 4, 9, 16, 25, 36, 49, 64, 81])
+    """
+
+    _node: Operator
+    _iterations: int
+    _seed: int | None
+    _spec: Any
+    _lock: threading.Lock
+    _counted: bool
+    _rows: Callable[[int], Any] | None
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        if cls.__module__.startswith("tundish."):
+            answering(cls)
+
+    def __init__(self) -> None:
+        raise TypeError(
+            "a dataset is made by a class method, such as Dataset.range or Dataset.from_tensor_slices, not by Dataset()"
+        )
+
+    @classmethod
+    def _of(cls, node: Operator) -> Self:
+        ds = cls.__new__(cls)
+        ds._begin(node)  # noqa: SLF001 - a constructor
+        return ds
+
+    def _begin(self, node: Operator) -> None:
+        self._node = node
+        self._iterations = 0
+        self._seed = self._spec = self._rows = None
+        self._lock = renewed(threading.Lock())
+        self._counted = True
+
+    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
+        return self._of(kind(self._node, *args, **kwargs))
+
+    @classmethod
+    def _found(cls, path: str, *, wait: bool, reader_func: Callable[..., Any] | None) -> Self:
+        made: Self = found_dataset(cls, path, wait=wait, reader_func=reader_func)
+        return made
+
+    @staticmethod
+    def _version_to_save(path: str, *, again: bool) -> str:
+        return version_to_save(path, again=again)
+
+    def _keep_all(self, *, again: bool) -> None:
+        keep_all(self.iterator(), again=again)
+
+    def _arguments(self) -> int | None:
+        spec = static_spec(self._node)
+        if spec is None:
+            return None
+        return len(spec) if type(spec) is tuple else 1
+
+    @staticmethod
+    def _check_alike(what: str, nodes: Sequence[Operator]) -> None:
+        check_alike(what, nodes)
+
+    def __tundish_fingerprint__(self) -> list[dict[str, Any]]:
+        # Of a dataset that a function holds, what counts of any.
+        return operators_of(self._node)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self._node, self._counted)
+
+    def _as_element(self) -> Self:
+        """The same dataset as a leaf of an element: it counts no iterations.
+
+        How often an element has been read before depends on who read it, and where. Each
+        ``iter`` of one is *iteration 0*.
+        """
+        if not self._counted:
+            return self
+        ds = self._of(self._node)
+        ds._counted = False  # noqa: SLF001 - our own
+        return ds
+
+    def _leaf_spec(self) -> DatasetSpec:
+        """The spec of this dataset as a leaf of an element."""
+        try:
+            return DatasetSpec(self.element_spec)
+        except BaseException as error:  # noqa: BLE001 - empty, or the first element is an error, whichever
+            element_error(error)
+            return DatasetSpec()
+
+    def __iter__(self) -> Iterator:
+        with self._lock:
+            iteration = self._iterations
+            self._iterations += self._counted
+        return self.iterator(iteration=iteration)
+
+    def iterator(
+        self, *, iteration: int = 0, workers: int | None = None, executor: str | None = None
+    ) -> Iterator:
+        """Make an iterator of a given iteration, without counting it.
+
+        Parameters
+        ----------
+        iteration : int
+            Which one: the first ``iter(ds)`` is 0.
+        workers : int, optional
+            In place of what the options say.
+        executor : {"process", "thread"}, optional
+            Likewise.
+
+        Returns
+        -------
+        Iterator
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> ds = td.Dataset.range(9).shuffle(9, seed=1)
+        >>> [int(x) for x in ds] == [int(x) for x in ds.iterator(iteration=0, workers=0)]
+        True
+        """
+        with self._lock:
+            if self._seed is None or global_seed() is not None:
+                self._seed = draw_seed(self._node)
+            seed = self._seed
+        return Iterator(
+            self._node, iteration=iteration, workers=workers, executor=executor, base_seed=seed
+        )
+
+    def as_numpy_iterator(self) -> Iterator:
+        """The same as ``iter(ds)``: elements are numpy's already."""
+        return iter(self)
+
+    @property
+    def element_spec(self) -> Any:
+        """The nest of `ArraySpec` of an element.
+
+        Where a user's function is involved it is learnt by running the plan on its first element,
+        in this process, the first time it is asked for.
+        """
+        if self._spec is None:
+            self._spec = learnt_spec(self._node)
+        return self._spec
+
+    def fingerprint(self) -> np.uint64:
+        """The fingerprint of the plan: the same in every process, as long as the same is computed.
+
+        Returns
+        -------
+        numpy.uint64
+
+        Raises
+        ------
+        FingerprintError
+            A function holds something that has no description, such as an open file.
+
+        Notes
+        -----
+        As in tf.data 2.16 and later: equal fingerprints say that the elements are the same, if the plan is
+        deterministic. Here seeds count, and functions by their code and what they use, within one minor version of
+        Python; of input files the names and sizes count, and not their contents. It is what `snapshot`
+        names its folders by.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> first, same, other = (td.Dataset.range(n).batch(2).fingerprint() for n in (4, 4, 5))
+        >>> bool(first == same), bool(first == other)
+        (True, False)
+        """
+        return np.uint64(int(key_of(describe_pipeline(self._node)), 16))
+
+    def cardinality(self) -> int:
+        """How many elements there are, as far as the plan tells.
+
+        Returns
+        -------
+        int
+            The number, ``INFINITE_CARDINALITY`` (-1), or ``UNKNOWN_CARDINALITY`` (-2): only running
+            it, or looking at its files, would tell. ``len(ds)`` looks at files, and raises the error of
+            one that cannot be opened; it is a TypeError where that does not tell.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> td.Dataset.range(7).batch(2).cardinality()
+        4
+        >>> td.Dataset.range(7).filter(lambda x: x > 2).cardinality() == td.UNKNOWN_CARDINALITY
+        True
+        """
+        return self._node.cardinality
+
+    def __len__(self) -> int:
+        count = self._node.cardinality
+        if count == UNKNOWN_CARDINALITY:
+            count = counted(self._node)
+        if count == INFINITE_CARDINALITY:
+            raise TypeError(
+                "this dataset is infinite, it has no length; take(n) makes one that ends"
+            )
+        if count == UNKNOWN_CARDINALITY:
+            why = why_unnumbered(self._node)
+            raise TypeError(
+                f"how many elements this dataset has is not known before it has run{why}"
+            )
+        return count
+
+    if not TYPE_CHECKING:  # a checker that saw this would take any misspelt name
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _OF_ITERATORS:
+                hint = "; ask its iterator: it = iter(ds)"
+            else:
+                hint = did_you_mean(name, [each for each in dir(type(self)) if each[0] != "_"])
+            # Without the object, or Python would add a suggestion of its own.
+            raise AttributeError(f"a Dataset has no {name!r}{hint}", name=name)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getitem__(self, index: int) -> Any:
+        """The element at a position, computed in this process (of iteration 0).
+
+        Raises
+        ------
+        TypeError
+            The dataset has no random access.
+        IndexError
+            There is no such element.
+        """
+        if self._rows is None:
+            self._rows = stored_rows(self._node)
+            if self._rows is None:
+                return element_at(self._node, index)
+        return self._rows(index)
+
+    def apply(self, transformation_func: Callable[[Self], Any], name: str | None = None) -> Any:
+        """Call a function with this dataset, for fluent chains.
+
+        Parameters
+        ----------
+        transformation_func : callable
+            Called at once, as ``transformation_func(ds)``.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Returns
+        -------
+        Dataset
+            What the function returned.
+
+        Raises
+        ------
+        TypeError
+            It returned something else.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> def evens(ds):
+        ...     return ds.shard(2, 0)
+        >>> [int(x) for x in td.Dataset.range(5).apply(evens)]
+        [0, 2, 4]
+        """
+        made = check_callable("transformation_func", transformation_func)(self)
+        if not isinstance(made, Dataset):
+            what = f"{type(made).__name__} ({made!r})"
+            raise TypeError(f"transformation_func must return a Dataset, not {what}")
+        return made
+
+    def reduce(
+        self, initial_state: Any, reduce_func: Callable[[Any, Any], Any], name: str | None = None
+    ) -> Any:
+        """Fold the elements into one value.
+
+        Parameters
+        ----------
+        initial_state : nest
+            The state before the first element, and the result if there is none.
+        reduce_func : callable
+            Called as ``reduce_func(state, element)`` in this process; returns the next state.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Returns
+        -------
+        nest
+            The last state, as the function returned it.
+
+        Notes
+        -----
+        A tuple element is one argument. A failed element's error is raised, and ends it, as in
+        tf.data; there the state's dtypes and shapes must stay the same.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> int(td.Dataset.range(5).reduce(0, lambda s, x: s + x))
+        10
+        """
+        check_callable("reduce_func", reduce_func)
+        state = initial_state
+        with iter(self) as elements:
+            for element in elements:
+                state = reduce_func(state, element)
+        return state
+
+    def to_bytes(self) -> bytes:
+        """Give the plan as bytes, its functions and arrays included.
+
+        Returns
+        -------
+        bytes
+            For `from_bytes` under the same Python and the same versions of what the functions
+            use. They hold code: read only what you trust.
+
+        Warns
+        -----
+        UserWarning
+            The plan holds state that cannot be saved; once for a dataset, and as
+            `Options.external_state_policy` says.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> data = td.Dataset.range(3).map(lambda x: x * 2).to_bytes()
+        >>> [int(x) for x in td.Dataset.from_bytes(data)]
+        [0, 2, 4]
+        """
+        heed_external_state(self._node, "to_bytes()")
+        plan: bytes = cloudpickle.dumps(self)
+        return _PLAN + plan
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Read a dataset that `to_bytes` gave.
+
+        Parameters
+        ----------
+        data : bytes
+            They hold code, which runs: read only what you trust.
+
+        Raises
+        ------
+        ValueError
+            They are something else.
+        """
+        if not isinstance(data, bytes):
+            raise TypeError(f"data must be bytes, not {type(data).__name__} ({data!r})")
+        if not data.startswith(_PLAN):
+            raise ValueError(f"data must be what Dataset.to_bytes gave, not {data[:16]!r}...")
+        ds = pickle.loads(data[len(_PLAN) :])
+        if not isinstance(ds, cls):
+            what = type(ds).__name__
+            raise ValueError(f"data must hold a {cls.__name__}, not a {what}")  # noqa: TRY004 - its bytes are wrong, not its type
+        return ds
+
+    def get_single_element(self, name: str | None = None) -> Any:
+        """The element of a dataset that has exactly one.
+
+        Parameters
+        ----------
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Returns
+        -------
+        nest
+            The element.
+
+        Raises
+        ------
+        CardinalityError
+            There is none, or more than one.
+
+        Notes
+        -----
+        An error in place of the element, or of a second one, is raised. It is read in this
+        process unless the plan has workers.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> td.Dataset.range(3).batch(3).get_single_element()
+        array([0, 1, 2])
+        """
+        with iter(self) as elements:
+            first = elements.get_next_as_optional()
+            if not first.has_value():
+                raise CardinalityError(1, 0)
+            if elements.get_next_as_optional().has_value():
+                raise CardinalityError(1, 2)
+        return first.get_value()
+
+    def __repr__(self) -> str:
+        chain = " -> ".join(describe(node) for node in main_line(self._node))
+        return f"<Dataset {chain}; {show_cardinality(self._node.cardinality)}>"
+
+    def _repr_html_(self) -> str:
+        spec = html.escape(str(self._spec)) if self._spec is not None else "not yet asked for"
+        rows = "".join(
+            f"<tr><td>{html.escape(node.label)}</td>"
+            f"<td><code>{html.escape(show_params(node))}</code></td>"
+            f"<td>{html.escape(show_cardinality(node.cardinality))}</td></tr>"
+            for node in walk(self._node)
+        )
+        return (
+            "<table><thead><tr><th>operator</th><th>arguments</th><th>elements</th></tr></thead>"
+            f"<tbody>{rows}</tbody></table><p>element_spec: <code>{spec}</code></p>"
+        )
+
+
+_PLAN = b"tundish plan 1\n"
+
+
+def _rebuild(cls: type[Dataset], node: Operator, counted: bool) -> Dataset:
+    ds = cls._of(node)
+    return ds if counted else ds._as_element()  # noqa: SLF001 - ours
+
+
+def main_line(node: Operator) -> list[Operator]:
+    """The nodes from the source to here; of several inputs only where they join."""
+    line = [node]
+    while isinstance(line[-1], Unary) and line[-1].inputs:
+        line.append(line[-1].up)
+    return line[::-1]
+
+
+def show_params(node: Operator) -> str:
+    """A node's arguments in one line."""
+    parts = []
+    for key, value in node.params().items():
+        shown = value["function"] if isinstance(value, dict) and "function" in value else value
+        parts.append(f"{key}={shown}")
+    return ", ".join(parts)
+
+
+def describe(node: Operator) -> str:
+    """``batch(size=4)``, and for a join what it joins."""
+    if len(node.inputs) > 1:
+        ups = ", ".join(" -> ".join(map(describe, main_line(up))) for up in node.inputs)
+        return f"{node.label}[{ups}]"
+    return f"{node.label}({show_params(node)})"
+
+
+def show_cardinality(count: int) -> str:
+    """``1,000 elements``, ``infinite`` or ``unknown length``."""
+    if count == INFINITE_CARDINALITY:
+        return "infinite"
+    if count == UNKNOWN_CARDINALITY:
+        return "unknown length"
+    return f"{count:,} element{'s' * (count != 1)}"

@@ -1,0 +1,287 @@
+"""tf.data's batches of the rows of CSV files: `experimental.make_csv_dataset`."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from tundish.formats.bytes.stream import check_compression, open_stream
+from tundish.formats.paths import find
+from tundish.loader.dataset import Dataset
+from tundish.loader.files.csvtuples import CsvDataset, check_text, csv_form
+from tundish.loader.files.tables import check_character
+from tundish.loader.plan.checks import check_count, check_flag, check_items
+from tundish.loader.plan.node import AUTOTUNE
+from tundish.loader.plan.options import Options
+
+__all__ = ["make_csv_dataset"]
+
+
+def make_csv_dataset(  # noqa: PLR0917 - tf.data's order
+    file_pattern: str | Sequence[str],
+    batch_size: int,
+    column_names: Sequence[str] | None = None,
+    column_defaults: Sequence[Any] | None = None,
+    label_name: str | None = None,
+    select_columns: Sequence[int | str] | None = None,
+    field_delim: str = ",",
+    use_quote_delim: bool = True,
+    na_value: str = "",
+    header: bool = True,
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    shuffle_buffer_size: int = 10000,
+    shuffle_seed: int | None = None,
+    prefetch_buffer_size: int | None = None,
+    num_parallel_reads: int | None = None,
+    sloppy: bool = False,
+    num_rows_for_inference: int | None = 100,
+    compression_type: str | None = None,
+    ignore_errors: bool = False,
+    encoding: str = "utf-8",
+) -> Dataset:
+    r"""Batches of the rows of CSV files, as a dict of columns, and perhaps a label: tf.data's function.
+
+    Parameters
+    ----------
+    file_pattern : str or list of str
+        Paths, or patterns of them (`Dataset.list_files`).
+    batch_size : int
+        How many rows a batch has.
+    column_names : list of str, optional
+        Of all columns. None: what the first line of each file says, which must be the same in all.
+    column_defaults : list, optional
+        As `record_defaults` of `CsvDataset`, one for each column that is read. None: what the first rows look
+        like, with 0 or the empty text for an empty field.
+    label_name : str, optional
+        The column that is not in the dict: an element is then ``(dict, label)``.
+    select_columns : list of int or str, optional
+        The numbers or names of the columns to read. None: all.
+    field_delim, use_quote_delim, na_value, header
+        As of `CsvDataset`.
+    num_epochs : int, optional
+        How often the files are read. None: without end.
+    shuffle : bool
+        Whether files and rows are shuffled.
+    shuffle_buffer_size, shuffle_seed
+        As of `Dataset.shuffle`.
+    prefetch_buffer_size : int, optional
+        As of `Dataset.prefetch`; None is ``AUTOTUNE``.
+    num_parallel_reads : int, optional
+        How many files are read in turn, in workers. None: one after another, in this process.
+    sloppy : bool
+        Whether the order may depend on which file is read first.
+    num_rows_for_inference : int, optional
+        How many rows are looked at for dtypes. None: all.
+    compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
+        Of all files; it is not guessed from their names.
+    ignore_errors : bool
+        Whether rows that are wrong are left out.
+    encoding : str
+        Of the header, and of the rows that dtypes are learnt of.
+
+    Returns
+    -------
+    Dataset
+        Of batches; the last may be smaller, unless `num_epochs` is None.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is none of these, no file matches, or headers differ.
+
+    Notes
+    -----
+    The files are looked at when the dataset is built, if `column_names` or `column_defaults` are not given.
+    Dtypes are int32, int64, float32, float64 or text, the first that holds all that was seen. Text is bytes.
+
+    Examples
+    --------
+    >>> from tundish.experimental import make_csv_dataset
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     size = Path(folder, "rows.csv").write_text("x,y,word\n1,0.5,one\n2,,two\n")
+    ...     ds = make_csv_dataset(f"{folder}/*.csv", 2, label_name="y", num_epochs=1, shuffle=False)
+    ...     list(ds)
+    [({'x': array([1, 2], dtype=int32), 'word': array([b'one', b'two'], dtype=object)}, array([0.5, 0. ], dtype=float32))]
+    """
+    check_count("batch_size", batch_size, least=1)
+    given = [file_pattern] if isinstance(file_pattern, str) else file_pattern
+    paths = find(tuple(check_items("file_pattern", given, "paths")))
+    if not paths:
+        raise ValueError(f"no file matches {file_pattern!r}")
+    probe = _Probe(
+        paths, field_delim, use_quote_delim, check_compression(compression_type), encoding
+    )
+    names = list(column_names) if column_names is not None else probe.names(header)
+    if len(set(names)) < len(names):
+        raise ValueError(f"column_names must differ, and one stands twice: {names}")
+    chosen = _chosen(select_columns, names)
+    if column_defaults is None:
+        column_defaults = probe.defaults(names, chosen, na_value, header, num_rows_for_inference)
+    if len(column_defaults) != len(chosen):
+        raise ValueError(
+            f"column_defaults must have one item for each of the {len(chosen)} columns that are read, not {len(column_defaults)}"
+        )
+    read = [names[k] for k in chosen]
+    if label_name is not None and label_name not in read:
+        raise ValueError(f"label_name must be one of {read}, not {label_name!r}")
+    files = Dataset.from_tensor_slices(np.array(paths, object))
+    if shuffle:
+        files = files.shuffle(len(paths), shuffle_seed)
+    form = csv_form(
+        column_defaults,
+        None if select_columns is None else chosen,
+        None,
+        compression=check_compression(compression_type),
+        header=check_flag("header", header),
+        field_delim=check_character("field_delim", field_delim),
+        quote_char='"' if use_quote_delim else "",
+        newlines_in_values=bool(use_quote_delim),
+        na_values=("", check_text("na_value", na_value)),
+    )
+    ds: Dataset = CsvDataset.__new__(CsvDataset)._read(  # noqa: SLF001 - ours
+        files,
+        form,
+        num_parallel_reads=None if num_parallel_reads in (None, 1) else num_parallel_reads,
+        on_error="skip" if ignore_errors else None,
+    )
+    if sloppy:
+        options = Options()
+        options.deterministic = False
+        ds = ds.with_options(options)
+    if shuffle:
+        ds = ds.shuffle(shuffle_buffer_size, shuffle_seed)
+    if num_epochs != 1:
+        ds = ds.repeat(num_epochs)
+    ds = ds.batch(batch_size, drop_remainder=num_epochs is None)
+    ds = ds.map(_Features(tuple(read), label_name))
+    return ds.prefetch(AUTOTUNE if prefetch_buffer_size is None else prefetch_buffer_size)
+
+
+@dataclass(frozen=True)
+class _Features:
+    """Names the columns of a batch."""
+
+    names: tuple[str, ...]
+    label: str | None
+
+    def __call__(self, *columns: Any) -> Any:
+        features = dict(zip(self.names, columns, strict=True))
+        if self.label is None:
+            return features
+        label = features.pop(self.label)
+        return features, label
+
+
+def _chosen(select_columns: Any, names: list[str]) -> list[int]:
+    """The numbers of the columns that are read."""
+    if select_columns is None:
+        return list(range(len(names)))
+    found = []
+    for each in select_columns:
+        if isinstance(each, str):
+            if each not in names:
+                raise ValueError(
+                    f"select_columns must be names or numbers of the columns {names}, not {each!r}"
+                )
+            found.append(names.index(each))
+        else:
+            found.append(check_count("select_columns", each, least=0, most=len(names) - 1))
+    if len(set(found)) < len(found):
+        raise ValueError(f"select_columns has a column twice: {list(select_columns)}")
+    return sorted(found)
+
+
+@dataclass(frozen=True)
+class _Probe:
+    """Looks at the first rows of files, before they are read."""
+
+    paths: list[str]
+    delimiter: str
+    quoted: bool
+    compression: str
+    encoding: str
+
+    def _rows(self, path: str) -> Iterator[list[str]]:
+        quoting: Any = csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE
+        with (
+            open_stream(path, self.compression) as stream,
+            io.TextIOWrapper(io.BufferedReader(stream), self.encoding, newline="") as text,
+        ):
+            yield from csv.reader(text, delimiter=self.delimiter, quoting=quoting)
+
+    def names(self, header: bool) -> list[str]:
+        """What the header lines say."""
+        if not header:
+            raise ValueError(
+                "column_names is needed where header=False: nothing else says what the columns are called"
+            )
+        found: list[str] | None = None
+        for path in self.paths:
+            names = next(self._rows(path), None)
+            if names is None:
+                raise ValueError(f"{path} has no header: it is empty")
+            if found is not None and names != found:
+                raise ValueError(f"{path} has the columns {names}, {self.paths[0]} has {found}")
+            found = names
+        assert found is not None
+        return found
+
+    def defaults(
+        self, names: list[str], chosen: list[int], na_value: str, header: bool, count: int | None
+    ) -> list[Any]:
+        """A default of the dtype that the first rows of each column look like."""
+        ranks = [-1] * len(chosen)
+        for row in islice(self._body(len(names), header), count):
+            for k, column in enumerate(chosen):
+                if row[column] not in ("", na_value):
+                    ranks[k] = max(ranks[k], _rank(row[column], ranks[k]))
+        return [_RANKS[rank][1] for rank in ranks]
+
+    def _body(self, width: int, header: bool) -> Iterator[list[str]]:
+        for path in self.paths:
+            for number, row in enumerate(self._rows(path)):
+                if header and not number:
+                    continue
+                if len(row) != width:
+                    raise ValueError(
+                        f"{path} has {len(row)} fields in row {number + 1}, {width} were expected; "
+                        "column_defaults says dtypes without looking"
+                    )
+                yield row
+
+
+def _fits_int(dtype: Any) -> Callable[[str], bool]:
+    return lambda text: np.iinfo(dtype).min <= int(text) <= np.iinfo(dtype).max
+
+
+def _fits_float(dtype: Any) -> Callable[[str], bool]:
+    return lambda text: abs(float(text)) <= float(np.finfo(dtype).max)
+
+
+_RANKS: list[tuple[Callable[[str], bool], Any]] = [
+    (_fits_int(np.int32), np.int32(0)),
+    (_fits_int(np.int64), np.int64(0)),
+    (_fits_float(np.float32), np.float32(0)),
+    (_fits_float(np.float64), np.float64(0)),
+    (lambda _: True, ""),  # also of a column of which nothing was seen: the last
+]
+
+
+def _rank(text: str, least: int) -> int:
+    """The number of the first dtype that holds a text, from one on."""
+    for rank in range(max(least, 0), len(_RANKS)):
+        try:
+            if _RANKS[rank][0](text):
+                return rank
+        except ValueError:
+            pass
+    return len(_RANKS) - 1

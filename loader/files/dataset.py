@@ -1,0 +1,101 @@
+"""What the datasets of files have in common: their arguments, and that they are datasets like others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+from tundish.loader.dataset import Dataset
+from tundish.loader.operators.files import Filenames, Index, Opening, ReadFiles, ReadFilesInTurn
+from tundish.loader.operators.interleaving import CYCLE_LENGTH
+from tundish.loader.plan.checks import check_count, check_items, check_word
+from tundish.loader.plan.node import AUTOTUNE, check_workers
+
+if TYPE_CHECKING:
+    from tundish.formats.format import Format
+    from tundish.loader.protocols.operator import Operator
+
+Paths = str | bytes | os.PathLike[str] | Sequence[str | bytes | os.PathLike[str]] | Dataset
+
+
+class FileDataset(Dataset):
+    """A dataset of the records of files; what is made of it is a plain `Dataset`."""
+
+    @classmethod
+    def _of(cls, node: Operator) -> Any:
+        return Dataset._of(node)  # noqa: SLF001 - its own class
+
+    def _read(
+        self,
+        filenames: Paths,
+        form: Format,
+        *,
+        num_parallel_reads: int | None = None,
+        on_error: str | None = None,
+        index: Index = None,
+    ) -> Self:
+        """Begin: the plan that reads files in a format. The last call of a constructor."""
+        paths = filenames_node(filenames)
+        opening = Opening(form)
+        policy = None if on_error is None else check_word("on_error", on_error, ("raise", "skip"))
+        index = check_index(index)
+        if index and not form.seekable:
+            raise ValueError(
+                f"index={index!r} needs files in which reading can begin anywhere; compressed ones and "
+                "databases are read from the start"
+            )
+        if num_parallel_reads is None:
+            self._begin(ReadFiles(paths, opening, policy, index))
+            return self
+        if index:
+            raise ValueError(
+                f"index={index!r} is for files that are read one after another; leave num_parallel_reads out"
+            )
+        reads = check_workers("num_parallel_reads", num_parallel_reads)
+        cycle = CYCLE_LENGTH if reads == AUTOTUNE else reads
+        self._begin(ReadFilesInTurn(paths, opening, cycle, 1, reads, policy))
+        return self
+
+
+def filenames_node(filenames: Any) -> Operator:
+    """The dataset of paths that an argument `filenames` means."""
+    if isinstance(filenames, Dataset):
+        return filenames._node  # noqa: SLF001 - ours
+    if isinstance(filenames, (str, bytes, os.PathLike)):
+        return Filenames((os.fsdecode(filenames),))
+    try:
+        found = check_items("filenames", filenames, "paths")
+    except TypeError:
+        what = f"{type(filenames).__name__} ({filenames!r})"
+        raise TypeError(
+            f"filenames must be a path, a list of paths, or a Dataset of paths, not {what}"
+        ) from None
+    for each in found:
+        if not isinstance(each, (str, bytes, os.PathLike)):
+            raise TypeError(f"filenames must hold paths, not {type(each).__name__} ({each!r})")
+    return Filenames(tuple([os.fsdecode(each) for each in found]))
+
+
+def check_index(index: Any) -> Index:
+    """The argument `index`."""
+    if index is None or isinstance(index, bool):
+        return index
+    if index != "beside":
+        raise ValueError(f"index must be None, True, False or 'beside', not {index!r}")
+    return "beside"
+
+
+def check_buffer(buffer_size: Any) -> int | None:
+    """The argument `buffer_size`."""
+    return None if buffer_size is None else check_count("buffer_size", buffer_size, least=0)
+
+
+def check_storage(storage_options: Any) -> tuple[tuple[str, Any], ...] | None:
+    """The argument `storage_options`, as a format keeps it."""
+    if storage_options is None:
+        return None
+    if not isinstance(storage_options, Mapping):
+        what = f"{type(storage_options).__name__} ({storage_options!r})"
+        raise TypeError(f"storage_options must be a dict, not {what}")
+    return tuple(sorted(storage_options.items()))

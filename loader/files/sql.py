@@ -1,0 +1,112 @@
+"""The dataset of the rows of a query."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from tundish.formats.sql.drivers import DRIVERS
+from tundish.formats.sql.rows import SqlFormat
+from tundish.formats.sql.source import DataSource
+from tundish.formats.sql.values import check_types
+from tundish.loader.files.dataset import FileDataset
+from tundish.loader.plan.checks import check_word
+
+__all__ = ["SqlDataset"]
+
+
+class SqlDataset(FileDataset):
+    """The rows of a query, as tuples of their columns.
+
+    Parameters
+    ----------
+    driver_name : {"sqlite", "duckdb", "postgresql"} or callable
+        Which kind of database. "sqlite" is Python's own module; "duckdb" needs the package duckdb,
+        "postgresql" psycopg, or adbc-driver-postgresql. A callable is given `data_source_name`, and returns
+        a connection: one of Python's DB-API, or of ADBC, whose rows come as Arrow batches. It is sent
+        to workers, and its result is closed.
+    data_source_name : path or str
+        What the driver connects to: the file of a SQLite or DuckDB database, a connection string of
+        PostgreSQL (``"postgresql://user:password@host/base"``, ``"host=... password=..."``).
+    query : str
+        One that selects rows, in the database's language.
+    output_types : dtype, sequence of dtypes, or None
+        The dtype of each column; ``str`` and ``bytes`` are among them. One that is in no sequence makes
+        elements that are in no tuple. None: what the driver gives.
+    name : str, optional
+        For tf.data's sake; ignored.
+    on_error : {"raise", "skip"}, optional
+        What to do with a row whose values are not of `output_types`: raise its error in its place, or
+        leave it out and count it (``iterator.stats.skipped``). Either way reading goes on with the next row. An
+        error of the database ends the rows. Default: ``Options.on_error``, else "raise".
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is none of these.
+
+    Notes
+    -----
+    The rows are fetched as they are wanted, never the whole result. The database is only read: sqlite
+    and DuckDB are opened so, a session of PostgreSQL is told so, and a file that is not there is a
+    `FileNotFoundError`, where tf.data creates it. What a callable connects is its own matter.
+
+    A restored iterator runs the query again and leaves out the rows that it gave before: the rest is the
+    same if the rows are, and if the query has an ORDER BY that leaves no two rows equal.
+    Nor can workers share a query: it runs in one of them.
+
+    A value is given in the dtype that was asked for if that changes nothing but its type: 2.0 and "12" can be
+    ints; 2.5, 300 as int8, and "word" are errors that name the column and the row. NULL is NaN in
+    floats and NaT in times, an error in other dtypes, and None without `output_types`. tf.data cuts off, wraps
+    around and gives 0, "" and False for all these; in a query, ``coalesce(x, 0)`` does. It has no
+    other driver than "sqlite", gives text as bytes (``bytes`` does), and does not know float32,
+    uint32, uint64 and times.
+
+    The error of a row is a `RecordCorruptError` whose offset is the row's number. A database's own errors
+    are raised as they are (``sqlite3.OperationalError``, ``psycopg.errors.DivisionByZero``).
+
+    A password in `data_source_name` is shown nowhere: not in the plan's repr, in states, in the fingerprints of
+    snapshots, nor in errors. It is in what `to_bytes` gives. Better let a callable find it
+    in the environment, or the driver in its own files (``~/.pgpass``).
+
+    Examples
+    --------
+    >>> import sqlite3
+    >>> import tundish as td
+    >>> from contextlib import closing
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "people.db")
+    ...     with closing(sqlite3.connect(path)) as base:
+    ...         done = base.executescript(
+    ...             "create table t(name, age); insert into t values ('Ada', 36), ('Alan', 41)"
+    ...         )
+    ...     query = "select name, age from t order by name"
+    ...     list(td.SqlDataset("sqlite", path, query, (str, "float32")))
+    [('Ada', np.float32(36.0)), ('Alan', np.float32(41.0))]
+    """
+
+    def __init__(
+        self,
+        driver_name: str | Callable[[str], Any],
+        data_source_name: str | os.PathLike[str],
+        query: str,
+        output_types: Any = None,
+        name: str | None = None,
+        *,
+        on_error: str | None = None,
+    ) -> None:
+        driver = driver_name
+        if not callable(driver):
+            driver = check_word("driver_name", driver, tuple(DRIVERS))
+        if not isinstance(data_source_name, (str, os.PathLike)):
+            raise TypeError(
+                f"data_source_name must be a path or str, not {type(data_source_name).__name__}"
+            )
+        if not isinstance(query, str):
+            raise TypeError(f"query must be a str, not {type(query).__name__} ({query!r})")
+        source = DataSource(os.fsdecode(data_source_name))
+        form = SqlFormat(driver, source, query, check_types(output_types))
+        self._read(source.shown, form, on_error=on_error)

@@ -1,0 +1,395 @@
+"""The datasets of the rows of tables: Parquet, Arrow, CSV and JSON lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tundish.formats.tables.arrow import ArrowFormat
+from tundish.formats.tables.casting import check_schema
+from tundish.formats.tables.csv import CsvFormat
+from tundish.formats.tables.form import check_columns, check_defaults
+from tundish.formats.tables.jsonlines import JsonLinesFormat
+from tundish.formats.tables.parquet import ParquetFormat
+from tundish.loader.files.compression import compression_of
+from tundish.loader.files.dataset import (
+    FileDataset,
+    Paths,
+    check_buffer,
+    check_storage,
+)
+from tundish.loader.plan.checks import check_flag
+
+if TYPE_CHECKING:
+    from tundish.loader.operators.files import Index
+
+Schema = Any
+"""A `pyarrow.Schema`, or a dict of names and dtypes."""
+
+
+class ParquetDataset(FileDataset):
+    """The rows of Parquet files, as dicts.
+
+    Parameters
+    ----------
+    filenames : path, list of paths, or Dataset of paths
+        Read one after another, in this order. A path may be a URL that fsspec knows.
+    columns : list of str, optional
+        The columns that are wanted, in this order; only they are read. ``"a.b"`` is the field b of the
+        struct a. None: all, in the order of the file.
+    schema : pyarrow.Schema or dict of str to dtype, optional
+        What columns are to be: a numpy dtype, ``str``, ``bytes``, or a type of Arrow's. Those that are not
+        named are what the file says. A value that does not fit is its row's error, never cut off or wrapped
+        around. A column that a file lacks is one of nulls.
+    defaults : dict of str to value, optional
+        What stands for nulls, by the column's name.
+    num_parallel_reads : int, optional
+        Read so many files in turn, a row of each, in so many workers: the order is that of
+        ``interleave(cycle_length=num_parallel_reads)``. ``AUTOTUNE``: 16 files in turn.
+    name : str, optional
+        For tf.data's sake; ignored.
+    on_error : {"raise", "skip"}, optional
+        What to do with a row that cannot be given, or a file that cannot be read: raise its error in its
+        place, or leave it out and count it (``iterator.stats.skipped``). Either way reading goes on with
+        the next row, or the next file. Default: ``Options.on_error``, else "raise".
+    use_threads : bool
+        Whether pyarrow may decode columns in threads of its own, where the reading is done in this process.
+    buffer_size : int, optional
+        How many bytes to read at once. None: as many as is good.
+    storage_options : dict, optional
+        What a URL's filesystem is made with.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is none of these.
+
+    Notes
+    -----
+    tf.data has none.
+
+    What becomes of Arrow's types: ints, floats and bool are numpy's; text is str, binary bytes; dates, times
+    and timestamps datetime64 or timedelta64 (with a time zone: the UTC instant); lists arrays, structs dicts,
+    dictionaries their values. A decimal needs a float in `schema`; a map, union, or list of structs is a
+    `SpecError` that says so, and can be left out by `columns`.
+
+    A null is NaN in a column of floats and NaT in one of times. In any other column it is that row's error
+    (`RecordCorruptError`, with the row's number in the file), unless `defaults` says what stands for it. A
+    column that is asked for and is not in a file is one of nulls if `schema` or `defaults` has it, else a
+    `SpecError` that names the columns there.
+
+    Rows are numbered without reading them, so `shuffle(None)`, `shard`, `skip`, ``len`` and ``ds[i]`` are
+    arithmetic. A row group is decoded from its start, so rows in random order want small row groups. Pages
+    that were written with checksums are checked; a changed byte in others may be a changed value.
+
+    Examples
+    --------
+    >>> import pyarrow as pa, pyarrow.parquet as pq, tundish as td
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "rows.parquet")
+    ...     pq.write_table(pa.table({"x": [1.5, None], "word": ["a", None], "id": [7, 8]}), path)
+    ...     list(td.ParquetDataset(path, columns=["word", "x"], defaults={"word": ""}))
+    [{'word': 'a', 'x': np.float64(1.5)}, {'word': '', 'x': np.float64(nan)}]
+    """
+
+    def __init__(
+        self,
+        filenames: Paths,
+        columns: Sequence[str] | None = None,
+        schema: Schema = None,
+        defaults: Mapping[str, Any] | None = None,
+        *,
+        num_parallel_reads: int | None = None,
+        name: str | None = None,
+        on_error: str | None = None,
+        use_threads: bool = False,
+        buffer_size: int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        form = ParquetFormat(
+            columns=check_columns(columns),
+            schema=check_schema(schema),
+            defaults=check_defaults(defaults),
+            use_threads=check_flag("use_threads", use_threads),
+            buffer_size=check_buffer(buffer_size),
+            storage_options=check_storage(storage_options),
+        )
+        self._read(filenames, form, num_parallel_reads=num_parallel_reads, on_error=on_error)
+
+
+class ArrowDataset(FileDataset):
+    """The rows of Arrow IPC files and streams, and of Feather files, as dicts.
+
+    Parameters
+    ----------
+    filenames : path, list of paths, or Dataset of paths
+        Read one after another, in this order; whether each is a file or a stream, it says itself. A path may
+        be a URL that fsspec knows.
+    columns, schema, defaults, num_parallel_reads, name, on_error, storage_options
+        As of `ParquetDataset`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is none of these.
+
+    Notes
+    -----
+    tf.data has none. Types and nulls are those of `ParquetDataset`.
+
+    A record batch is read at once. Its rows are found without reading them, so `shuffle(None)`, `shard`,
+    `skip`, ``len`` and ``ds[i]`` are arithmetic; rows in random order want small batches. Arrow has no
+    checksums: a changed byte may be a changed value. Files are read and never mapped, so one that another
+    process cuts off is an error and no signal.
+
+    Examples
+    --------
+    >>> import pyarrow as pa, tundish as td
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "rows.arrow")
+    ...     table = pa.table({"x": [[1, 2], [3]], "y": [{"z": 0.5}, {"z": 1.5}]})
+    ...     with pa.ipc.new_file(str(path), table.schema) as writer:
+    ...         writer.write_table(table)
+    ...     list(td.ArrowDataset(path))
+    [{'x': array([1, 2]), 'y': {'z': np.float64(0.5)}}, {'x': array([3]), 'y': {'z': np.float64(1.5)}}]
+    """
+
+    def __init__(
+        self,
+        filenames: Paths,
+        columns: Sequence[str] | None = None,
+        schema: Schema = None,
+        defaults: Mapping[str, Any] | None = None,
+        *,
+        num_parallel_reads: int | None = None,
+        name: str | None = None,
+        on_error: str | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        form = ArrowFormat(
+            columns=check_columns(columns),
+            schema=check_schema(schema),
+            defaults=check_defaults(defaults),
+            storage_options=check_storage(storage_options),
+        )
+        self._read(filenames, form, num_parallel_reads=num_parallel_reads, on_error=on_error)
+
+
+class CsvDataset(FileDataset):
+    r"""The rows of CSV files, as dicts.
+
+    Parameters
+    ----------
+    filenames : path, list of paths, or Dataset of paths
+        Read one after another, in this order. A path may be a URL that fsspec knows.
+    columns, schema, defaults
+        As of `ParquetDataset`. The dtype of a column that `schema` does not name is learnt from the first MiB
+        of each file.
+    header : bool
+        Whether the first line names the columns. Without, they are f0, f1, ... or `column_names`.
+    column_names : list of str, optional
+        The names of the columns of the files, whatever the header says.
+    field_delim : str
+        The character between fields.
+    quote_char : str
+        The character around a field that holds a delimiter; doubled, it stands for itself. "": none.
+    na_values : list of str, optional
+        Fields that are nulls, in columns that are not str. None: the empty one, ``NA``, ``NaN``, ``null`` and
+        what else pyarrow takes for one.
+    newlines_in_values : bool
+        Whether a quoted field may hold newlines. If not, each line is a row.
+    compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
+        Of all files. None: by their names (``.gz``, ``.zst``), which must agree; where names show only as the
+        dataset of paths runs, "".
+    num_parallel_reads, name, on_error
+        As of `ParquetDataset`.
+    index : bool or "beside", optional
+        As of `TextLineDataset`.
+    use_threads : bool
+        Whether pyarrow may parse in threads of its own, where the reading is done in this process.
+    buffer_size : int, optional
+        How many bytes to parse at once. None: as many as is good.
+    storage_options : dict, optional
+        What a URL's filesystem is made with.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is none of these.
+
+    Notes
+    -----
+    Dtypes that are learnt are int64, float64, bool, datetime64, timedelta64 or str. A later value that is none
+    of its column's is its row's error; `schema` says another dtype. So is a line with too few or too many
+    fields, one that is not UTF-8, and a quote that is not closed; reading goes on with the next line. Blank
+    lines are no rows. A null is what `ParquetDataset` says; in a column of str there are none.
+
+    A row's place is the offset of its first byte. Reading may begin at any row of a file that is not
+    compressed; of a compressed one all before it is decompressed first.
+
+    tf.data's class of this name is `tundish.experimental.CsvDataset`.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "rows.csv")
+    ...     size = path.write_text("id,x,word\n1,0.5,one\n2,,two\n")
+    ...     list(td.CsvDataset(path, schema={"id": "int32"}))
+    [{'id': np.int32(1), 'x': np.float64(0.5), 'word': 'one'}, {'id': np.int32(2), 'x': np.float64(nan), 'word': 'two'}]
+    """
+
+    def __init__(
+        self,
+        filenames: Paths,
+        columns: Sequence[str] | None = None,
+        schema: Schema = None,
+        defaults: Mapping[str, Any] | None = None,
+        *,
+        header: bool = True,
+        column_names: Sequence[str] | None = None,
+        field_delim: str = ",",
+        quote_char: str = '"',
+        na_values: Sequence[str] | None = None,
+        newlines_in_values: bool = False,
+        compression_type: str | None = None,
+        num_parallel_reads: int | None = None,
+        name: str | None = None,
+        on_error: str | None = None,
+        index: Index = None,
+        use_threads: bool = False,
+        buffer_size: int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        form = CsvFormat(
+            columns=check_columns(columns),
+            schema=check_schema(schema),
+            defaults=check_defaults(defaults),
+            header=check_flag("header", header),
+            column_names=check_names("column_names", column_names),
+            field_delim=check_character("field_delim", field_delim),
+            quote_char=quote_char and check_character("quote_char", quote_char),
+            na_values=check_texts("na_values", na_values),
+            newlines_in_values=check_flag("newlines_in_values", newlines_in_values),
+            use_threads=check_flag("use_threads", use_threads),
+            compression=compression_of(compression_type, filenames),
+            buffer_size=check_buffer(buffer_size),
+            storage_options=check_storage(storage_options),
+        )
+        self._read(
+            filenames, form, num_parallel_reads=num_parallel_reads, on_error=on_error, index=index
+        )
+
+
+class JsonLinesDataset(FileDataset):
+    r"""The objects of files of JSON lines, as dicts.
+
+    Parameters
+    ----------
+    filenames : path, list of paths, or Dataset of paths
+        Read one after another, in this order. A path may be a URL that fsspec knows.
+    columns, schema, defaults
+        As of `ParquetDataset`. The columns that are not named, and the dtypes of those that `schema` does not
+        name, are learnt from the first MiB of each file.
+    compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
+        As of `CsvDataset`.
+    num_parallel_reads, name, on_error
+        As of `ParquetDataset`.
+    index : bool or "beside", optional
+        As of `TextLineDataset`.
+    buffer_size, storage_options
+        As of `CsvDataset`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is none of these.
+
+    Notes
+    -----
+    tf.data has none.
+
+    Each line that is not blank is an object. A key that it lacks is a null, of which `ParquetDataset` says what
+    becomes. A key that is not among the columns is left out if `columns` or `schema` is given, else it is an
+    error of its line: what is in a file is not lost unsaid. So is a line that is no object, or not UTF-8, and a
+    value that is none of its column's; reading goes on with the next line.
+
+    Numbers are int64, or float64 if one of them has a fraction or an exponent, or does not fit 64 bits
+    (``schema={"id": "uint64"}`` keeps large ones exact). Text that looks like a time is text, unless `schema`
+    says otherwise. Objects within objects are dicts, lists arrays.
+
+    Places and compressed files are as of `CsvDataset`.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "rows.jsonl")
+    ...     size = path.write_text('{"text": "one", "n": [1, 2]}\n{"text": "two"}\n')
+    ...     list(td.JsonLinesDataset(path, defaults={"n": []}))
+    [{'text': 'one', 'n': array([1, 2])}, {'text': 'two', 'n': array([], dtype=int64)}]
+    """
+
+    def __init__(
+        self,
+        filenames: Paths,
+        columns: Sequence[str] | None = None,
+        schema: Schema = None,
+        defaults: Mapping[str, Any] | None = None,
+        *,
+        compression_type: str | None = None,
+        num_parallel_reads: int | None = None,
+        name: str | None = None,
+        on_error: str | None = None,
+        index: Index = None,
+        buffer_size: int | None = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        form = JsonLinesFormat(
+            columns=check_columns(columns),
+            schema=check_schema(schema),
+            defaults=check_defaults(defaults),
+            compression=compression_of(compression_type, filenames),
+            buffer_size=check_buffer(buffer_size),
+            storage_options=check_storage(storage_options),
+        )
+        self._read(
+            filenames, form, num_parallel_reads=num_parallel_reads, on_error=on_error, index=index
+        )
+
+
+def check_character(name: str, value: Any) -> str:
+    """One character of ASCII."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a str, not {type(value).__name__} ({value!r})")
+    if len(value) != 1 or not value.isascii() or value in "\r\n":
+        raise ValueError(f"{name} must be one ASCII character, and no end of a line, not {value!r}")
+    return value
+
+
+def check_texts(name: str, values: Any) -> tuple[str, ...] | None:
+    """A list of str, or None."""
+    if values is None:
+        return None
+    if isinstance(values, str) or not isinstance(values, Sequence):
+        raise TypeError(f"{name} must be a list of str, not {type(values).__name__} ({values!r})")
+    for value in values:
+        if not isinstance(value, str):
+            raise TypeError(f"{name} must hold str, not {type(value).__name__} ({value!r})")
+    return tuple(values)
+
+
+def check_names(name: str, values: Any) -> tuple[str, ...] | None:
+    """A list of different str, or None."""
+    names = check_texts(name, values)
+    if names is not None and len(set(names)) < len(names):
+        raise ValueError(f"{name} has a name twice: {', '.join(names)}")
+    return names

@@ -1,0 +1,268 @@
+"""Operators that hold a dataset to what it should be: no errors, so many elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from tundish.errors import SpecError
+from tundish.loader.operators.elementwise import Map
+from tundish.loader.operators.order import Concatenate, Repeat
+from tundish.loader.operators.sources import Tensors
+from tundish.loader.plan.checks import check_count, check_flag
+from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, OwnFunction
+from tundish.loader.protocols.operator import Operator, Unary
+from tundish.spec import map_leaves, spec_of
+
+
+@dataclass(frozen=True, eq=False)
+class IgnoreErrors(Unary):
+    """The elements that did not fail."""
+
+    log_warning: bool
+
+    op = "ignore_errors"
+    tuning = frozenset({"log_warning"})
+    computing = dynamic = True
+    cardinality = UNKNOWN_CARDINALITY
+    positional = False
+
+    def spec_over(self, below: Any) -> Any:
+        """The spec of its elements: that of its input's."""
+        return below
+
+
+@dataclass(frozen=True, eq=False)
+class AssertCardinality(Unary):
+    """The elements, and an error where they are not as many as was said.
+
+    The error has a ref of its own, ``((), how many came)``: it is made of no element.
+    """
+
+    expected: int
+
+    op = "assert_cardinality"
+
+    @property
+    def fails(self) -> bool:
+        return not self.positional
+
+    @property
+    def cardinality(self) -> int:
+        return self.expected
+
+    @property
+    def positional(self) -> bool:
+        return self.up.positional and self.up.cardinality == self.expected
+
+    @property
+    def safe(self) -> bool:
+        return self.positional and self.up.safe
+
+    def parts(self, ref: Any) -> list[tuple[int, Any]]:
+        return [] if said_by_node(ref) else [(0, ref)]
+
+    def nested(self, at: int) -> Any:
+        return {"n": at, "ended": False, "up": self.up.expand(at)}
+
+    def spec_over(self, below: Any) -> Any:
+        """The spec of its elements: that of its input's."""
+        return below
+
+
+def said_by_node(ref: Any) -> bool:
+    """Whether a ref is that of an error which no element is to blame for."""
+    return type(ref) is tuple and len(ref) == 2 and ref[0] == () and type(ref[1]) is int
+
+
+@dataclass(frozen=True)
+class Validated(OwnFunction):
+    """A dict with one key more, that says it is no filling."""
+
+    key: str
+
+    def __call__(self, element: Any) -> dict[str, Any]:
+        """The element with the key."""
+        if type(element) is not dict:
+            raise SpecError(
+                f"pad_to_cardinality needs elements that are dicts, not {spec_of(element)}"
+            )
+        if self.key in element:
+            raise SpecError(f"pad_to_cardinality's mask_key {self.key!r} is a key of the element")
+        return {**element, self.key: True}
+
+
+class AssertingMethods:
+    """Methods of `Dataset` that hold it to what it should be."""
+
+    _node: Operator
+
+    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
+        raise NotImplementedError
+
+    @classmethod
+    def _of(cls, node: Operator) -> Self:
+        raise NotImplementedError
+
+    def iterator(
+        self, *, iteration: int = 0, workers: int | None = None, executor: str | None = None
+    ) -> Any:
+        raise NotImplementedError
+
+    def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> Self:
+        """Leave out the elements that failed; behind `batch`, the whole batch.
+
+        Parameters
+        ----------
+        log_warning : bool
+            Log a warning for each, to the logger ``tundish``.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Notes
+        -----
+        What is left out is counted, and the counts are in the iterator's state. To leave out only
+        the element itself, put it before `batch`, or use ``map(..., on_error="skip")``, which
+        leaves out what fails there and nothing else. An element that kills its worker, or does
+        not end before a deadline, is an error like any other. What ``except Exception`` does not
+        catch (``SystemExit``, ``KeyboardInterrupt``) is raised at its element's place.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> ds = td.Dataset.from_tensor_slices([1, 2, 0, 4]).map(lambda x: 8 // int(x))
+        >>> [int(x) for x in ds.ignore_errors()]
+        [8, 4, 2]
+        """
+        return self._then(IgnoreErrors, check_flag("log_warning", log_warning))
+
+    def assert_cardinality(self, expected_cardinality: int) -> Self:
+        """Say how many elements there are, and fail where there are not.
+
+        Parameters
+        ----------
+        expected_cardinality : int
+            At least 0, or ``INFINITE_CARDINALITY``; it is what `cardinality` and ``len`` say then.
+
+        Raises
+        ------
+        TypeError, ValueError
+            `expected_cardinality` is no int, or is below -1.
+
+        Notes
+        -----
+        A `CardinalityError` stands behind the last element if there were too few, and in the place
+        of the first one too many; the dataset ends there (tf.data raises the error again and
+        again). A failed element counts.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> ds = td.Dataset.range(6).filter(lambda x: x % 2 == 0).assert_cardinality(3)
+        >>> len(ds), [int(x) for x in ds]
+        (3, [0, 2, 4])
+        """
+        expected = check_count("expected_cardinality", expected_cardinality)
+        if expected < 0 and expected != INFINITE_CARDINALITY:
+            raise ValueError(
+                "expected_cardinality must be at least 0, or INFINITE_CARDINALITY (-1), "
+                f"not {expected}"
+            )
+        return self._then(AssertCardinality, expected)
+
+    def pad_to_cardinality(self, cardinality: int, mask_key: str = "valid") -> Self:
+        """Fill a dataset of dicts up to a number of elements, and mark which are real.
+
+        Parameters
+        ----------
+        cardinality : int
+            How many elements there will be; at least as many as there are.
+        mask_key : str
+            The key that every element gets: True, and False for the filling.
+
+        Raises
+        ------
+        TypeError
+            `cardinality` is no int, or `mask_key` no str.
+        ValueError
+            `cardinality` is negative.
+        SpecError
+            How many elements there are is not known (`assert_cardinality` says it), or is more
+            than `cardinality`; elements are no dicts, have the key already, or have a leaf that
+            there is no zero of; or there is none to learn their form from.
+
+        Notes
+        -----
+        The filling has the form of the first element, which is computed in this process when the
+        pipeline is built: zeros, False for bools, empty str and bytes. Behind `batch` whole batches
+        are filled in. tf.data takes the form from its static spec: a size that is not known is an
+        error there.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> ds = td.Dataset.from_tensor_slices({"a": [1, 2]}).pad_to_cardinality(3)
+        >>> [(int(x["a"]), bool(x["valid"])) for x in ds]
+        [(1, True), (2, True), (0, False)]
+        """
+        count = check_count("cardinality", cardinality, least=0)
+        if not isinstance(mask_key, str):
+            raise TypeError(f"mask_key must be a str, not {type(mask_key).__name__} ({mask_key!r})")
+        have = self._node.cardinality
+        if have < 0:
+            shown = "infinite" if have == INFINITE_CARDINALITY else "not known"
+            raise SpecError(
+                f"pad_to_cardinality({count}) needs a known number of elements, and it is {shown}; "
+                "assert_cardinality says it"
+            )
+        if have > count:
+            raise SpecError(
+                f"cardinality must be at least what there is, {have} elements, not {count}"
+            )
+        filling = self._filling(mask_key)
+        real = Map(self._node, Validated(mask_key))
+        return self._of(
+            Concatenate(real, Repeat(Tensors(map_leaves(_read_only, filling)), count - have))
+        )
+
+    def _filling(self, mask_key: str) -> dict[str, Any]:
+        try:
+            with self.iterator(workers=0) as elements:
+                first = next(elements)
+        except (StopIteration, Exception) as error:
+            raise SpecError(
+                "pad_to_cardinality learns the form of the elements from the first one, and there "
+                f"is none, or it failed: {error!r}"
+            ) from error
+        if type(first) is not dict:
+            raise SpecError(
+                f"pad_to_cardinality needs elements that are dicts, not {spec_of(first)}"
+            )
+        if mask_key in first:
+            raise SpecError(f"pad_to_cardinality's mask_key {mask_key!r} is a key of the elements")
+        zeros: dict[str, Any] = map_leaves(_zero, first)
+        return {**zeros, mask_key: np.False_}
+
+
+def _zero(leaf: Any) -> Any:
+    if isinstance(leaf, (str, bytes)):
+        return type(leaf)()
+    if not isinstance(leaf, (np.ndarray, np.generic)):
+        raise SpecError(
+            f"pad_to_cardinality fills up with zeros, and there is none of a {type(leaf).__name__}: leave such a leaf out by a map"
+        )
+    if leaf.dtype != object:
+        return np.zeros(leaf.shape, leaf.dtype)[()]
+    zeros = np.empty(leaf.shape, object)
+    for at, part in np.ndenumerate(leaf):
+        zeros[at] = _zero(part)
+    return zeros
+
+
+def _read_only(leaf: Any) -> Any:
+    if isinstance(leaf, np.ndarray):
+        leaf.flags.writeable = False
+    return leaf

@@ -1,0 +1,197 @@
+"""The operator that puts sequences of tokens into rows of a fixed length."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from tundish.loader.plan.checks import LARGEST, check_count, check_flag, check_word
+from tundish.loader.plan.node import UNKNOWN_CARDINALITY
+from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.refs import sliced
+
+_METHODS = ("concat", "first_fit")
+_TOO_LONG = ("split", "truncate", "error")
+_OPEN_ROWS = 16
+
+Tokens = int | float | Mapping[str, int | float]
+
+
+@dataclass(frozen=True, eq=False)
+class Pack(Unary):
+    """Rows of `length` tokens, filled with sequences."""
+
+    length: int
+    method: str
+    separator: Any
+    pad_value: Any
+    drop_remainder: bool
+    too_long: str
+    open_rows: int
+    tokens: str
+    segment_ids: str | None
+    positions: str | None
+
+    origin = "ordinal"
+    flat = False
+    cardinality = UNKNOWN_CARDINALITY
+    positional = False
+    dynamic = True
+    safe = False
+
+    def parts(self, ref: Any) -> list[tuple[int, Any]]:
+        return sliced(ref)
+
+
+class PackingMethods:
+    """Methods of `Dataset` that put sequences into rows."""
+
+    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
+        raise NotImplementedError
+
+    def pack(
+        self,
+        length: int,
+        *,
+        method: Literal["concat", "first_fit"] = "concat",
+        separator: Tokens | None = None,
+        pad_value: Tokens = 0,
+        drop_remainder: bool = False,
+        too_long: Literal["split", "truncate", "error"] | None = None,
+        open_rows: int | None = None,
+        tokens: str = "tokens",
+        segment_ids: str | None = "segment_ids",
+        positions: str | None = "positions",
+        name: str | None = None,
+    ) -> Self:
+        """Put sequences of tokens into rows of a fixed length, several sequences to a row.
+
+        An element is a sequence: an array of shape ``(n,)``, or a dict of such arrays of one
+        length (tokens, labels, a mask). What comes out are dicts with the same keys (of a bare
+        array: `tokens`), each of shape ``(length,)`` and of the sequences' dtype, and
+
+        * `segment_ids`, int32: 1 for the tokens of a row's first sequence, 2 for its second, ...,
+          0 where it is padded;
+        * `positions`, int32: a token's place within its sequence, from 0; 0 where it is padded.
+
+        Parameters
+        ----------
+        length : int
+            Tokens in a row, at least 1.
+        method : {"concat", "first_fit"}
+            "concat" puts one sequence behind another and cuts every `length` tokens: no padding
+            but in the last row, and a sequence goes on in the next row. "first_fit" keeps
+            sequences whole: each goes into the first of the open rows that has room for it.
+        separator : number or dict of key to number, optional
+            A token that is put behind every sequence, as its last one: the end of text. A dict
+            gives one for each key.
+        pad_value : number or dict of key to number
+            What rows are filled up with; a dict gives one for each key (-100 for labels, say), and 0
+            for those it does not name.
+        drop_remainder : bool
+            For "concat": leave out the last row if it is not full.
+        too_long : {"split", "truncate", "error"}, optional
+            For "first_fit": what is done with a sequence of more than `length` tokens (its
+            separator counted). "split", the default, cuts it every `length` tokens; "truncate"
+            leaves out what is behind; "error" makes it a `SpecError` at its place.
+        open_rows : int, optional
+            For "first_fit": how many rows are filled at a time, at least 1. Default 16. More of
+            them leave less padding and hold more sequences in memory.
+        tokens, segment_ids, positions : str
+            The names in what comes out. None for the last two leaves them out.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Raises
+        ------
+        TypeError
+            An argument is of another type.
+        ValueError
+            An argument is out of its range, or is one of the other method.
+
+        Notes
+        -----
+        Not in tf.data. The order is decided by lengths alone. With "first_fit", a row that is full
+        is delivered at once; when a sequence fits no open row and no more may be opened, the fullest
+        row is delivered, the oldest of several; at the end the open rows come in the order in
+        which they were opened. A piece of exactly `length` tokens is a row of its own.
+
+        A sequence that is cut, by either method, keeps counting in `positions`, and is a segment of
+        its own in each row. Sequences of no tokens are passed over, without a separator.
+
+        The first sequence of a pass says which keys and dtypes there are. One that differs, that
+        has another dimension or unequal lengths, and an element that failed, are an error at
+        their place; the rows that are being filled go on without it.
+
+        Attention within sequences only is ``segment_ids[:, None] == segment_ids[None, :]``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import tundish as td
+        >>> ds = td.Dataset.range(3, 6).map(lambda n: np.full(n, n))
+        >>> for row in ds.pack(6, segment_ids="segments"):
+        ...     print(*row.values())
+        [3 3 3 4 4 4] [1 1 1 2 2 2] [0 1 2 0 1 2]
+        [4 5 5 5 5 5] [1 2 2 2 2 2] [3 0 1 2 3 4]
+        >>> for row in ds.pack(7, method="first_fit"):
+        ...     print(*row.values())
+        [3 3 3 4 4 4 4] [1 1 1 2 2 2 2] [0 1 2 0 1 2 3]
+        [5 5 5 5 5 0 0] [1 1 1 1 1 0 0] [0 1 2 3 4 0 0]
+        """
+        checked = check_count("length", length, least=1, most=LARGEST)
+        check_word("method", method, _METHODS)
+        if method == "concat":
+            for key, value in (("too_long", too_long), ("open_rows", open_rows)):
+                if value is not None:
+                    raise ValueError(f"{key} is of method='first_fit', not of 'concat': {value!r}")
+        elif drop_remainder:
+            raise ValueError(
+                "drop_remainder is of method='concat': any row of 'first_fit' is padded"
+            )
+        if too_long is not None:
+            check_word("too_long", too_long, _TOO_LONG)
+        rows = check_count("open_rows", _OPEN_ROWS if open_rows is None else open_rows, least=1)
+        if separator is not None:
+            separator = _check_tokens("separator", separator)
+        names = {"tokens": tokens, "segment_ids": segment_ids, "positions": positions}
+        _check_names(names)
+        return self._then(
+            Pack,
+            checked,
+            method,
+            separator,
+            _check_tokens("pad_value", pad_value),
+            check_flag("drop_remainder", drop_remainder),
+            too_long or "split",
+            rows if method == "first_fit" else 1,
+            **names,
+        )
+
+
+def _check_tokens(name: str, value: Any) -> Any:
+    """A number, or a dict of them by key."""
+    if isinstance(value, Mapping):
+        return {key: _check_number(f"{name}[{key!r}]", one) for key, one in value.items()}
+    return _check_number(name, value)
+
+
+def _check_number(name: str, value: Any) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a number, not {type(value).__name__} ({value!r})")
+    return value
+
+
+def _check_names(names: dict[str, Any]) -> None:
+    for argument, name in names.items():
+        if not isinstance(name, str) and (name is not None or argument == "tokens"):
+            raise TypeError(f"{argument} must be a str, not {type(name).__name__} ({name!r})")
+    given = [name for name in names.values() if name is not None]
+    if len(set(given)) < len(given):
+        raise ValueError(f"tokens, segment_ids and positions must have different names: {given}")

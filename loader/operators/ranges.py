@@ -1,0 +1,169 @@
+"""Contiguous ranges of a plan: what one of n machines makes, so that all of them make the whole.
+
+The cut is made as high as index arithmetic reaches: on top of the last operator whose element p can
+be named without looking at the ones before it, and below operators that look at one element at a
+time. ``skip`` and ``take`` there move positions and keep refs, so an element has the identity, and
+with it the random numbers, that it has in the whole plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tundish.errors import RangeError
+from tundish.loader.operators.asserting import IgnoreErrors
+from tundish.loader.operators.batching import Unbatch
+from tundish.loader.operators.elementwise import Filter, FlatMap, Map
+from tundish.loader.operators.files import ReadFiles
+from tundish.loader.operators.measuring import BytesProduced, Latency
+from tundish.loader.operators.options import WithOptions, options_of
+from tundish.loader.operators.order import Prefetch, ShardByProcess, Shuffle, Skip, Take
+from tundish.loader.operators.rebatching import BatchRows
+from tundish.loader.operators.sources import Files, Generator
+from tundish.loader.operators.storing import Cache
+from tundish.loader.plan.checks import check_count
+from tundish.loader.plan.node import INFINITE_CARDINALITY, global_seed, walk
+from tundish.loader.protocols.operator import Operator, Unary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["base_of", "bounds", "check_range", "only", "over", "range_of"]
+
+ONE_BY_ONE = (
+    Map,
+    Filter,
+    FlatMap,
+    ReadFiles,
+    Unbatch,
+    BatchRows,
+    IgnoreErrors,
+    Cache,
+    Prefetch,
+    WithOptions,
+    Latency,
+    BytesProduced,
+)
+"""What may stand above a cut: it looks at one element at a time and counts none.
+
+By their very types: `interleave` is a kind of `flat_map`, and reads several elements in turn.
+"""
+
+
+def range_of(node: Operator, index: int, count: int) -> Operator:
+    """The `index`-th of `count` contiguous ranges of a plan.
+
+    Parameters
+    ----------
+    node : Operator
+        The whole plan.
+    index, count : int
+        Which range, from 0, of how many.
+
+    Returns
+    -------
+    Operator
+        Its elements, one behind the other for all indices, are those of the whole plan: with the
+        same identities, and so the same random numbers, if all have the same seeds.
+
+    Raises
+    ------
+    RangeError
+        An operator looks across the border of two ranges.
+    ValueError
+        There is no such range.
+    """
+    check_range(index, count)
+    if count == 1:
+        return node
+    base = base_of(node)
+    start, stop = bounds(base.cardinality, index, count)
+    return only(node, base, start, stop)
+
+
+def check_range(index: int, count: int) -> tuple[int, int]:
+    """`index` and `count`, or a ValueError."""
+    count = check_count("the number of ranges", count, least=1)
+    index = check_count("the index of a range", index)
+    if not 0 <= index < count:
+        raise ValueError(
+            f"the index of a range must be from 0 to {count - 1} for {count} ranges, not {index}"
+        )
+    return index, count
+
+
+def bounds(total: int, index: int, count: int) -> tuple[int, int]:
+    """Where a range begins and ends; sizes differ by one at most.
+
+    Examples
+    --------
+    >>> [bounds(10, index, 3) for index in range(3)]
+    [(0, 3), (3, 6), (6, 10)]
+    """
+    return total * index // count, total * (index + 1) // count
+
+
+def only(node: Operator, base: Operator, start: int, stop: int) -> Operator:
+    """The plan over positions ``start..stop-1`` of `base`."""
+    return over(node, base, Take(Skip(base, start) if start else base, stop - start))
+
+
+def over(node: Operator, base: Operator, other: Operator) -> Operator:
+    """The same operators over another input; from `base` to `node` each has one."""
+    if node is base:
+        return other
+    assert isinstance(node, Unary)
+    return replace(node, up=over(node.up, base, other))
+
+
+def base_of(node: Operator) -> Operator:
+    """The operator whose positions are divided.
+
+    Raises
+    ------
+    RangeError
+        There is none: the operators that are in the way are named.
+    """
+    policy = options_of(node).on_error
+    obstacles: list[str] = []
+    while True:
+        if type(node) in ONE_BY_ONE:
+            assert isinstance(node, Unary)
+            node = node.up
+            continue
+        obstacle = next(_obstacles(node, policy), None)
+        if obstacle is None and not obstacles:
+            return node
+        if obstacle is not None:
+            obstacles.append(obstacle)
+        if not isinstance(node, Unary):
+            raise RangeError(tuple(obstacles))
+        node = node.up
+
+
+def _obstacles(node: Operator, policy: str | None) -> Iterator[str]:
+    """Why positions of a node cannot be divided, one line each."""
+    if isinstance(node, Generator):
+        yield f"{node.label} has no random access: read the records with from_source"
+    elif isinstance(node, ShardByProcess):
+        yield f"{node.label} divides the elements already: leave it out, or put it above the snapshot"
+    elif node.awaited and not node.positional:
+        yield f"{node.label} is not complete: write it first, then it is a source like others"
+    elif isinstance(node, Shuffle) and isinstance(node.up, Files):
+        yield f"{node.label} of list_files has no order that ranges share: list_files(shuffle=False)"
+    elif not node.positional or _may_drop(node, policy):
+        yield f"{node.label} looks across the border of two ranges: put it above the snapshot"
+    elif node.cardinality == INFINITE_CARDINALITY:
+        yield f"{node.label} has no end: put take(n) behind it"
+    elif global_seed() is None:
+        for below in walk(node, running=True):
+            if below.seedless:
+                yield f"{below.label} would draw another order for each range: give it a seed"
+
+
+def _may_drop(node: Operator, policy: str | None) -> bool:
+    """Whether ``Options.on_error`` makes a function below leave out elements."""
+    return policy == "skip" and any(
+        isinstance(below, Map) and below.on_error is None for below in walk(node)
+    )

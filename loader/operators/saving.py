@@ -1,0 +1,290 @@
+"""Elements written to files at once, and read again by the folder they stand in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from tundish.errors import SpecError
+from tundish.loader.operators.opening import shard_indices
+from tundish.loader.operators.sources import Range
+from tundish.loader.operators.storing import (
+    DatasetClass,
+    Found,
+    Keeping,
+    Snapshot,
+    SortedSnapshot,
+    Stored,
+    check_compression,
+    check_path,
+)
+from tundish.loader.plan.checks import check_callable, check_flag
+from tundish.loader.plan.node import INFINITE_CARDINALITY
+from tundish.loader.protocols.operator import Operator, Unary
+from tundish.spec import ArraySpec, flatten, paths, same_structure, show_tree
+
+if TYPE_CHECKING:
+    import os
+
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.refs import Positions, Refs
+
+
+@dataclass(frozen=True, eq=False)
+class Load(Stored):
+    """A complete snapshot that was found by its folder: a source."""
+
+    content: str = ""
+    spec: Any = None
+
+    op = "load"
+    awaited = False
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        return ()
+
+    @property
+    def parallel(self) -> int | None:
+        return None
+
+    def arguments(self) -> dict[str, Any]:
+        # The data, wherever they stand.
+        return {"content": self.content, "rows": self.found.rows}
+
+    def params(self) -> dict[str, Any]:
+        return self.arguments()
+
+    def spec_over(self, _: Any) -> Any:
+        return self.spec
+
+
+@dataclass(frozen=True, eq=False)
+class Dealt(Unary):
+    """The elements that were dealt to one user shard of a snapshot that is complete."""
+
+    number: int
+    count: int
+
+    op = "user_shard"
+
+    @property
+    def cardinality(self) -> int:
+        return self.count
+
+    def refs_at(self, where: Positions, pass_: int, context: Context) -> Refs:
+        assert isinstance(self.up, Stored)
+        dealt = shard_indices(self.up.found)[self.number]
+        return self.up.refs_at(dealt[np.asarray(where)], pass_, context)
+
+
+def found_node(found: Found, content: str = "", spec: Any = None) -> Load:
+    """A complete snapshot as a source."""
+    return Load(Range(0, 0, 1), found.path, found=found, content=content, spec=spec)
+
+
+def read_by(
+    reader_func: Callable[..., Any], make: type[DatasetClass], node: Load, shards: Sequence[int]
+) -> Any:
+    """What a `reader_func` makes of a complete snapshot: a dataset.
+
+    Parameters
+    ----------
+    reader_func : callable
+        Called with a dataset of datasets.
+    make : type
+        `Dataset`.
+    node : Load
+        The snapshot.
+    shards : sequence of int
+        How many elements each user shard has.
+    """
+    nodes: list[Operator] = [Dealt(node, number, count) for number, count in enumerate(shards)]
+    made = reader_func(make.from_list([make._of(part) for part in nodes or [node]]))  # noqa: SLF001 - ours
+    if not isinstance(made, make):
+        raise TypeError(f"reader_func must return a Dataset, not {type(made).__name__} ({made!r})")
+    return made
+
+
+class SavingMethods:
+    """Methods of `Dataset` that write files at once, and read them."""
+
+    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
+        raise NotImplementedError
+
+    @classmethod
+    def _found(cls, path: str, *, wait: bool, reader_func: Callable[..., Any] | None) -> Self:
+        raise NotImplementedError
+
+    @staticmethod
+    def _version_to_save(path: str, *, again: bool) -> str:
+        raise NotImplementedError
+
+    def _keep_all(self, *, again: bool) -> None:
+        raise NotImplementedError
+
+    def cardinality(self) -> int:
+        """How many elements there are, as far as the plan tells."""
+        raise NotImplementedError
+
+    @property
+    def element_spec(self) -> Any:
+        """The nest of `ArraySpec` of an element."""
+        raise NotImplementedError
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        compression: str | None = None,
+        shard_func: Callable[..., Any] | None = None,
+        checkpoint_args: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write the elements to files now, for `load`.
+
+        Parameters
+        ----------
+        path : path
+            A folder; it is made if it is not there. Where something was saved before, this is what is
+            loaded from now on.
+        compression : {None, "auto", "lz4", "zstd"}
+            As for `snapshot`.
+        shard_func : callable, optional
+            As for `snapshot`.
+        checkpoint_args : mapping, optional
+            Given, a save that was stopped or killed is continued by the next call. What is in it is
+            tf.data's and ignored: how often is made durable is decided here.
+
+        Raises
+        ------
+        ValueError
+            The dataset is endless.
+        SnapshotError
+            The files cannot be written; or another process saves the same there, to be continued.
+        Exception
+            The first element that failed, as itself. Nothing is saved then.
+
+        Notes
+        -----
+        It is a `snapshot` that is run to its end at once, in a folder of its own below `path` each
+        time. An earlier one stays as long as somebody may be reading it: `tundish snapshot gc`
+        removes it. Elements stand in the order in which they came, whatever `shard_func` says.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import tundish as td
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     td.Dataset.range(4).map(lambda x: x * x).save(folder)
+        ...     [int(x) for x in td.Dataset.load(folder)]
+        [0, 1, 4, 9]
+        """
+        if checkpoint_args is not None and not isinstance(checkpoint_args, Mapping):
+            raise TypeError(
+                "checkpoint_args must be a mapping or None, not "
+                f"{type(checkpoint_args).__name__} ({checkpoint_args!r})"
+            )
+        if self.cardinality() == INFINITE_CARDINALITY:
+            raise ValueError("save needs a dataset that ends, and this one does not: take(n) of it")
+        checked, again = check_path("path", path), checkpoint_args is not None
+        version = self._version_to_save(checked, again=again)
+        if shard_func is not None:
+            check_callable("shard_func", shard_func)
+        kind = Snapshot if shard_func is None else SortedSnapshot
+        keeping = Keeping(check_compression(compression), version, on_mismatch="any")
+        kept = self._then(kind, checked, keeping, None, shard_func)
+        kept._keep_all(again=again)  # noqa: SLF001 - a Dataset, as this is
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        element_spec: Any = None,
+        compression: str | None = None,
+        reader_func: Callable[..., Any] | None = None,
+        wait: bool = False,
+    ) -> Self:
+        """Read what `save` wrote, or the newest complete `snapshot` below a folder.
+
+        Parameters
+        ----------
+        path : path
+            The folder.
+        element_spec : nest of ArraySpec, optional
+            What the elements must be. Not needed: the files say what they are.
+        compression : str, optional
+            For tf.data's sake: the files say how they are compressed.
+        reader_func : callable, optional
+            As for `snapshot`: makes a dataset of a dataset of datasets. By default elements come in
+            the order in which they were written.
+        wait : bool
+            Whether to wait until there is something complete, which another process writes.
+
+        Returns
+        -------
+        Dataset
+            With random access, unless `reader_func` chose the order. It stays with what was found,
+            though something newer is saved.
+
+        Raises
+        ------
+        MissingSnapshotError
+            Nothing complete stands there: an `IncompleteSnapshotError` that is a FileNotFoundError too.
+        SnapshotError
+            What stands there is damaged, or was written by a later version of this library.
+        SpecError
+            The elements are others than `element_spec` says.
+
+        Notes
+        -----
+        In tf.data the default order is that of several files read in turn, which depends on how many cores
+        the machine has.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import tundish as td
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     td.Dataset.range(100).save(folder)
+        ...     ds = td.Dataset.load(folder)
+        ...     len(ds), int(ds[7]), ds.element_spec
+        (100, 7, ArraySpec(shape=(), dtype=int64))
+        """
+        checked = check_path("path", path)
+        check_compression(compression)
+        check_flag("wait", wait)
+        if reader_func is not None:
+            check_callable("reader_func", reader_func)
+        found = cls._found(checked, wait=wait, reader_func=reader_func)
+        if element_spec is not None:
+            check_spec(checked, element_spec, found.element_spec)
+        return found
+
+
+def check_spec(path: str, asked: Any, found: Any) -> None:
+    """Elements are what they are said to be; a size that is None is any."""
+    (wanted, tree), (have, stored) = flatten(asked), flatten(found)
+    if not same_structure(tree, stored):
+        raise SpecError(
+            f"{path}: element_spec has the structure {show_tree(tree)} (* is an array), and what "
+            f"stands there {show_tree(stored)}"
+        )
+    there = dict(zip(paths(stored), have, strict=True))
+    for name, one in zip(paths(tree), wanted, strict=True):
+        other = there[name]
+        fits = isinstance(one, ArraySpec) and one.dtype == other.dtype and _includes(one, other)
+        if not fits:
+            raise SpecError(
+                f"{path}: element_spec says {one} of {name or 'the element'}, and what stands "
+                f"there is {other}"
+            )
+
+
+def _includes(wide: ArraySpec, narrow: ArraySpec) -> bool:
+    if wide.shape is None or narrow.shape is None:
+        return wide.shape is None
+    return len(wide.shape) == len(narrow.shape) and all(
+        want is None or want == have for want, have in zip(wide.shape, narrow.shape, strict=True)
+    )

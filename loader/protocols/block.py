@@ -1,0 +1,239 @@
+"""A block: some consecutive items of a stage, in one slot, and what the workers made of them.
+
+It belongs to the coordinator. `Row` and `Rows` are the items that name its elements and keep it alive.
+Its slot comes back when the last of them, and the last view a consumer holds, is gone: the memory is
+leased, and nobody counts but the interpreter.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.gaps import copied
+from tundish.loader.protocols.collate import stack_loose
+from tundish.spec import LEAF, Tree, map_leaves, unflatten
+
+if TYPE_CHECKING:
+    from tundish.loader.watch.watch import Noted
+    from tundish.shm.layout import Layout
+
+_SMALL_ROW = 16384
+
+COPY_BELOW = 65536
+"""Leaves of at most so many bytes are delivered as private copies: they pin no slot."""
+
+
+class Block:
+    """Some consecutive items of a stage, and what the workers made of them.
+
+    Attributes
+    ----------
+    number : int
+        The coordinator's name for it.
+    refs : sequence
+        Of its rows.
+    slot : int or None
+        Granted to the workers until `complete`.
+    left : int
+        Rows not yet made.
+    layout : Layout or None
+        None when the rows have no common one: then `elements` has them.
+    root : numpy.ndarray or None
+        The memory of the columns; the lease.
+    drops, errors, events, extras, elements
+        By row, as the workers told.
+    told : list
+        What they have counted and timed.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_columns",
+        "clean",
+        "drops",
+        "elements",
+        "errors",
+        "events",
+        "extras",
+        "flying",
+        "gone",
+        "inputs",
+        "kept",
+        "layout",
+        "leased",
+        "left",
+        "marks",
+        "mixed",
+        "nbytes",
+        "notes",
+        "number",
+        "origin",
+        "private",
+        "refs",
+        "reserved",
+        "root",
+        "slot",
+        "stage",
+        "told",
+        "total",
+    )
+
+    def __init__(self, number: int, refs: Any, stage: Any) -> None:
+        self.number, self.refs, self.stage = number, refs, stage
+        self.total = self.left = len(refs)
+        self.slot: int | None = None
+        self.layout: Layout | None = None
+        self.root: np.ndarray | None = None
+        self.private: np.ndarray | None = None
+        self.drops: set[int] = set()
+        self.errors: dict[int, BaseException | None] = {}
+        self.events: dict[int, list[str]] = {}
+        self.notes: dict[int, Any] = {}
+        self.extras: dict[int, dict[int, Any]] = {}
+        self.elements: dict[int, Any] = {}
+        self.told: list[Noted] = []
+        self.inputs: Any = None
+        self.marks: Any = None
+        self.origin: Any = None
+        self.mixed = self.gone = self.clean = self.leased = self.kept = False
+        self.nbytes = 0
+        self.flying = self.reserved = 0
+        self._columns: list[np.ndarray | None] | None = None
+
+    def error_of(self, row: int) -> BaseException:
+        """A row's error, once: what is kept here keeps whoever catches it, and his iterator, alive.
+
+        Raising an error ties it to the frames it passes; an iterator that was dropped would never
+        be closed.
+        """
+        error = self.errors[row]
+        assert error is not None
+        self.errors[row] = None
+        return error
+
+    def outcomes(self, rows: int) -> tuple[int, int, int]:
+        """Of the first rows: how many are elements, are left out, and are errors."""
+        if self.clean:
+            return rows, 0, 0
+        if rows == self.total:
+            dropped, failed = len(self.drops), len(self.errors)
+        else:
+            # Copies, each made at once: another thread may ask meanwhile.
+            dropped = sum(row < rows for row in tuple(self.drops))
+            failed = sum(row < rows for row in tuple(self.errors))
+        return rows - dropped - failed, dropped, failed
+
+    def reset(self) -> None:
+        """Forget what was made: it is to be made again, by one task."""
+        self.left = self.total
+        self.layout = self.root = self._columns = None
+        self.drops, self.errors, self.events = set(), {}, {}
+        self.extras, self.elements, self.notes = {}, {}, {}
+        self.told = []
+        self.mixed = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether every row has been made."""
+        return self.left == 0
+
+    @property
+    def columns(self) -> list[np.ndarray | None]:
+        """The columns over the block's memory."""
+        if self._columns is None:
+            assert self.layout is not None
+            assert self.root is not None
+            self._columns = self.layout.columns(self.root)
+            if self.kept:
+                for column in self._columns:
+                    if column is not None:
+                        column.flags.writeable = False
+        return self._columns
+
+    def keep(self) -> None:
+        """Have the rows stay as they are, since a writer reads them later: views are read-only from now on."""
+        if not self.kept:
+            self.kept, self._columns = True, None
+
+    def key_of(self, row: int) -> tuple[Tree, tuple[Any, ...]] | None:
+        """What must be equal for rows to stand in one batch; None for a row kept by itself."""
+        if row in self.elements or self.layout is None:
+            return None
+        return (self.layout.tree, self.layout.keys)
+
+    def element(self, row: int, *, copy: bool = False) -> Any:
+        """One element; large arrays are views of the block's memory, unless copied."""
+        if row in self.elements:
+            return map_leaves(lambda leaf: _private(leaf, copy=copy), self.elements[row])
+        layout = self.layout
+        assert layout is not None
+        if layout.tree is LEAF:
+            column = self.columns[0]
+            return self._loose_one(0, row) if column is None else _one(column, row, copy)
+        leaves = [
+            self._loose_one(at, row) if column is None else _one(column, row, copy)
+            for at, column in enumerate(self.columns)
+        ]
+        return unflatten(layout.tree, leaves)
+
+    def batch(self, first: int, stop: int, *, copy: bool = False) -> Any:
+        """Rows of the common layout as one batch; large arrays are views, unless copied."""
+        layout = self.layout
+        assert layout is not None
+        arrays = []
+        for at, column in enumerate(self.columns):
+            if column is None:
+                arrays.append(self.loose(at, first, stop))
+                continue
+            rows = column[first:stop]
+            arrays.append(copied(rows) if copy or rows.nbytes <= COPY_BELOW else rows)
+        return unflatten(layout.tree, arrays)
+
+    def loose(self, at: int, first: int, stop: int) -> np.ndarray:
+        """Rows of a leaf without a fixed size."""
+        assert self.layout is not None
+        extra = self.extras[at]
+        return stack_loose(self.layout.keys[at], [extra[k] for k in range(first, stop)])
+
+    def _loose_one(self, at: int, row: int) -> Any:
+        """A leaf without a fixed size."""
+        value = self.extras[at][row]
+        if self.kept and isinstance(value, np.ndarray):
+            value = value.view()
+            value.flags.writeable = False
+        return value
+
+    def elements_of(self, first: int, stop: int) -> list[Any] | None:
+        """The elements as a list of private values; None where that would be dear."""
+        layout = self.layout
+        if layout is None or self.elements or layout.row_nbytes > _SMALL_ROW:
+            return None
+        if layout.tree is not LEAF:
+            return [self.element(row, copy=True) for row in range(first, stop)]
+        column = self.columns[0]
+        if column is None:
+            return [self._loose_one(0, k) for k in range(first, stop)]
+        rows = column[first:stop]
+        if column.ndim == 1 and column.dtype.kind != "V":
+            return list(rows)
+        return [copied(row) for row in rows]
+
+    def evict(self) -> bool:
+        """Move the rows to private memory, so that the slot comes back; False if consumers hold it."""
+        if self.root is None or not self.leased or self.private is not None:
+            return False
+        self.private = self.root.copy()
+        self.root, self._columns = self.private, None
+        return True
+
+
+def _one(column: np.ndarray, row: int, copy: bool) -> Any:
+    return _private(column[row], copy=copy)
+
+
+def _private(value: Any, *, copy: bool) -> Any:
+    if isinstance(value, (np.ndarray, np.void)):
+        return copied(value) if copy or value.nbytes <= COPY_BELOW else value
+    return value

@@ -1,0 +1,210 @@
+"""Stacking elements into a batch, one row at a time.
+
+Nothing is cast or broadcast: ``rows[k] = x`` would turn 1.9 into 1 in an int64 batch and a (1,)
+row into a (3,) one, so every leaf's dtype and shape are compared with the first element's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tundish.errors import SpecError
+from tundish.gaps import copied, room
+from tundish.loader.protocols.ownership import private
+from tundish.shm.layout import MOST_DIMENSIONS
+from tundish.spec import (
+    LEAF,
+    Tree,
+    flatten,
+    leaf_key,
+    paths,
+    same_structure,
+    show_key,
+    show_tree,
+    unflatten,
+)
+
+Key = tuple[Any, tuple[int, ...]] | type
+
+
+def fits(key: Key, first: Key) -> bool:
+    """Whether a leaf may stand in one array with the batch's first one."""
+    return key == first or (isinstance(key, type) and isinstance(first, type))
+
+
+def misfit(
+    k: int,
+    keys: list[Key],
+    tree: Tree,
+    first_keys: list[Key],
+    first_tree: Tree,
+    *,
+    fits: Callable[[Key, Key], bool] = fits,
+) -> str | None:
+    """How element k of a batch differs from the batch's first one; None where it fits."""
+    if not same_structure(tree, first_tree):
+        return (
+            f"element {k} of the batch has the structure {show_tree(tree)}, "
+            f"its first element {show_tree(first_tree)}"
+        )
+    here = dict(zip(paths(tree), keys, strict=True))
+    for path, want in zip(paths(first_tree), first_keys, strict=True):
+        if not fits(here[path], want):
+            field = f" at {path}" if path else ""
+            return (
+                f"element {k} of the batch{field} is {show_key(here[path])}, "
+                f"its first element is {show_key(want)}{_advice(here[path], want)}"
+            )
+    return None
+
+
+def _advice(key: Key, first: Key) -> str:
+    if isinstance(key, type) or isinstance(first, type) or key[0] != first[0]:
+        return ""
+    if len(key[1]) != len(first[1]):
+        return ""
+    return "; padded_batch pads arrays to one shape, ragged_batch keeps their lengths"
+
+
+def unstackable(keys: Sequence[Key], tree: Tree) -> str | None:
+    """Why elements cannot be rows of a batch at all; None where they can."""
+    for path, key in zip(paths(tree), keys, strict=True):
+        if not isinstance(key, type) and len(key[1]) >= MOST_DIMENSIONS:
+            field = f" at {path}" if path else ""
+            return (
+                f"the element{field} has {len(key[1])} dimensions, which is as many as an array of numpy can have, "
+                "and a batch of it would have one more; reshape it before"
+            )
+    return None
+
+
+class Collator:
+    """A batch in the making.
+
+    Parameters
+    ----------
+    size : int
+        How many rows to make room for.
+    """
+
+    __slots__ = ("_columns", "_dtype", "_keys", "_shape", "_single", "_tree", "count", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.count = 0
+        self._single: Any = None
+        self._columns: list[Any] = []
+
+    def add(self, value: Any) -> None:
+        """Write an element into the next row.
+
+        Raises
+        ------
+        SpecError
+            It does not fit the first one; the batch is as before.
+        """
+        k = self.count
+        if k == 0:
+            self._start(value)
+        single = self._single
+        if (
+            single is not None
+            and isinstance(value, (np.ndarray, np.generic))
+            and value.dtype == self._dtype
+            and value.shape == self._shape
+        ):
+            single[k] = value
+        else:
+            self._add_nest(k, value)
+        self.count = k + 1
+
+    @property
+    def scalar(self) -> type | None:
+        """The type of the numbers in it; None where it is empty, or not of plain numbers."""
+        if self._single is None or self._shape:
+            return None
+        kind: type = self._dtype.type
+        return kind
+
+    def extend(self, values: list[Any]) -> None:
+        """Write numbers of one numpy type, which is that of those that are there."""
+        k = self.count
+        if k == 0:
+            self._start(values[0])
+        self.count = k + len(values)
+        self._single[k : self.count] = values
+
+    def _start(self, value: Any) -> None:
+        leaves, self._tree = flatten(value)
+        self._keys = [leaf_key(x) for x in leaves]
+        problem = unstackable(self._keys, self._tree)
+        if problem is not None:
+            raise SpecError(problem)
+        self._columns = [
+            room((self.size, *key[1]), key[0]) if not isinstance(key, type) else []
+            for key in self._keys
+        ]
+        column = self._columns[0] if self._tree is LEAF else None
+        if isinstance(column, np.ndarray) and not column.dtype.hasobject:
+            self._single = column
+            self._dtype, self._shape = self._keys[0]  # type: ignore[misc]  # fixed: a pair
+
+    def _check(self, k: int, leaves: list[Any], tree: Tree) -> None:
+        keys = [leaf_key(leaf) for leaf in leaves]
+        if tree == self._tree and all(map(fits, keys, self._keys)):
+            return
+        problem = misfit(k, keys, tree, self._keys, self._tree)
+        if problem is not None:
+            raise SpecError(problem)
+
+    def _add_nest(self, k: int, value: Any) -> None:
+        leaves, tree = flatten(value)
+        self._check(k, leaves, tree)
+        if tree != self._tree:  # the same but for the order of keys
+            by_path = dict(zip(paths(tree), leaves, strict=True))
+            leaves = [by_path[p] for p in paths(self._tree)]
+        for leaf, column in zip(leaves, self._columns, strict=True):
+            if isinstance(column, list):
+                column.append(private(leaf))
+            else:
+                column[k] = private(leaf) if column.dtype.hasobject else leaf
+
+    def finish(self) -> Any:
+        """The batch; its arrays are new and nobody else's."""
+        n = self.count
+        arrays = []
+        for column in self._columns:
+            if isinstance(column, list):
+                arrays.append(objects(column))
+            else:
+                arrays.append(column if n == self.size else copied(column[:n]))
+        return unflatten(self._tree, arrays)
+
+
+def stack_loose(key: Key, values: list[Any]) -> np.ndarray:
+    """Rows of a leaf without a fixed size: arrays of objects are stacked, others are objects."""
+    if isinstance(key, type):
+        return objects(values)
+    array = np.empty((len(values), *key[1]), key[0])
+    for k, value in enumerate(values):
+        array[k] = value
+    return array
+
+
+def objects(values: list[Any]) -> np.ndarray:
+    """A one-dimensional object array of values, whatever they are."""
+    array = np.empty(len(values), object)
+    for k, value in enumerate(values):
+        array[k] = value
+    return array
+
+
+def collate(values: Iterable[Any], size: int) -> Any:
+    """Stack elements that are at hand."""
+    batch = Collator(size)
+    for value in values:
+        batch.add(value)
+    return batch.finish()

@@ -1,0 +1,207 @@
+"""What one iterator's machines and evaluators share: seeds, numbers of nodes, where they run."""
+
+from __future__ import annotations
+
+import secrets
+import weakref
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tundish.loader.plan.node import global_seed, walk
+from tundish.loader.protocols.generating import Broken
+from tundish.loader.protocols.probes import Look, Probe, seeing
+from tundish.loader.protocols.refs import not_there
+from tundish.loader.protocols.rng import derive_seed
+from tundish.loader.protocols.shuffling import seed_pair
+from tundish.loader.watch.watch import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tundish.loader.protocols.items import Ref
+    from tundish.loader.protocols.operator import Operator
+
+    Replay = Callable[["Context", Operator, int], Iterator[tuple[Ref, Any]]]
+
+
+class Closing(Protocol):
+    """What can be closed."""
+
+    def close(self) -> None:
+        """Give back what it holds."""
+
+
+class Recording(Protocol):
+    """A snapshot of the plan that is not complete."""
+
+    recorder: Any
+    """What is told of all that passes; None: nothing is written."""
+
+    def unrecorded(self) -> Any:
+        """Return the same for whoever runs it again: nothing is written."""
+        ...
+
+
+@dataclass(eq=False)
+class Context:
+    """What stays the same while an iterator lives; the same in every worker.
+
+    Parameters
+    ----------
+    root : Operator
+        The plan.
+    iteration : int
+        Which iteration of the dataset object this is: the first digit of every pass number.
+    base_seed : int
+        From which operators without a seed derive theirs.
+    graph_seed : int or None
+        What `set_seed` was given.
+    prefix : tuple
+        The origin of the element whose `flat_map` made this plan; () for an iterator's own.
+    """
+
+    root: Operator
+    iteration: int
+    base_seed: int
+    graph_seed: int | None = None
+    prefix: tuple[Any, ...] = ()
+    where: str = "in this process"
+    """Who computes, for notes on errors."""
+    labels: dict[int, str] = field(default_factory=dict)
+    events: list[str] = field(default_factory=list)
+    """Skips and retries since somebody looked: what evaluators tell beside their value."""
+    notes: list[Any] = field(default_factory=list)
+    """What a noting operator asked about the element that was just evaluated."""
+    replay: Replay | None = None
+    """How a pass is run again, set by who can.
+
+    It is told the context, and keeps none: dropping a network is to free what its plan holds (a
+    window's arrays) at once, not when the garbage collector comes by.
+    """
+    wanted: dict[tuple[int, int], set[Ref]] = field(default_factory=dict)
+    captured: dict[tuple[int, int, Ref], Any] = field(default_factory=dict)
+    live: dict[int, Any] = field(default_factory=dict)
+    """The `Recording` of each snapshot of the plan that is not complete, by node."""
+    records: dict[int, dict[int, Any]] = field(default_factory=dict)
+    """What was read of a source ahead of its items, by node and index (`reading`)."""
+
+    files: weakref.WeakSet[Closing] = field(default_factory=weakref.WeakSet)
+    """What has files open, to be closed with the iterator."""
+
+    watch: Watch = field(default_factory=Watch)
+    """What is counted and timed."""
+
+    probes: tuple[Probe, ...] = ()
+    """What looks at every element."""
+
+    sampling: Any = None
+    """When stages are timed, where this process computes them for the consumer."""
+
+    def __post_init__(self) -> None:
+        self._numbers: dict[int, int] = {}
+        self.nodes = list(walk(self.root))
+        counts: dict[type, int] = {}
+        numbers: dict[
+            int, int
+        ] = {}  # what passes on has its input's: with it or without, names stay
+        for node in self.nodes:
+            passes = node.transparent and node.inputs
+            numbers[id(node)] = (
+                numbers[id(node.inputs[0])] if passes else len(set(numbers.values()))
+            )
+            self.labels[id(node)] = f"{node.label}#{numbers[id(node)]}"
+            if node.seeded:
+                self._numbers[id(node)] = counts.get(type(node), 0)
+                counts[type(node)] = counts.get(type(node), 0) + 1
+        self._index = {id(node): at for at, node in enumerate(self.nodes)}
+
+    @property
+    def looks(self) -> tuple[Look, ...]:
+        """What is put around each evaluator."""
+        return tuple(seeing(probe) for probe in self.probes)
+
+    @property
+    def recorders(self) -> list[Any]:
+        """What is written of its snapshots."""
+        return [live.recorder for live in self.live.values() if live.recorder is not None]
+
+    def number(self, node: Operator) -> int:
+        """Which of the seeded operators of its kind a node is, counted from the source."""
+        return self._numbers[id(node)]
+
+    def index(self, node: Operator) -> int:
+        """Which node of the plan this is, in `walk`'s order."""
+        return self._index[id(node)]
+
+    def label(self, node: Operator) -> str:
+        """``map#2``: the operator and its place in the plan."""
+        return self.labels[id(node)]
+
+    def seed_of(self, node: Operator) -> int:
+        """The seed of an operator: its own, or derived."""
+        seed: int | None = getattr(node, "seed", None)
+        if seed is not None:
+            return seed
+        return derive_seed(self.base_seed, node.label, self.number(node), self.prefix)
+
+    def pair_of(self, node: Operator) -> tuple[int, int]:
+        """tf.data's two seeds of an operator that draws as there."""
+        return seed_pair(self.seed_of(node), self.graph_seed)
+
+    def again(self) -> Context:
+        """The same context, with nothing counted or captured yet."""
+        again = Context(
+            self.root, self.iteration, self.base_seed, self.graph_seed, self.prefix, self.where
+        )
+        again.files = self.files
+        again.live = {at: live.unrecorded() for at, live in self.live.items()}
+        return again  # with a watch of its own: what is made again has been counted
+
+    def inner(self, root: Operator, origin: tuple[Any, ...]) -> Context:
+        """The context of a dataset that a `flat_map` made of one element."""
+        seed = derive_seed(self.base_seed, "inner", origin)
+        inner = Context(root, 0, seed, self.graph_seed, origin, self.where)
+        inner.files, inner.watch = self.files, self.watch.inner()
+        inner.probes = tuple(probe.bound(inner) for probe in self.probes)
+        return inner
+
+    def beside(self, root: Operator, iteration: int) -> Context:
+        """The context of another plan, of which each pass is an iteration."""
+        return Context(root, iteration, self.base_seed, self.graph_seed, self.prefix, self.where)
+
+    def close_files(self) -> None:
+        """Close what is open; what is asked again opens again."""
+        for each in list(self.files):
+            each.close()
+
+    def captured_value(self, node: Operator, pass_: int, ref: Ref) -> Any:
+        """An element that a restored buffer names and that needs a replay; `Broken` for an error."""
+        from_start = (self.index(node), pass_)
+        if (*from_start, ref) not in self.captured:
+            wanted = self.wanted.pop(from_start, set()) | {ref}
+            assert self.replay is not None
+            for at, value in self.replay(self, node, pass_):
+                if at in wanted:
+                    wanted.discard(at)
+                    self.captured[(*from_start, at)] = value
+                if not wanted:
+                    break
+            for at in wanted:
+                problem = not_there(f"element {at} of {node.label}")
+                self.captured[(*from_start, at)] = Broken(problem)
+        return self.captured[(*from_start, ref)]
+
+    def let_go(self, node: Operator, pass_: int, ref: Ref) -> None:
+        """Keep an error no longer: raising it ties it to the caller's frames, and so to its iterator."""
+        self.captured.pop((self.index(node), pass_, ref), None)
+
+
+def first_seed() -> int:
+    """A seed for operators without one: from `set_seed`, else from the system."""
+    seed = global_seed()
+    return secrets.randbits(62) if seed is None else derive_seed("set_seed", seed)
+
+
+def draw_seed(node: Operator) -> int:
+    """What operators without a seed derive theirs from; 0 where a plan has none of them."""
+    return first_seed() if any(n.seedless for n in walk(node)) else 0

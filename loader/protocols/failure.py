@@ -1,0 +1,147 @@
+"""Exceptions from a worker to the consumer: with their own type, args, attributes and notes."""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import re
+import traceback
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from tundish.errors import TransformError, WorkerTraceback
+from tundish.loader.protocols.raised import carried, opened
+
+__all__ = ["dumps_exception", "loads_exception", "without_frames"]
+
+_LONGEST = 4096  # characters of a repr that stands for an exception
+_ENGINE = str(Path(__file__).parent) + os.sep  # whose frames tell a user nothing
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
+
+
+def dumps_exception(error: BaseException) -> bytes:
+    """Return an exception as bytes, whatever it is.
+
+    One that cannot be pickled, or cannot be made again from its pickle (which is tried here),
+    arrives as a `TransformError` that tells its type and its ``repr``.
+
+    Parameters
+    ----------
+    error : BaseException
+        With its traceback, which goes along as text.
+    """
+    error = opened(error)
+    cls = type(error)
+    name = ("" if cls.__module__ == "builtins" else f"{cls.__module__}.") + cls.__qualname__
+    notes = [str(note) for note in getattr(error, "__notes__", ())]
+    return pickle.dumps((name, _text(repr, error), notes, _frames(error), _body(error)))
+
+
+def loads_exception(data: bytes | memoryview) -> BaseException:
+    """Return the exception of `dumps_exception`; its cause is a `WorkerTraceback`."""
+    name, text, notes, frames, body = pickle.loads(data)
+    error: BaseException | None = None
+    if body is not None:
+        try:
+            error = pickle.loads(body)
+        except Exception:  # noqa: BLE001 - its module is not the same here; what is left, is text
+            error = None
+    if error is None:
+        error = TransformError(name, text)
+        for note in notes:
+            error.add_note(note)
+    error.__cause__ = WorkerTraceback(frames)
+    return error
+
+
+def without_frames(error: BaseException) -> BaseException:
+    """An exception like another, which has not been raised: what it has passed is text, in its cause.
+
+    An exception that was raised leads to the frames it has passed, the caller's among them, and to
+    all that they hold; one that is kept is to be a copy, and so is what is raised of it. One that
+    cannot be copied by way of a pickle is given back itself.
+    """
+    body = _body(opened(error))
+    if body is None:
+        return error
+    copy: BaseException = pickle.loads(body)
+    cause = opened(error).__cause__
+    copy.__cause__ = (
+        cause
+        if type(cause) is WorkerTraceback and cause.__traceback__ is None
+        else WorkerTraceback(_frames(opened(error)))
+    )
+    return carried(copy)
+
+
+def _body(error: BaseException) -> bytes | None:
+    """Return the exception's pickle, None when it has none or would come out as another."""
+    file = io.BytesIO()
+    try:
+        _Pickler(file, protocol=5).dump(error)
+        body = file.getvalue()
+        return body if _alike(pickle.loads(body), error) else None
+    except Exception:  # noqa: BLE001 - a user's __reduce__ or __init__ may raise anything
+        return None
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Cloudpickle, and a second way for exceptions that cannot be made by calling their class.
+
+    By default an exception is its class called with ``args``, which are what reached
+    ``Exception.__init__``: often not what the class's own ``__init__`` wants.
+    """
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, BaseException) and not _survives(value):
+            return _rebuild, (type(value), value.args), value.__dict__
+        return super().reducer_override(value)
+
+
+def _survives(error: BaseException) -> bool:
+    try:
+        return _alike(pickle.loads(cloudpickle.dumps(error)), error)
+    except Exception:  # noqa: BLE001 - see `_body`
+        return False
+
+
+def _rebuild(cls: type[BaseException], args: tuple[object, ...]) -> BaseException:
+    """Make an exception without its ``__init__``; the attributes follow."""
+    error = cls.__new__(cls, *args)
+    error.args = args
+    return error
+
+
+def _alike(copy: object, error: BaseException) -> bool:
+    return (
+        type(copy) is type(error)
+        and _text(str, copy) == _text(str, error)
+        and _text(repr, copy.args) == _text(repr, error.args)
+        and copy.__dict__.keys() == error.__dict__.keys()
+    )
+
+
+def _text(show: Any, value: object) -> str:
+    try:
+        text: str = show(value)
+    except Exception as error:  # noqa: BLE001 - a user's __repr__ may raise anything
+        return f"<{type(value).__name__} whose {show.__name__} raises {type(error).__name__}>"
+    return _ADDRESS.sub("0x...", text)[:_LONGEST]
+
+
+def _frames(error: BaseException) -> str:
+    """Return the traceback as text, with causes, without the engine's own frames."""
+    told = traceback.TracebackException.from_exception(error)
+    waiting: list[traceback.TracebackException | None] = [told]
+    while waiting:
+        each = waiting.pop()
+        if each is not None:
+            each.stack[:] = [
+                frame for frame in each.stack if not frame.filename.startswith(_ENGINE)
+            ]
+            members = getattr(each, "exceptions", None) or ()
+            waiting += [each.__cause__, each.__context__, *members]
+    return "".join(told.format()).rstrip()

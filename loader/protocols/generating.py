@@ -1,0 +1,150 @@
+"""Running a user's generator, and holding its elements to their signature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+
+from tundish.errors import SpecError
+from tundish.gaps import copied
+from tundish.loader.protocols.failure import dumps_exception, loads_exception
+from tundish.loader.protocols.ownership import private
+from tundish.loader.protocols.raised import carried, element_error
+from tundish.spec import (
+    ArraySpec,
+    flatten,
+    normalise,
+    paths,
+    same_structure,
+    show_tree,
+    spec_of,
+    unflatten,
+)
+
+
+class Generating(Protocol):
+    """A node whose elements a function yields."""
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """Called for each pass; it returns an iterable."""
+        ...
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """What the function is given."""
+        ...
+
+    @property
+    def signature(self) -> Any:
+        """The spec of the elements, or None."""
+        ...
+
+
+def generated(node: Generating) -> Iterator[Any]:
+    """One run of a generator: elements of one's own, a `SpecError` in place of one that does not fit."""
+    iterator = iter(node.function(*node.args))
+    while True:
+        try:
+            value = next(iterator)
+        except StopIteration:
+            return
+        try:
+            fitted = fit(value, node.signature)
+        except SpecError as error:
+            yield error
+        else:
+            yield fitted
+
+
+class Broken:
+    """An element of a generator that is an error, told to whoever makes it again."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _broken, (dumps_exception(self.error),)
+
+
+def _broken(data: bytes) -> Broken:
+    return Broken(carried(loads_exception(data)))
+
+
+def until_it_raises(node: Generating) -> Iterator[Any]:
+    """One run of a generator, with `Broken` in place of an element that is an error."""
+    run = generated(node)
+    while True:
+        try:
+            value = next(run)
+        except StopIteration:
+            return
+        except BaseException as error:  # noqa: BLE001 - whatever the user's generator raises
+            yield Broken(element_error(error))
+            return
+        yield Broken(value) if isinstance(value, SpecError) else value
+
+
+def fit(value: Any, signature: Any) -> Any:
+    """A yielded value in its numpy form, equal to what was yielded; arrays are copied.
+
+    Raises
+    ------
+    SpecError
+        Its structure, shape or dtype is not the signature's, or a number would be changed.
+    """
+    if signature is None:
+        leaves, tree = flatten(normalise(value))
+        return unflatten(tree, [private(leaf) for leaf in leaves])
+    specs, want = flatten(signature)
+    # A list stands for a tuple where the signature has one, as in tf.data.
+    if isinstance(value, list) and want is not None and want[0] == "t":
+        value = tuple(value)
+    leaves, tree = flatten(value)
+    if tree != want:
+        if not same_structure(tree, want):
+            raise SpecError(
+                f"the generator's element has the structure {show_tree(tree)}, "
+                f"the signature {show_tree(want)}"
+            )
+        by_path = dict(zip(paths(tree), leaves, strict=True))
+        leaves = [by_path[p] for p in paths(want)]
+    named = zip(leaves, specs, paths(want), strict=True)
+    return unflatten(want, [_fit_leaf(leaf, spec, path) for leaf, spec, path in named])
+
+
+def _fit_leaf(leaf: Any, spec: ArraySpec, path: str) -> Any:
+    where = f"the generator's element{path and ' at ' + path}"
+    if spec.dtype in (str, bytes, object):
+        found = normalise(leaf)
+        if not spec.accepts(found):
+            raise SpecError(f"{where} is {spec_of(found)}, the signature says {spec}")
+        return private(found)
+    try:
+        array = np.asarray(leaf)
+    except ValueError as problem:
+        raise SpecError(f"{where} is no array: {problem}") from problem
+    if not array.size and isinstance(leaf, (list, tuple)):  # numpy has to guess what is not in it
+        array = array.astype(spec.dtype)
+    if array.dtype != spec.dtype:
+        if array.dtype.kind not in "biufc" or spec.dtype.kind not in "biufc":
+            raise SpecError(f"{where} has dtype {array.dtype}, the signature says {spec.dtype}")
+        with np.errstate(all="ignore"):
+            cast = array.astype(spec.dtype)
+            # Rounding a float is the dtype's nature; changing an integer or a bool is a wrap.
+            both_float = array.dtype.kind in "fc" and spec.dtype.kind in "fc"
+            same = both_float or bool(np.array_equal(cast.astype(array.dtype), array))
+        if not same or (array.dtype.kind == "f" and spec.dtype.kind not in "fc"):
+            raise SpecError(
+                f"{where} is {leaf!r} ({array.dtype}), which does not fit the signature's {spec.dtype}"
+            )
+        array = cast
+    elif isinstance(leaf, np.ndarray):
+        array = copied(array)
+    if spec.shape is not None and not spec.accepts(array):
+        raise SpecError(f"{where} has shape {array.shape}, the signature says {spec.shape}")
+    return array if array.ndim else array[()]

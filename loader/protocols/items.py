@@ -1,0 +1,161 @@
+"""What travels between the machines of a network.
+
+An *item* names an element of a node's stream before, or after, it has been computed:
+
+* an int or a nested tuple of ints: a *ref*, from which the node's evaluator computes the element;
+* `Made`: computed, the value at hand;
+* `Row`, `Rows` (in `tundish.loader.protocols.rows`): computed by a worker, in shared memory;
+* `Failure`: the element is an error, which rides along until it is delivered;
+* a tuple ``(ordinal, item, ...)``: put together from other items (zip, enumerate, batch).
+
+Every computed item keeps its ref: it is what a state saves, and from what it can be made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tundish.loader.protocols.failure import dumps_exception, loads_exception
+from tundish.loader.protocols.raised import carried
+
+Ref = Any
+"""An int, or a nested tuple of ints: where an element comes from."""
+
+_SHORT = 2  # tuples of at most so many are not worth a number
+_FAR = 2**63
+_DIGITS = 9
+
+
+class End(Exception):  # noqa: N818 - the end of a stream is no error
+    """A stream has no more items."""
+
+
+class NotReady(Exception):  # noqa: N818 - as End
+    """The next item is still being computed; ask again after the workers have answered."""
+
+
+class Made:
+    """An element that has been computed, with its value in this process."""
+
+    __slots__ = ("note", "ref", "value")
+
+    def __init__(self, ref: Ref, value: Any, note: Any = None) -> None:
+        self.ref = ref
+        self.value = value
+        self.note = note
+
+
+class Failure:
+    """An element that is an error.
+
+    Parameters
+    ----------
+    ref : Ref
+        Where the element comes from.
+    error : BaseException
+        What to raise when it is delivered; notes and cause are set.
+    """
+
+    __slots__ = ("error", "ref")
+
+    def __init__(self, ref: Ref, error: BaseException) -> None:
+        self.ref = ref
+        self.error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _failure, (self.ref, dumps_exception(self.error))
+
+
+def _failure(ref: Ref, data: bytes) -> Failure:
+    return Failure(ref, carried(loads_exception(data)))
+
+
+class Dropped:
+    """The type of `DROPPED`."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> str:
+        return "DROPPED"
+
+
+DROPPED = Dropped()
+"""What an evaluator gives for an element that a filter or an error policy left out."""
+
+
+def ref_of(item: Any) -> Ref:
+    """The ref of any item."""
+    if type(item) is int:
+        return item
+    if type(item) is tuple:
+        return tuple([ref_of(x) for x in item])
+    return item.ref
+
+
+def to_json(ref: Ref) -> Any:
+    """A ref, or a tuple of them, as JSON.
+
+    Rows of one batch name all of it each. So a tuple of more than two is written where it first
+    comes, and is told by its number behind that: a string.
+
+    Examples
+    --------
+    >>> to_json((((0, (4, 5, 6)), 0), ((0, (4, 5, 6)), 1)))
+    [[[0, [4, 5, 6]], 0], [[0, '0'], 1]]
+    """
+    return _written(ref, {})
+
+
+def _written(ref: Ref, known: dict[Ref, int]) -> Any:
+    if type(ref) is int:
+        return ref
+    if len(ref) <= _SHORT:
+        return [_written(x, known) for x in ref]
+    at = known.get(ref)
+    if at is not None:
+        return str(at)
+    data = [x if type(x) is int else _written(x, known) for x in ref]
+    known[ref] = len(known)
+    return data
+
+
+def from_json(data: Any) -> Ref:
+    """A ref, or a tuple of them, from JSON.
+
+    Raises
+    ------
+    ValueError
+        Something in it is neither an int of 64 bits, nor a list, nor the number of one before it.
+    """
+    return _read(data, [])
+
+
+def _read(data: Any, known: list[Ref]) -> Ref:
+    if isinstance(data, str):
+        if not data.isdecimal() or len(data) > _DIGITS or int(data) >= len(known):
+            raise ValueError(f"{data:.20} is not the number of a list before it")
+        return known[int(data)]
+    if not isinstance(data, (list, tuple)):
+        if type(data) is not int or not -_FAR <= data < _FAR:
+            raise ValueError(f"{data!r:.40} is no integer of 64 bits")
+        return data
+    ref = tuple([_read(x, known) for x in data])
+    if len(ref) > _SHORT:
+        known.append(ref)
+    return ref
+
+
+def several_of(machine: Any, most: int) -> list[Any] | None:
+    """The next elements of a machine that can give several at once; None: ask `next`."""
+    several = getattr(machine, "several", None)
+    return None if several is None else several(most)
+
+
+def rewrap(item: Any, wrap: Callable[[Ref], Ref]) -> Any:
+    """Put an item's ref into an outer node's terms; a computed item keeps its value."""
+    kind = type(item)
+    if kind is int or kind is tuple:
+        return wrap(item)
+    item.ref = wrap(item.ref)
+    return item

@@ -1,0 +1,343 @@
+"""Operators: nodes of a plan that know how they are run, and what runs them.
+
+An operator is one class. Its attributes and properties say what kind it is; its methods say everything
+else, and whoever walks a plan asks them instead of asking for its type. Most have a default, which fits an
+operator that passes its input's elements on.
+
+An element's *ref* names it within its node: an int where that is possible (`Operator.int_refs`), else a
+tuple. `Operator.children` takes it apart into refs of the inputs; identities, origins and replays are
+recursions over that (`tundish.loader.protocols.lineage`).
+
+A *machine* is the stream of one pass of a node. It gives *items* (`tundish.loader.protocols.items`),
+computed or not, and never calls a user's function. The same machines run in the consumer's process with
+workers and without, so the order cannot depend on workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from tundish.loader.plan.node import Node, walk
+from tundish.loader.protocols.stated import MOST, check_whole, count, own, part, within
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.items import Ref
+    from tundish.loader.protocols.refs import Positions, Refs
+    from tundish.loader.protocols.rng import Path
+
+Mark = Any
+
+Value = Callable[[Any, int], Any]
+"""``value(item, pass)``: the element, or `DROPPED`; raises what the user's function raises."""
+
+Hand = Callable[..., Any] | None
+"""How an element that was just made is handed on: `lent`, `owned`, or as it is."""
+
+Identity = Callable[[Any, int], "tuple[int, Path]"]
+"""``identity(ref, pass)``: the number of the pass and the origin, which key an element's randomness."""
+
+
+class Machine(Protocol):
+    """The stream of one pass of a node."""
+
+    def next(self) -> Any:
+        """Return the next item.
+
+        Raises
+        ------
+        End
+            There is none.
+        NotReady
+            A worker has to answer first. Ask again later; what was gathered so far is kept.
+        """
+        ...
+
+    def mark(self) -> Mark:
+        """Return the place just after the last item: immutable, good while the machine runs ahead."""
+        ...
+
+    def dump(self, mark: Mark) -> Any:
+        """Return a mark as JSON, nested by operator; nothing in it depends on workers or stages."""
+        ...
+
+    def load(self, state: Any) -> None:
+        """Bring a new machine to a place that was dumped."""
+        ...
+
+
+class Forgettable(Protocol):
+    """A machine that is told when nobody will ask it again."""
+
+    def forget(self) -> None:
+        """Release what is kept for being asked again."""
+        ...
+
+
+class Builder(Protocol):
+    """Builds the machines of a plan; it decides where elements are computed."""
+
+    context: Context
+    ahead: bool
+    """True if streams are asked before those who need them are."""
+
+    def keeps(self, machine: Forgettable) -> None:
+        """Have a machine told when nobody will ask it again."""
+        ...
+
+    def build(self, node: Operator, pass_: int) -> Machine:
+        """Build the stream of a node; its items may still have to be computed."""
+        ...
+
+    def computed(self, node: Operator, pass_: int) -> Machine:
+        """Build the stream of a node with all items computed."""
+        ...
+
+    def noted(self, node: Unary, pass_: int) -> Machine:
+        """Build the computed stream of a noting node's input, each item with its note."""
+        ...
+
+
+class Maker(Protocol):
+    """Compiles the evaluators of a plan's nodes."""
+
+    context: Context
+    hand: Hand
+    """How the reader of the node that is being compiled takes its elements."""
+
+    def value(self, node: Operator) -> Value:
+        """Compile the evaluator of a node's own items."""
+        ...
+
+    def below(self, node: Operator, up: Operator) -> Value:
+        """Compile the evaluator of a node's input, whose items may arrive computed."""
+        ...
+
+    def held(self, node: Operator) -> Value:
+        """Compile the evaluator of a node whose elements are kept while others are made."""
+        ...
+
+    def at_hand(self, value: Value, *, again: bool = True, changed: bool = False) -> Value:
+        """Wrap an evaluator so that it takes the value of an item that has been computed."""
+        ...
+
+    def asking(self, node: Operator, function: Callable[..., Any], up: Value) -> Value:
+        """Wrap an evaluator so that it notes ``function(element)``."""
+        ...
+
+    def handing(self, hand: Hand) -> AbstractContextManager[None]:
+        """Compile with another `hand` within a block."""
+        ...
+
+    def replayed(self, node: Operator) -> Value:
+        """Compile the evaluator of a node whose elements need a replay."""
+        ...
+
+    def identity(self, node: Operator) -> Identity:
+        """Compile the identity of a node's refs."""
+        ...
+
+    def open_inner(self, plan: Any, origin: tuple[Any, ...], skip: int) -> Any:
+        """Open an in-process network over the dataset that a function returned."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Operator(Node):
+    """A node that knows how it is run."""
+
+    scatters: ClassVar[bool] = False
+    """True if a position in its stream says nothing about a position in its input's."""
+    recorded: ClassVar[bool] = False
+    """True if its stream is walked step by step while it is being written, and positional later."""
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        return ()
+
+    @property
+    def running(self) -> tuple[Operator, ...]:
+        return self.inputs
+
+    # -- refs ----------------------------------------------------------------------------------
+
+    @property
+    def numbers(self) -> int | None:
+        """The number of its elements if their refs are 0, 1, ... (negative: unknown); None if they are not."""
+        return None
+
+    @property
+    def int_refs(self) -> bool:
+        """True if its refs are ints."""
+        return self.flat and not self.fails and len(self.inputs) == 1 and self.inputs[0].int_refs
+
+    @property
+    def space(self) -> int | None:
+        """The number of int refs it may have; None where refs are tuples or unbounded."""
+        if not self.flat or self.fails or len(self.inputs) != 1:
+            return None
+        return self.inputs[0].space
+
+    def refs_at(self, where: Positions, pass_: int, context: Context) -> Refs:
+        """Return the refs at positions of a positional node.
+
+        Parameters
+        ----------
+        where : range or (k,) int64 ndarray
+            Positions, each less than the node's cardinality.
+        pass_ : int
+            The number of the pass around the node.
+        context : Context
+            It knows the seeds.
+
+        Returns
+        -------
+        sequence
+            A range, an int64 array, or a list of tuples; as long as `where`.
+        """
+        return self.inputs[0].refs_at(where, pass_, context)
+
+    def parts(self, ref: Ref) -> list[tuple[int, Ref]]:
+        """Take a ref apart: pairs of an input's number and a ref of it, in the same pass.
+
+        Raises
+        ------
+        ValueError
+            It is no ref of this operator's.
+        """
+        return [(0, ref)]
+
+    def children(self, ref: Ref, pass_: int) -> list[tuple[int, Ref, int]]:
+        """Take a ref apart: as `parts`, each with the number of the pass of that input.
+
+        Raises
+        ------
+        ValueError
+            It is no ref of this operator's.
+        """
+        return [(which, below, pass_) for which, below in self.parts(ref)]
+
+    def identity(
+        self, of: Callable[[Operator], Identity], prefix: tuple[Any, ...], *, by_number: bool
+    ) -> Identity | None:
+        """Return the identity of its refs; None if `origin` says how it is made.
+
+        Parameters
+        ----------
+        of : callable
+            Gives the identity of an input's refs.
+        prefix : tuple
+            The origin of the element whose `flat_map` made this plan; () for an iterator's own.
+        by_number : bool
+            True: a record of files is named by its number in all of them, not by file and place.
+        """
+        return None
+
+    # -- states --------------------------------------------------------------------------------
+    #
+    # A positional node's place is one integer. Where a snapshot is among its inputs the same stream was walked
+    # step by step while that was being written, with a state nested by operator. So a place is always
+    # dumped in the nested form, and loaded from either.
+
+    @property
+    def nests(self) -> bool:
+        """True if its positions are dumped in the nested form."""
+        nodes = list(walk(self, running=True))
+        return any(node.recorded for node in nodes) and not any(node.scatters for node in nodes)
+
+    def expand(self, at: int) -> Any:
+        """Return a position as it is dumped: so many elements of a positional node have been given."""
+        return self.nested(at) if self.nests else at
+
+    def nested(self, at: int) -> Any:
+        """Return a position in the form that the node's machine dumps."""
+        return self.inputs[0].expand(at)
+
+    def contract(self, state: Any) -> int:
+        """Return the position that a state in either form says."""
+        most = MOST if self.cardinality < 0 else self.cardinality
+        if not isinstance(state, dict):
+            return check_whole(state, most=most)
+        return min(most, self.position(state))
+
+    def position(self, state: dict[str, Any]) -> int:
+        """Return the position that the nested form says."""
+        if "n" in state:
+            return count(state, "n")
+        # A stage's own, around the state of its input; else that of the input stands in its place.
+        if own(state, "counts") or own(state, "ahead"):
+            return position_under_up(self.inputs[0], state)
+        return self.inputs[0].contract(state)
+
+    # -- how it is run -------------------------------------------------------------------------
+
+    def machine(self, builder: Builder, pass_: int) -> Machine:
+        """Build the machine of a pass."""
+        raise NotImplementedError
+
+    def evaluator(self, maker: Maker) -> Value | None:
+        """Compile the evaluator of its items; None if it passes its input's elements on."""
+        return None
+
+    def noter(self, maker: Maker, up: Value) -> Value:
+        """Compile the evaluator of its input's items that notes what the operator asks of each."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class SourceNode(Operator):
+    """An operator without inputs; its elements are numbered from 0."""
+
+    @property
+    def numbers(self) -> int | None:
+        return self.cardinality
+
+    @property
+    def int_refs(self) -> bool:
+        return True
+
+    @property
+    def space(self) -> int | None:
+        return self.cardinality if self.cardinality >= 0 else None
+
+    def refs_at(self, where: Positions, pass_: int, context: Context) -> Refs:
+        return where
+
+    def contract(self, state: Any) -> int:
+        return check_whole(state, most=MOST if self.cardinality < 0 else self.cardinality)
+
+
+@dataclass(frozen=True, eq=False)
+class Unary(Operator):
+    """An operator with one input."""
+
+    up: Operator
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        return (self.up,)
+
+    @property
+    def cardinality(self) -> int:
+        return self.up.cardinality
+
+    @property
+    def positional(self) -> bool:
+        return self.up.positional
+
+
+@dataclass(frozen=True, eq=False)
+class Passing(Unary):
+    """An operator that passes its input's elements on: it sets how they are made, or has them measured."""
+
+    transparent = True
+
+
+def position_under_up(node: Operator, state: Any) -> int:
+    """Return the position of an input whose state stands under ``up``."""
+    inner = part(state, "up")
+    with within("up"):
+        return node.contract(inner)

@@ -1,0 +1,318 @@
+"""Whose memory an element is: what is kept beyond the next call of a user's function is ours.
+
+A function may fill one buffer again and again, take buffers from a pool, return its argument or a view
+of what it keeps. Whether an array is one of those shows in how many references there are to it: an array
+that only its element refers to is nobody else's. See docs/design/014-ownership.md.
+
+Whoever asks gives its own reference up: ``owned(value(item))``, or ``owned(x, x := None)`` where the element is
+in a variable. Then it has no other reference than the callee's. One that the caller keeps costs a copy, and
+is never wrong.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime as dt
+import decimal
+import fractions
+import functools
+import pathlib
+import sysconfig
+import types
+import uuid
+from sys import getrefcount
+from typing import TYPE_CHECKING, Any
+from weakref import getweakrefcount
+
+import numpy as np
+
+from tundish.gaps import copied
+from tundish.loader.protocols.items import Dropped
+from tundish.loader.protocols.results import checked
+from tundish.spec import NUMBERS, Nested
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SCALARS = frozenset(
+    {
+        *(np.dtype(c).type for c in "?bhilqBHILQefdgFDGMm"),
+        *(str, bytes, int, float, bool, complex, type(None), Dropped),
+    }
+)
+"""Types of leaves that nobody can change."""
+
+_CONSTANT = (
+    *(Nested, np.dtype, type, range, slice, dt.date, dt.time, dt.timedelta),
+    *(dt.tzinfo, decimal.Decimal, fractions.Fraction, uuid.UUID, pathlib.PurePath),
+    *(types.FunctionType, types.BuiltinFunctionType, types.ModuleType),
+)
+"""Types of objects that are not copied: nobody changes them, or nobody could copy them."""
+
+_FIXED = SCALARS - {int, float, bool, complex, type(None)}
+"""Types of results that are elements as they are."""
+
+_OWN_DATA, _WRITABLE = 0x4, 0x400
+_PRIVATE = _OWN_DATA | _WRITABLE
+
+_NEVER = -1
+_alone = _within = _under = _NEVER
+"""How many references there are to what nobody else refers to: to an element, to a part of one, and to
+the array that a view is of. `_calibrate` finds them; `_NEVER` has everything copied."""
+
+
+def _at_once(otherwise: Callable[..., Any]) -> Callable[..., Any]:
+    """Decide here about a writable array of numbers, and let a function decide about everything else.
+
+    Such arrays are most of what is asked about, for each element: so this calls no function of ours.
+    """
+    ndarray = np.ndarray
+
+    @functools.wraps(otherwise)
+    def hand(value: Any, _: None = None) -> Any:
+        if type(value) is ndarray and value.dtype in NUMBERS and value.ndim:
+            flags = value.flags.num
+            if flags & _WRITABLE:
+                if getrefcount(value) != _alone or getweakrefcount(value):
+                    return value.copy()
+                if flags & _OWN_DATA:
+                    return value
+                base = (
+                    value.base
+                )  # numpy has a view refer to what holds the memory, not to another view
+                if (
+                    type(base) is ndarray
+                    and getrefcount(base) == _under
+                    and base.flags.owndata
+                    and not getweakrefcount(base)
+                ):
+                    return value
+                return value.copy()
+        return otherwise(value, value := None)
+
+    return hand
+
+
+@_at_once
+def owned(value: Any, _: None = None) -> Any:
+    """An element that nobody else can change, to be kept: as it is where that shows, else a copy.
+
+    Arrays are writable. Objects that no array can hold are deep copies, or the objects themselves where
+    they refuse to be copied.
+    """
+    kind = type(value)
+    if kind in SCALARS:
+        return value
+    alone = getrefcount(value) == _alone
+    if kind is np.ndarray:
+        return _array_owned(value, alone)
+    if kind is dict or isinstance(value, tuple):
+        return _nest(value, alone, _part_owned)
+    return _object_copied(value)
+
+
+@_at_once
+def lent(value: Any, _: None = None) -> Any:
+    """An element that a function may change: as it is where nobody else would notice, else a copy.
+
+    Read-only arrays stay as they are, and so does an object that nobody else refers to.
+    """
+    kind = type(value)
+    if kind in SCALARS:
+        return value
+    alone = getrefcount(value) == _alone
+    if kind is np.ndarray:
+        return _array_lent(value, alone)
+    if kind is dict or isinstance(value, tuple):
+        return _nest(value, alone, _part_lent)
+    return value if alone else _object_copied(value)
+
+
+@_at_once
+def owned_result(result: Any, _: None = None) -> Any:
+    """The numpy form of what a function returned, `owned`."""
+    return result if type(result) in _FIXED else owned(checked(result), result := None)
+
+
+@_at_once
+def lent_result(result: Any, _: None = None) -> Any:
+    """The numpy form of what a function returned, `lent`."""
+    return result if type(result) in _FIXED else lent(checked(result), result := None)
+
+
+def _array_owned(array: np.ndarray, alone: bool) -> Any:
+    return array if alone and _is_fresh(array) and _is_plain(array) else _copied(array)
+
+
+def _array_lent(array: np.ndarray, alone: bool) -> Any:
+    kept = not array.flags.num & _WRITABLE or (alone and _is_fresh(array))
+    return array if kept else copied(array)
+
+
+def of_results(hand: Callable[..., Any] | None) -> Callable[..., Any]:
+    """Return what hands on the results of functions, in their numpy form, as `hand` does with elements."""
+    return checked if hand is None else {owned: owned_result, lent: lent_result}[hand]
+
+
+def lend(machine: Any) -> None:
+    """Tell a machine that its elements are looked at, and not kept: each is written into a row at once."""
+    if getattr(machine, "owning", False):
+        machine.lend()
+
+
+def shared(value: Any) -> Any:
+    """An element that is kept, for one of many receivers: all get the same arrays, which are read-only."""
+    kind = type(value)
+    if kind is dict:
+        return {key: shared(part) for key, part in value.items()}
+    if isinstance(value, tuple):
+        return _like(value, [shared(part) for part in value])
+    if kind is np.ndarray and not value.dtype.hasobject:
+        return value
+    return private(value)
+
+
+def private(leaf: Any) -> Any:
+    """A leaf that nobody else can change, whatever it is."""
+    kind = type(leaf)
+    if kind in SCALARS:
+        return leaf
+    return _copied(leaf) if kind is np.ndarray else _object_copied(leaf)
+
+
+def _is_fresh(array: np.ndarray) -> bool:
+    """Whether nobody else can reach the memory of an array that only its element refers to."""
+    if getweakrefcount(array):
+        return False
+    flags = array.flags.num & _PRIVATE
+    if flags == _PRIVATE:
+        return True
+    if not flags & _WRITABLE:
+        return False
+    base = array.base  # numpy has a view refer to what holds the memory, not to another view
+    return (
+        type(base) is np.ndarray
+        and getrefcount(base) == _under
+        and not getweakrefcount(base)
+        and bool(base.flags.num & _OWN_DATA)
+    )
+
+
+def _is_plain(array: np.ndarray) -> bool:
+    """Whether an array holds no objects that somebody could change."""
+    if not array.dtype.hasobject:
+        return True
+    return array.dtype.kind == "O" and all(type(x) in SCALARS for x in array.flat)
+
+
+def _copied(array: np.ndarray) -> Any:
+    """A copy of an array; where its memory never changes, as that of a file of ours, the array itself."""
+    if not array.flags.writeable and _is_immutable(array):
+        return array
+    return copied(array) if _is_plain(array) else _object_copied(array)
+
+
+def _is_immutable(array: np.ndarray) -> bool:
+    base = array.base
+    if isinstance(base, np.ndarray):
+        base = base.base
+    return bool(getattr(base, "immutable", False))
+
+
+def _object_copied(value: Any) -> Any:
+    if isinstance(value, np.void) and not value.dtype.hasobject:
+        return copied(value)
+    if isinstance(value, _CONSTANT):
+        return value
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # noqa: BLE001 - a lock, an open file: there is one, and it is shared
+        return value
+
+
+def _nest(nest: Any, mine: bool, hand: Callable[[Any, bool], Any]) -> Any:
+    """A nest whose parts are handed on: the given one, changed, where it is nobody else's."""
+    if type(nest) is dict:
+        kept = nest if mine else dict.fromkeys(nest)
+        for key in nest:
+            part = nest[key]
+            if not mine or type(part) not in SCALARS:
+                kept[key] = hand(part, mine)
+        return kept
+    for part in nest:
+        if type(part) not in SCALARS:
+            del part
+            return _like(nest, [hand(part, mine) for part in nest])
+    return nest
+
+
+def _part_owned(part: Any, mine: bool) -> Any:
+    kind = type(part)
+    if kind in SCALARS:
+        return part
+    mine = mine and getrefcount(part) == _within
+    if kind is np.ndarray:
+        return _array_owned(part, mine)
+    if kind is dict or isinstance(part, tuple):
+        return _nest(part, mine, _part_owned)
+    return _object_copied(part)
+
+
+def _part_lent(part: Any, mine: bool) -> Any:
+    kind = type(part)
+    if kind in SCALARS:
+        return part
+    mine = mine and getrefcount(part) == _within
+    if kind is np.ndarray:
+        return _array_lent(part, mine)
+    if kind is dict or isinstance(part, tuple):
+        return _nest(part, mine, _part_lent)
+    return part if mine else _object_copied(part)
+
+
+def _like(nest: Any, parts: list[Any]) -> Any:
+    kind = type(nest)
+    return tuple(parts) if kind is tuple else kind(*parts)
+
+
+def _calibrate() -> None:
+    """Find how many references there are to what is nobody else's, on the very paths that ask.
+
+    A debugger that looks at variables while this runs adds references of its own. So numbers above
+    what this code can need are not tried; without a number everything is copied.
+    """
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return  # counts are spread over threads there
+    _find("_alone", 2, lambda array: array)
+    _find("_within", 4, lambda array: {"x": array})
+    _find("_under", 3, lambda array: array[:])
+
+
+def _find(name: str, most: int, wrap: Callable[[np.ndarray], Any]) -> None:
+    """Set the least number with which an array that is nobody else's is kept, and one that is not is copied."""
+    for count in range(1, most + 1):
+        globals()[name] = count
+        if _is_kept(wrap, []):
+            if not _is_kept(wrap, [None]):
+                return
+            break
+    globals()[name] = _NEVER
+
+
+def _is_kept(wrap: Callable[[np.ndarray], Any], others: list[Any]) -> bool:
+    """Whether `owned` keeps an array; one of a user who has it, too, where there is a list of his."""
+    addresses = []
+
+    def function() -> Any:
+        array = np.zeros(1)
+        addresses.append(array.ctypes.data)
+        if others:
+            others.append(array)
+        return wrap(array)
+
+    result = owned(function())
+    kept = result["x"] if type(result) is dict else result
+    return bool(kept.ctypes.data == addresses[0])
+
+
+_calibrate()

@@ -1,0 +1,119 @@
+"""The stream of a positional node: index arithmetic over blocks of positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import length_hint
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.loader.protocols.items import End, Ref
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Operator
+
+_CHUNK = 8192
+
+
+class Positions:
+    """The stream of a positional node; its state is one integer."""
+
+    def __init__(self, node: Operator, pass_: int, context: Context) -> None:
+        self._node, self._pass, self._context = node, pass_, context
+        count = node.cardinality
+        self._count = count if count >= 0 else None
+        self._at = 0
+        self._size = 64
+        self._chunk: Iterator[Any] = iter(())
+
+    def next(self) -> Any:
+        for item in self._chunk:
+            self._at += 1
+            return item
+        refs = self._refs(self._size)
+        self._size = min(2 * self._size, _CHUNK)
+        if not len(refs):
+            raise End
+        self._chunk = iter(refs if isinstance(refs, (range, list)) else refs.tolist())
+        self._at += 1
+        return next(self._chunk)
+
+    def take(self, count: int) -> Any:
+        """The next refs, at most `count`, as a range, array or list; empty at the end."""
+        refs = self._refs(count)
+        self._at += len(refs)
+        self._chunk = iter(())
+        return refs
+
+    def _refs(self, count: int) -> Any:
+        stop = self._at + count
+        if self._count is not None:
+            stop = min(stop, self._count)
+        if stop <= self._at:
+            return ()
+        return self._node.refs_at(range(self._at, stop), self._pass, self._context)
+
+    def run(self, most: int) -> list[Ref]:
+        """As `next`, but several refs at once."""
+        refs = self.take(most)
+        if not len(refs):
+            raise End
+        return listed(refs)
+
+    def back(self, count: int) -> None:
+        """Give the last refs of `take` again."""
+        self._at -= count
+
+    def mark_back(self, left: int) -> int:
+        """The mark so many items before the last one of a run."""
+        return self._at - left
+
+    def advance(self, count: int) -> None:
+        """Leave out items without making them."""
+        self._at += count if self._count is None else min(count, self._count - self._at)
+        self._chunk = iter(())
+
+    def mark(self) -> int:
+        return self._at
+
+    def dump(self, mark: int) -> Any:
+        return self._node.expand(mark)
+
+    def load(self, state: Any) -> None:
+        self._at = self._node.contract(state)
+        self._chunk = iter(())
+
+
+class Taken:
+    """How many positions were taken of a stream, and not put back; it holds no more than their numbers.
+
+    Parameters
+    ----------
+    up : Positions
+        The stream.
+
+    Attributes
+    ----------
+    rest : iterator
+        Those that were taken in advance, and that nobody has got yet.
+    """
+
+    __slots__ = ("_first", "_up", "rest")
+
+    def __init__(self, up: Positions) -> None:
+        self._up, self.rest = up, iter(())
+        self._first = up.mark()
+
+    def __call__(self) -> int:
+        return self._up.mark() - self._first - length_hint(self.rest)
+
+    def restart(self) -> None:
+        """Begin to count where the stream was brought to."""
+        self._first = self._up.mark()
+
+
+def listed(refs: Any) -> list[Ref]:
+    """Refs that come as a range, array or list, as a list."""
+    return refs.tolist() if isinstance(refs, np.ndarray) else list(refs)

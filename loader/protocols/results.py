@@ -1,0 +1,56 @@
+"""What a user's function gave: as an element, as a yes or no, as its signature says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tundish.errors import SpecError
+from tundish.loader.protocols.items import DROPPED
+from tundish.spec import NUMBERS, ArraySpec, DatasetSpec, flatten, normalise, paths, spec_of
+
+_ARRAY = np.ndarray
+
+
+def checked(result: Any, _: None = None) -> Any:
+    """What a function returned, in its numpy form."""
+    if type(result) is _ARRAY and result.dtype in NUMBERS and result.ndim:
+        return result
+    if result is None or result is DROPPED:
+        if result is DROPPED:
+            return DROPPED
+        raise SpecError("a function must return an element, not None; a tuple may hold None")
+    return normalise(result)
+
+
+def truth(answer: Any) -> bool:
+    """What a predicate's answer is as a bool."""
+    try:
+        return bool(answer)
+    except ValueError as problem:
+        shown = f"{answer.dtype} {answer.shape}" if isinstance(answer, np.ndarray) else repr(answer)
+        raise SpecError(f"predicate must return a bool or another scalar, not {shown}") from problem
+
+
+def checker(signature: Any) -> Callable[[Any], Any]:
+    """A function that gives back what is as a signature says, and raises a `SpecError` for what is not."""
+    specs, tree = flatten(signature)
+    names = paths(tree)
+
+    def check(value: Any) -> Any:
+        leaves, have = flatten(value)
+        if have != tree:
+            raise SpecError(
+                f"the function returned {spec_of(value)}, the signature says {signature}"
+            )
+        for leaf, spec, name in zip(leaves, specs, names, strict=True):
+            assert isinstance(spec, (ArraySpec, DatasetSpec))
+            if not spec.accepts(leaf):
+                raise SpecError(
+                    f"the function returned {spec_of(leaf)}{name and ' at ' + name}, the signature says {spec}"
+                )
+        return value
+
+    return check

@@ -1,0 +1,132 @@
+"""Elements that workers have made, as items: one row of a block, or a batch of runs of rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tundish.loader.protocols.block import Block
+from tundish.loader.protocols.items import Made, Ref, ref_of
+from tundish.loader.protocols.told import Gather, Shared
+
+
+class Row:
+    """One element that a worker made."""
+
+    __slots__ = ("block", "ref", "row")
+
+    def __init__(self, ref: Ref, block: Block, row: int) -> None:
+        self.ref, self.block, self.row = ref, block, row
+
+    @property
+    def value(self) -> Any:
+        """The element."""
+        return self.block.element(self.row)
+
+    @property
+    def note(self) -> Any:
+        """What a noting operator asked about the element."""
+        return self.block.notes[self.row]
+
+    def again(self) -> Made:
+        """A private copy, to be kept for long."""
+        value = self.block.element(self.row, copy=True)
+        return Made(self.ref, value, self.block.notes.get(self.row))
+
+    def told(self) -> Any:
+        """What a worker is told of it."""
+        block, row = self.block, self.row
+        if (
+            block.layout is None
+            or row in block.elements
+            or block.slot is None
+            or block.private is not None
+        ):
+            return Made(self.ref, self.value)
+        layout = block.layout
+        extras = {at: extra[row] for at, extra in block.extras.items()}
+        return Shared(self.ref, block.slot, (layout.tree, layout.keys, layout.rows), row, extras)
+
+
+Run = tuple[Block, int, int, "list[Ref] | None"]
+"""A block, its first row and the one behind the last; their refs, if they are not the block's."""
+
+
+def refs_of(run: Run) -> list[Ref]:
+    """The refs of a run's rows."""
+    block, first, stop, refs = run
+    return [ref_of(as_ref(x)) for x in block.refs[first:stop]] if refs is None else refs
+
+
+class Rows:
+    """A batch whose rows workers have made, in runs of consecutive rows of blocks.
+
+    Parameters
+    ----------
+    number : int
+        The batch's ordinal in its pass.
+    runs : list of Run
+        In order.
+    """
+
+    __slots__ = ("_ref", "number", "runs")
+
+    def __init__(self, number: int, runs: list[Run]) -> None:
+        self.number, self.runs = number, runs
+        self._ref: Ref = None
+
+    @property
+    def ref(self) -> Ref:
+        """The batch's ordinal and its rows' refs, unless an operator above put it in its terms."""
+        if self._ref is None:
+            self._ref = (self.number, tuple([ref for run in self.runs for ref in refs_of(run)]))
+        return self._ref
+
+    @ref.setter
+    def ref(self, ref: Ref) -> None:
+        self._ref = ref
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is one run of one layout: delivered as it is."""
+        if len(self.runs) != 1:
+            return False
+        block, first, _, _ = self.runs[0]
+        return block.key_of(first) is not None
+
+    @property
+    def value(self) -> Any:
+        """The batch."""
+        ((block, first, stop, _),) = self.runs
+        return block.batch(first, stop)
+
+    def again(self) -> Made:
+        """A private copy, to be kept for long."""
+        ((block, first, stop, _),) = self.runs
+        return Made(self.ref, block.batch(first, stop, copy=True))
+
+    def told(self) -> Any:
+        """What a worker is told of it."""
+        if self.is_one:
+            block, first, stop, _ = self.runs[0]
+            if block.slot is None or block.private is not None:
+                return Made(self._ref_or_number(), self.value)
+            layout = block.layout
+            assert layout is not None
+            extras = {at: block.loose(at, first, stop) for at in block.extras}
+            where = (layout.tree, layout.keys, layout.rows)
+            return Shared(self._ref_or_number(), block.slot, where, (first, stop), extras)
+        rows: list[Any] = []
+        for block, first, stop, _ in self.runs:
+            rows += [Row(0, block, k).told() for k in range(first, stop)]
+        return Gather(self._ref_or_number(), rows)
+
+    def _ref_or_number(self) -> Ref:
+        # A batch's identity is its ordinal: a worker needs no refs of its rows.
+        return (self.number, ()) if self._ref is None else self._ref
+
+
+def as_ref(ref: Any) -> Ref:
+    """A ref out of a range, an array or a list."""
+    return int(ref) if isinstance(ref, np.integer) else ref

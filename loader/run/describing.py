@@ -1,0 +1,96 @@
+"""What a plan computes, as JSON that is the same in every process: what a snapshot of it is named after."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.operators.options import options_of
+from tundish.loader.plan.node import walk
+from tundish.snapshot.fingerprint.describer import Describer, key_of
+from tundish.snapshot.fingerprint.inputs import InputFiles
+
+if TYPE_CHECKING:
+    from tundish.loader.operators.storing import Snapshot
+    from tundish.loader.protocols.operator import Operator
+
+__all__ = ["describe_pipeline", "describe_sorting", "key_of", "operators_of"]
+
+JSON = Any
+
+
+def describe_pipeline(root: Operator, *, version: str | None = None) -> list[JSON]:
+    """Describe every node of a plan that has a say in its elements.
+
+    Parameters
+    ----------
+    root : Operator
+        Whose elements are to be kept.
+    version : str, optional
+        Stands for the functions and objects. They are described as far as they can be, for who
+        reads it, and nothing is refused.
+
+    Returns
+    -------
+    list of {"op", "version", "args"}
+        Inputs first. ``inputs`` are numbers in this list, where they are not just the one before;
+        ``random`` marks an operator that draws from the iterator's own seed; ``code`` defines the
+        functions that were met first here; ``about`` is told, and does not count.
+
+    Raises
+    ------
+    FingerprintError
+        Something has no state that could be described; the path starts with the node.
+    """
+    describer = Describer(lenient=version is not None)
+    entries = []
+    for at, operator in enumerate(operators_of(root)):
+        where = f"{operator['op']}#{at}"
+        args = {
+            name: describer.describe(value, f"{where}.{name}")
+            for name, value in operator["args"].items()
+        }
+        code = describer.definitions()
+        entries.append({**operator, "args": args, **({"code": code} if code else {})})
+    return entries
+
+
+def operators_of(root: Operator) -> list[dict[str, Any]]:
+    """The same with arguments as they are."""
+    policy = options_of(root).on_error
+    numbers: dict[int, int] = {}
+    found: list[dict[str, Any]] = []
+    for node in walk(root):
+        inputs = [numbers[id(up)] for up in node.inputs]
+        if node.transparent:
+            numbers[id(node)] = inputs[0]
+            continue
+        at = numbers[id(node)] = len(found)
+        operator = {"op": node.label, "version": node.meaning, "args": _arguments(node, policy)}
+        if inputs and inputs != [at - 1]:
+            operator["inputs"] = inputs
+        if node.seedless and hasattr(node, "seed"):
+            operator["random"] = True
+        found.append(operator)
+    return found
+
+
+def describe_sorting(node: Snapshot) -> list[JSON]:
+    """The entry of the function that deals a snapshot's elements to files, if it has one."""
+    if node.shard_func is None:
+        return []
+    describer = Describer(lenient=node.keeping.version is not None)
+    args = {"shard_func": describer.describe(node.shard_func, "snapshot.shard_func")}
+    entry = {"op": "shard_func", "version": node.meaning, "args": args}
+    code = describer.definitions()
+    return [{**entry, "code": code} if code else entry]
+
+
+def _arguments(node: Operator, policy: str | None) -> dict[str, Any]:
+    given = node.arguments()
+    if hasattr(node, "on_error"):
+        given["on_error"] = node.on_error or policy
+        if given["on_error"] in (None, "raise"):
+            del given["on_error"]
+    for name in node.files:
+        given[name] = InputFiles(given[name])
+    return given

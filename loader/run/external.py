@@ -1,0 +1,158 @@
+"""State that a plan holds and that cannot be saved, so that a resumed iterator could give something else.
+
+What functions have captured is looked at, their defaults, the globals that they name, the object of
+a method, the attributes that it asks for, and the functions of the user's that they call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+from tundish.errors import ExternalStateError
+from tundish.loader.operators.options import options_of
+from tundish.loader.operators.sources import FromSource, Generator
+from tundish.loader.plan.node import walk
+from tundish.loader.plan.policies import ExternalStatePolicy
+from tundish.loader.plan.search import Place, Search
+from tundish.loader.plan.unasked import is_of
+from tundish.loader.protocols.operator import Operator
+from tundish.tracebacks import callers_level
+
+__all__ = ["ExternalState", "external_state", "heed_external_state"]
+
+_DRAW = "{draw}"
+_REMEDIES = {
+    "drawn": ("its state is this process's, and each worker has one of its own", _DRAW),
+    "generator": ("what was drawn from it is not in the state", _DRAW),
+    "unseeded": ("it begins somewhere else each time", _DRAW),
+    "system": ("it gives something else each time", _DRAW),
+    "iterator": (
+        "how far it was read is not in the state",
+        "make it inside the function; or make a dataset of it and use Dataset.zip",
+    ),
+    "file": (
+        "how far it was read is not in the state",
+        "open it inside the function, or take the place in it from the element",
+    ),
+    "socket": (
+        "what was received is not in the state",
+        "connect inside the function, and ask for what the element names",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class ExternalState:
+    """Something in a plan that an iterator's state does not hold.
+
+    Parameters
+    ----------
+    node : str
+        The operator, and its place in the plan: ``map#1``.
+    what : str
+        What it is, and where it was found.
+    why : str
+        What is missing in the state.
+    instead : str
+        What to do.
+    """
+
+    node: str
+    what: str
+    why: str
+    instead: str
+
+    def __str__(self) -> str:
+        return f"{self.node}: {self.what}: {self.why}. Instead: {self.instead}"
+
+
+_KNOWN: weakref.WeakKeyDictionary[Operator, tuple[ExternalState, ...]] = weakref.WeakKeyDictionary()
+_TOLD: weakref.WeakSet[Operator] = weakref.WeakSet()
+
+
+def external_state(root: Operator) -> tuple[ExternalState, ...]:
+    """What a plan holds that cannot be saved; it is looked for once.
+
+    Parameters
+    ----------
+    root : Operator
+        The plan.
+    """
+    known = _KNOWN.get(root)
+    if known is None:
+        known = _KNOWN[root] = tuple(dict.fromkeys(_of_each(root)))
+    return known
+
+
+def heed_external_state(root: Operator, doing: str) -> None:
+    """Do what `Options.external_state_policy` says, before a plan or a position in it is saved.
+
+    Parameters
+    ----------
+    root : Operator
+        The plan.
+    doing : str
+        What is asked for, for the message.
+
+    Raises
+    ------
+    ExternalStateError
+        There is such state, and the policy is FAIL.
+
+    Warns
+    -----
+    UserWarning
+        There is, and the policy is WARN, which is the default; once for a plan.
+    """
+    if root in _TOLD:
+        return
+    policy = options_of(root).external_state_policy or ExternalStatePolicy.WARN
+    found = () if policy is ExternalStatePolicy.IGNORE else external_state(root)
+    if found and policy is ExternalStatePolicy.FAIL:
+        raise ExternalStateError(doing, tuple(map(str, found)))
+    _TOLD.add(root)
+    for each in found:
+        warnings.warn(
+            f"{doing} does not hold all that the elements depend on. {each}. (Or set "
+            "Options.external_state_policy to 'ignore', or 'fail'.)",
+            stacklevel=callers_level(),
+        )
+
+
+def _of_each(root: Operator) -> Iterator[ExternalState]:
+    for at, node in enumerate(walk(root)):
+        by_number = isinstance(node, FromSource)  # so are its files read
+        search = Search(seeded=getattr(node, "seed", None) is not None, files=not by_number)
+        with contextlib.suppress(Exception):  # of an odd object's own: no reason not to save
+            _look_into(node, search)
+            search.run()
+        for kind, what in search.told():
+            why, instead = _REMEDIES[kind]
+            yield ExternalState(
+                f"{node.label}#{at}", what, why, instead.replace(_DRAW, _how_to_draw(node))
+            )
+
+
+def _look_into(node: Operator, search: Search) -> None:
+    if isinstance(node, FromSource):
+        search.source(node.source)
+        return
+    for each in fields(node):
+        value = getattr(node, each.name)
+        if not is_of(value, Operator):
+            search.value(value, Place(each.name))
+
+
+def _how_to_draw(node: Operator) -> str:
+    """Where random numbers come from that are the same after a restart."""
+    if isinstance(node, Generator):
+        return "make a generator with a seed inside it: np.random.default_rng(1)"
+    if isinstance(node, FromSource):
+        return "make a generator from the index: np.random.default_rng((1, index))"
+    if hasattr(node, "seed"):
+        return f"take rng= and give {node.label}(..., seed=)"
+    return "draw in a map(..., seed=) before it"
