@@ -42,6 +42,8 @@ _JOIN = 16 * 1024
 # A dead worker must not kill a trainer that has restored SIGPIPE's default, as command line tools do.
 _NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
 
+_CLOSED = "this channel is closed"
+
 _LENGTH = struct.Struct("<Q")
 
 
@@ -165,7 +167,8 @@ class Channel:
         ChannelClosed
             When the other end is gone.
         """
-        self._check()
+        if self._broken:
+            raise ChannelClosed(_CLOSED)
         size = len(message)
         if not size or (self.max_message is not None and size > self.max_message):
             raise ValueError(f"a message of {size:,} bytes; 1 to {self.max_message:,} can be sent")
@@ -182,7 +185,8 @@ class Channel:
     def flush(self) -> bool:
         """Send what is queued as far as the kernel takes it; return whether everything is out."""
         out = self._out
-        self._check()
+        if self._broken:
+            raise ChannelClosed(_CLOSED)
         try:
             while out:
                 piece = out[0]
@@ -241,7 +245,8 @@ class Channel:
 
     def _receive(self, flags: int) -> bool:
         """Read once; return whether there was something to read."""
-        self._check()
+        if self._broken:
+            raise ChannelClosed(_CLOSED)
         try:
             if self._frames is None:
                 count = self._socket.recv_into(self._scratch, 0, flags)
@@ -265,10 +270,6 @@ class Channel:
             self._broken = True
             raise ChannelClosed("the other end is closed")
         return True
-
-    def _check(self) -> None:
-        if self._broken:
-            raise ChannelClosed("this channel is closed")
 
 
 class _Frames:

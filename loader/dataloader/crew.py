@@ -194,7 +194,7 @@ class LoaderCrew:
         """Take in what workers have answered; wait for something, so long."""
         pool = self.pool
         pool.idle = False
-        if not pool.in_flight and not pool.waits and self._deferred:
+        if self._deferred and not (pool.in_flight or pool.starts):
             # Nobody will give memory back: what is ready waits, and consumers hold the rest.
             job, nbytes = self._deferred.popleft()
             self._grant(job, nbytes, force=True)

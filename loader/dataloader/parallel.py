@@ -260,8 +260,7 @@ class Parallel(LoaderIterator):
                 if left <= 0:
                     raise LoaderTimeoutError(self._waits_for(), self._timeout)
             ledger = self._account.ledger
-            ledger.waits_now()
-            began = time.perf_counter()
+            ledger.waits_since = began = time.perf_counter()
             try:
                 crew.wait(left)
             except BaseException:

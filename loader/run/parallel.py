@@ -191,7 +191,7 @@ class ParallelPlanner(Planner):
 
     def batches(self, node: Batch, up: Machine, pass_: int) -> Machine:
         if isinstance(up, (ParallelStage, Recorded)):
-            up.regroup(node.size)
+            up.group = node.size
         return Batches(node, up, self.context.label(node))
 
     def inners(self, node: FlatMap, up: Machine, base: Operator, pass_: int) -> Inners:

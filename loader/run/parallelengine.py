@@ -205,16 +205,13 @@ class ParallelEngine(Engine):
             self._wait()  # not above: what interrupts it would be chained to NotReady
 
     def _wait(self) -> None:
-        coordinator, ledger, pool = self._coordinator, self._ledger, self._pool
+        coordinator, pool = self._coordinator, self._pool
         assert pool is not None
         if coordinator.goes_on():
             return
+        pool.idle = False
         try:
-            ledger.waits_now()
-            ledger.waited(pool.wait())
-            while coordinator.is_stuck:
-                ledger.waits_now()
-                ledger.waited(pool.wait())
+            coordinator.wait(self._ledger)
         except BaseException:
             self.idle = pool.idle
             raise

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tundish.shm.memory import Arena
 
 _KILLED_S = 0.1
+_STARTING_S = 1.0
+"""How much more a process counts as loaded until it is up: it gets tasks only where no other is free."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,8 @@ class Peer:
 
     Attributes
     ----------
+    load : float
+        Seconds of work that it has been given; more while it starts.
     leaving : bool
         Whether it is to go when it has done what it was given.
     writes : bool
@@ -162,6 +166,7 @@ class Peer:
     def __init__(self, name: int, channel: Channel, seat: int, *, writes: bool) -> None:
         self.name, self.channel, self.seat, self.writes = name, channel, seat, writes
         self.leaving = False
+        self.load = _STARTING_S
         self.tasks = self.rows = 0
         self.busy_s = self.cpu_s = self.queued_s = 0.0
         self.since = time.perf_counter()
@@ -170,7 +175,6 @@ class Peer:
         self.jobs: deque[Job] = deque()
         self.known: set[int] = set()
         self.layouts: dict[int, Layout] = {}
-        self.load = 0.0
         self.ready = False
         self.pid: int | None = None
         self.sentinel: int | None = None
@@ -185,6 +189,7 @@ class Peer:
     def up(self, pid: int) -> None:
         """It has said that it is ready, and in which process it is."""
         self.ready, self.pid = True, pid
+        self.load = max(0.0, self.load - _STARTING_S)
         runner = self.runner()
         self.queued_s = queued_s(*runner) if runner else 0.0
 

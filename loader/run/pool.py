@@ -11,6 +11,7 @@ import itertools
 import pickle
 import time
 import warnings
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import WorkerDiedError
@@ -37,12 +38,12 @@ if TYPE_CHECKING:
 _START_DEATHS = 8
 _BACK_OFF_S = (0.0, 0.0, 0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.0)
 _ENDING_S = 0.1
-_STARTING_S = 1.0
 _CONFIRM_S = 5.0
 _PACKET = 65536
 _SPARE = 4
 """Descriptors that a pool leaves to the consumer."""
 _ANSWERS = (Kind.DONE, Kind.NEED)
+_LOAD = attrgetter("load")
 
 
 class Pool:
@@ -78,7 +79,8 @@ class Pool:
         self._writers = writers
         self._stages: dict[int, bytes] = {}
         self._peers: list[Peer] = []
-        self._to_start: list[float] = []
+        self.starts: list[float] = []
+        """When workers that are missing are to be started, by ``time.monotonic``."""
         self._orphans: list[Job] = []
         self._unanswered: list[Job] = []
         self._deaths_in_a_row = 0
@@ -88,7 +90,8 @@ class Pool:
         self.in_flight = 0
         self._closed = False
         self._warnings: list[str] = []
-        self._waited_until = 0.0
+        self.waited_s = 0.0
+        """Seconds for which the last `pump` has waited."""
         self.cut = False
         """Whether an interrupt fell into handing out or taking in: messages may be lost."""
         self.idle = False
@@ -129,7 +132,7 @@ class Pool:
             with descriptors_for("a worker in the place of one that died"):
                 self._fill()
         except OSError:
-            self._to_start.append(time.monotonic() + _BACK_OFF_S[-1])
+            self.starts.append(time.monotonic() + _BACK_OFF_S[-1])
             raise
 
     def _of(self, *, writes: bool) -> list[Peer]:
@@ -144,7 +147,7 @@ class Pool:
         self.size = size
         with uninterrupted():
             self._part()
-            self._to_start.clear()
+            self.starts.clear()
             try:
                 self._fill()
                 self._check_spare()
@@ -159,7 +162,7 @@ class Pool:
 
     def _part(self) -> None:
         """Part from workers that are too many."""
-        for peer in sorted(self._of(writes=False), key=_load)[: max(0, self._here - self.size)]:
+        for peer in sorted(self._of(writes=False), key=_LOAD)[: max(0, self._here - self.size)]:
             peer.leaving = True
             if not peer.jobs:
                 self._let_go(peer)
@@ -215,11 +218,6 @@ class Pool:
         """Whether a worker has not done a task yet: the first ones import."""
         return any(not (peer.tasks or peer.writes) for peer in self._peers)
 
-    @property
-    def loads(self) -> float:
-        """Seconds of work that are handed out."""
-        return sum(peer.load for peer in self._peers)
-
     def jobs(self) -> list[Job]:
         """Tasks that nobody has answered."""
         return [*self._orphans, *self._unanswered, *(j for p in self._peers for j in p.jobs)]
@@ -228,11 +226,6 @@ class Pool:
     def writing(self) -> list[Peer]:
         """The writers."""
         return [peer for peer in self._peers if peer.writes]
-
-    @property
-    def waits(self) -> bool:
-        """Whether a worker is to be started before anything can happen."""
-        return bool(self._to_start)
 
     # -- tasks ---------------------------------------------------------------------------------
 
@@ -249,21 +242,21 @@ class Pool:
 
     def by_load(self) -> list[Peer]:
         """The workers, the least loaded first."""
-        return sorted(self._peers, key=_load)
+        return sorted(self._peers, key=_LOAD)
 
     def submit(self, jobs: list[Job]) -> None:
         """Hand out tasks, each to the least loaded worker, one message a worker."""
         before, self.cut = self.cut, True
         parts: dict[Peer, list[bytes]] = {}
         sizes: dict[Peer, int] = {}
-        peers, writing = self._of(writes=False), self._of(writes=True)
+        peers = self._of(writes=False)
         for job in jobs:
             if job.is_order:
-                peer = writing[0] if writing else None
+                peer = next(iter(self._of(writes=True)), None)
             elif job.seat is not None:
                 peer = next((p for p in peers if p.seat == job.seat), None)
             else:
-                peer = job.prefer if job.prefer in peers else min(peers, key=_load, default=None)
+                peer = job.prefer if job.prefer in peers else min(peers, key=_LOAD, default=None)
             if peer is None:
                 self._orphans.append(job)
                 continue
@@ -314,14 +307,14 @@ class Pool:
         """Take in what workers have answered; wait for something if there is a timeout."""
         while self._warnings:
             warnings.warn(self._warnings.pop(0), stacklevel=callers_level())
-        if self._to_start:
+        if self.starts:
             now = time.monotonic()
-            due = [t for t in self._to_start if t <= now]
-            self._to_start = [t for t in self._to_start if t > now]
+            due = [t for t in self.starts if t <= now]
+            self.starts = [t for t in self.starts if t > now]
             if due:
                 self._refill()
-            if self._to_start:
-                soon = max(0.0, min(self._to_start) - now)
+            if self.starts:
+                soon = max(0.0, min(self.starts) - now)
                 timeout_s = soon if timeout_s is None else min(timeout_s, soon)
             if due and self._orphans:
                 orphans, self._orphans = self._orphans, []
@@ -329,14 +322,11 @@ class Pool:
         for peer in self._peers:
             if peer.sentinel is None:  # another pool may have taken in the news of it
                 self._watch_sentinel(peer)
-        self.idle = True
+        self.idle, began = True, time.perf_counter()
         found = self._poller.poll(timeout_s)
-        self.idle = False
-        if timeout_s is None:
-            now = time.perf_counter()
-            if self._trace is not None:
-                self._trace.waited(now - self._waited_until)
-            self._waited_until = now
+        self.idle, self.waited_s = False, time.perf_counter() - began
+        if self._trace is not None and timeout_s is None:
+            self._trace.waited(self.waited_s)
         for source, readable, writable in found:
             if source is LAUNCHER:
                 self._recruiting.hear()
@@ -347,13 +337,6 @@ class Pool:
                 self._flush(source)
             if readable:
                 self._receive(source)
-
-    def wait(self) -> float:
-        """Wait for what workers answer, and take it in; how long it was waited for, in seconds."""
-        self.idle = False
-        began = self._waited_until = time.perf_counter()
-        self.pump(None)
-        return self._waited_until - began
 
     def _flush(self, peer: Peer) -> None:
         try:
@@ -488,7 +471,7 @@ class Pool:
         if not peer.ready:
             if how.errno in SHORT:
                 self._orphans += jobs
-                self._to_start.append(time.monotonic() + _BACK_OFF_S[-1])
+                self.starts.append(time.monotonic() + _BACK_OFF_S[-1])
                 raise too_many(how.errno, "a worker")
             self._start_deaths += 1
             if how.stuck:
@@ -497,7 +480,7 @@ class Pool:
                 raise WorkerDiedError("its start", how.how, self._start_deaths, how.stderr)
         pause = _BACK_OFF_S[min(self._deaths_in_a_row // max(1, self.size), len(_BACK_OFF_S) - 1)]
         if pause:
-            self._to_start.append(time.monotonic() + pause)
+            self.starts.append(time.monotonic() + pause)
         else:
             try:
                 self._refill()
@@ -549,8 +532,3 @@ class Pool:
         if self._trace is not None:
             self._trace.close()
         return there
-
-
-def _load(peer: Peer) -> float:
-    # One that is still starting gets tasks only where no other is free.
-    return peer.load if peer.ready or peer.thread is not None else peer.load + _STARTING_S

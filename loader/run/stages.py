@@ -102,7 +102,9 @@ class ParallelStage:
     ) -> None:
         self._owner, self.number, self._up = owner, number, up
         self.meter = meter
-        self._chain, self._group = chain, 1
+        self._chain = chain
+        self.group = 1
+        """How many rows the reader takes at once; set before anything is handed out."""
         self._queue: deque[Any] = deque()
         self._passing = 0  # how many of it are computed items, which are no block of this stage's
         self._at = 0
@@ -123,15 +125,6 @@ class ParallelStage:
         self.ahead = 0  # blocks that there may be, by what tasks took; 0: nobody knows
 
     # -- taking items --------------------------------------------------------------------------
-
-    def regroup(self, group: int) -> None:
-        """Say how many rows the reader takes at once, before anything is handed out."""
-        self._group = group
-
-    @property
-    def group(self) -> int:
-        """How many rows the reader takes at once."""
-        return self._group
 
     @property
     def exhausted(self) -> bool:
@@ -167,7 +160,7 @@ class ParallelStage:
 
     def _size(self) -> int:
         """How many rows the next block gets."""
-        group, rows = self._group, self.pace.rows_in(TASK_S)
+        group, rows = self.group, self.pace.rows_in(TASK_S)
         # As long as no row has been seen, its size is not known either.
         fit = max(1, _BLOCK_BYTES // self.pace.row_nbytes) if self.pace.row_nbytes else _FIRST_FIT
         if group == 1:
@@ -177,11 +170,10 @@ class ParallelStage:
         return group * many - off
 
     def _issue(self) -> bool:
-        size = self._size()
         up = self._up
         if isinstance(up, Positions):
             base = up.mark()
-            refs = up.take(size)
+            refs = up.take(self._size())
             if not len(refs):
                 self._ended = True
                 return False
@@ -189,14 +181,15 @@ class ParallelStage:
             self._pulled += len(refs)
             self._before = base + len(refs)
             return True
-        return self._issue_items(size)
+        return self._issue_items()
 
-    def _issue_items(self, size: int) -> bool:
+    def _issue_items(self) -> bool:
         items, marks, up = self._partial, self._partial_marks, self._up
+        size = self._size() if items else 0  # nobody asks, as long as items pass
         moved = False
         began, taken, look = perf_counter(), 0, 1
         try:
-            while len(items) < size:
+            while not items or len(items) < size:
                 if taken == look:  # now and then: most items cost less than the clock
                     look *= 2
                     if perf_counter() - began > _TAKING_S:
@@ -212,6 +205,7 @@ class ParallelStage:
                     return True
                 if not items:
                     self._partial_before, self._partial_since = self._before, perf_counter()
+                    size = self._size()
                 items.append(item)
                 marks.append(mark)
                 self._pulled, self._before = self._pulled + 1, mark

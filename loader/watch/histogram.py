@@ -140,7 +140,9 @@ class Durations:
             How often it is counted.
         """
         seconds = max(0.0, seconds)
-        bucket = bucket_of(seconds)
+        part, octave = math.frexp(seconds / LEAST_S)
+        bucket = octave * _PARTS + int(part * 2 * _PARTS) - _PARTS
+        bucket = min(max(bucket, 0), _OCTAVES * _PARTS)
         self._counts[bucket] = self._counts.get(bucket, 0) + times
         self.count += times
         self.total_s += seconds * times
@@ -186,13 +188,6 @@ class Durations:
         """What was counted so far."""
         least = self.least_s if self.count else 0.0
         return Histogram(dict(self._counts), self.count, self.total_s, least, self.most_s)
-
-
-def bucket_of(seconds: float) -> int:
-    """The bucket of a duration."""
-    part, octave = math.frexp(seconds / LEAST_S)
-    bucket = octave * _PARTS + int(part * 2 * _PARTS) - _PARTS
-    return min(max(bucket, 0), _OCTAVES * _PARTS)
 
 
 def upper_s(bucket: int) -> float:

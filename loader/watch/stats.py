@@ -278,6 +278,8 @@ def with_begun(stage: StageStats, elements: int, dropped: int, errors: int) -> S
 
 
 def _told(value: Any) -> Any:
+    if isinstance(value, (int, float, str)):
+        return value
     if isinstance(value, Histogram):
         return value.to_dict()
     if is_dataclass(value):

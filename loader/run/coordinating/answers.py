@@ -40,10 +40,10 @@ def take_in(
         Where the rest lies.
     """
     single = done.rows == block.total
-    if layout is not None and block.layout is not None and layout != block.layout:
-        block.mixed = True
-    if layout is not None and block.layout is None:
+    if block.layout is None:
         block.layout = layout
+    elif layout is not None and layout is not block.layout and layout != block.layout:
+        block.mixed = True
     rows_size = 0
     if layout is not None and done.flags & ROWS_INLINE:
         own = Layout(layout.tree, layout.keys, done.rows)

@@ -13,6 +13,7 @@ dies takes nothing along but time.
 from __future__ import annotations
 
 from collections import deque
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from tundish.errors import SharedMemoryError
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from tundish.loader.run.peers import Job, Peer
     from tundish.loader.run.pool import Pool
     from tundish.loader.run.starting.launcher import Exit
+    from tundish.loader.run.watching.ledger import Ledger
     from tundish.loader.run.watching.tracing import Trace
     from tundish.shm.layout import Layout
 
@@ -209,7 +211,7 @@ class Coordinator:
             if self.feed() or self.moved:
                 pool.pump(0.0)  # to feed may have taken long: a generator is asked in here
                 return True
-        if pool.in_flight or pool.waits:
+        if pool.in_flight or pool.starts:
             return False
         if self.feed() or pool.in_flight:  # memory may have come back from a consumer
             return True
@@ -222,12 +224,19 @@ class Coordinator:
         self.moved = True
         return True
 
-    @property
-    def is_stuck(self) -> bool:
-        """Whether nobody can go on before a worker answers: rows of a block that is not whole let nobody go on."""
+    def wait(self, ledger: Ledger) -> None:
+        """Wait for workers until there is something to do: rows of a block that is not whole are not enough."""
         pool = self.pool
         assert pool is not None
-        return not self.moved and not self._deferred and (pool.in_flight > 0 or pool.waits)
+        ledger.waits_since, waited_s = perf_counter(), 0.0
+        try:
+            while True:
+                pool.pump(None)
+                waited_s += pool.waited_s
+                if self.moved or self._deferred or not (pool.in_flight or pool.starts):
+                    return
+        finally:
+            ledger.waited(waited_s)
 
     def runs_short(self, block: Block) -> bool:
         """Whether a view of a block would leave too little memory to go on with."""
@@ -260,7 +269,10 @@ class Coordinator:
         if self._queue:
             jobs, self._queue = self._queue, []
             assert self.pool is not None
-            self.pool.submit([job for job in jobs if self._is_wanted(job)])
+            for job in jobs:
+                if job.block.number not in self._blocks:
+                    self._drop(job)
+            self.pool.submit([job for job in jobs if job.block.number in self._blocks])
 
     def may_issue(self, stage: AnyStage) -> bool:
         """Whether a stage may have one more block."""
@@ -291,29 +303,33 @@ class Coordinator:
         stage = block.stage
         quota = self._memory.quota(stage, len(self.stages))
         room = self._memory.give(block, quota)
-        rows = rows_per_task(stage, block.total, self.workers)
-        for first in range(0, block.total, rows):
-            for job in self._jobs(block, first, min(rows, block.total - first), quota):
-                if room:
-                    self._queue.append(job)
-                else:
-                    self._deferred.append((job, quota))
+        size = rows_per_task(stage, block.total, self.workers)
+        jobs = self._jobs(block, 0, block.total, size, quota)
+        if room:
+            self._queue += jobs
+        else:
+            self._deferred += [(job, quota) for job in jobs]
 
-    def _jobs(self, block: Block, first: int, rows: int, quota: int) -> list[Job]:
-        """The task of some rows; one each, if what an item is made of cannot be had: it is its error."""
-        try:
-            return [self._tasks.task(block, first, rows, quota)]
-        except Exception as error:  # noqa: BLE001 - of a file, or of functions that are run again
-            if isinstance(block.stage, StreamStage):  # it cannot be opened: one error, and its end
-                block.gone = True
-                block.drops.update(range(first + 1, first + rows))
-                block.left -= rows - 1
-                rows = 1
-            if rows == 1:
-                self._fail_rows(block, first, 1, error)
-                return []
-        each = [self._jobs(block, row, 1, quota) for row in range(first, first + rows)]
-        return [job for jobs in each for job in jobs]
+    def _jobs(self, block: Block, first: int, stop: int, size: int, quota: int) -> list[Job]:
+        """Cut rows into tasks; into single ones, where what an item is made of cannot be had: it is its error."""
+        jobs, have = [], self._memory.had_by(block)
+        for at in range(first, stop, size):
+            rows = min(size, stop - at)
+            try:
+                jobs.append(self._tasks.task(block, at, rows, have, quota))
+            except Exception as error:  # noqa: BLE001 - of a file, or of functions that are run again
+                if isinstance(
+                    block.stage, StreamStage
+                ):  # it cannot be opened: one error, and its end
+                    block.gone = True
+                    block.drops.update(range(at + 1, at + rows))
+                    block.left -= rows - 1
+                    rows = 1
+                if rows == 1:
+                    self._fail_rows(block, at, 1, error)
+                else:
+                    jobs += self._jobs(block, at, at + rows, 1, quota)
+        return jobs
 
     def order(self, block: Block) -> None:
         """Have an order carried out by the writer."""
@@ -325,10 +341,12 @@ class Coordinator:
 
     def done(self, job: Job, done: Done, layout: Layout | None, tail: memoryview) -> None:
         """Take in the rows of a task."""
-        if not self._is_wanted(job):
-            return
         block, stage = job.block, job.block.stage
-        self._memory.let_go(job)
+        if block.number not in self._blocks:
+            self._drop(job)
+            return
+        if job.held:
+            self._memory.let_go(job)
         block.flying -= 1
         stage.pace.saw(done.rows, done.micros * 1e-6)
         stage.meter.did(done.rows, done.micros * 1e-6, done.busy * 1e-6)
@@ -368,11 +386,11 @@ class Coordinator:
 
     def need(self, job: Job, nbytes: int, *, alone: bool) -> None:
         """A block needs more than its slot may have, or has to be one task."""
-        if not self._is_wanted(job):
+        block, stage = job.block, job.block.stage
+        if block.number not in self._blocks:
+            self._drop(job)
             return
-        block = job.block
         block.flying -= 1
-        stage = block.stage
         self._memory.reserve.give_back(block)
         each = -(-nbytes // block.total)
         stage.pace.row_nbytes = max(stage.pace.row_nbytes, each)
@@ -402,7 +420,8 @@ class Coordinator:
 
     def _grant(self, job: Job, nbytes: int, *, force: bool = False) -> bool:
         """Hand out a task again that needs a larger slot, if there is memory for it."""
-        if not self._is_wanted(job):
+        if job.block.number not in self._blocks:
+            self._drop(job)
             return True
         if not self._memory.reserve.take(job.block, nbytes) and not force:
             return False
@@ -411,15 +430,11 @@ class Coordinator:
         self._queue.append(job)
         return True
 
-    def _is_wanted(self, job: Job) -> bool:
-        """Whether a task's block is still wanted; of one that is not, the task is given up."""
-        block = job.block
-        if block.number in self._blocks:
-            return True
-        block.flying -= 1
+    def _drop(self, job: Job) -> None:
+        """Give up a task whose block is not wanted any more."""
+        job.block.flying -= 1
         self._memory.let_go(job)
-        self._memory.abandon(block)
-        return False
+        self._memory.abandon(job.block)
 
     def _give_up(self, block: Block, job: Job) -> None:
         """Forget a block that others take the place of; `job` has been answered or lost."""
@@ -449,9 +464,9 @@ class Coordinator:
         """A worker died: its tasks go to others; the one it had begun is cut into elements."""
         self.moved = True
         for job in jobs:
-            if not self._is_wanted(job):
-                continue
-            if job is begun:
+            if job.block.number not in self._blocks:
+                self._drop(job)
+            elif job is begun:
                 self._begun(job, how)
             else:
                 self._queue.append(job)

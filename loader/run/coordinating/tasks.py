@@ -42,7 +42,7 @@ class Tasks:
         self._context, self._definitions, self._memory = context, definitions, memory
         self._replays = any(n.replays for n in context.nodes)
 
-    def task(self, block: Block, first: int, rows: int, quota: int) -> Job:
+    def task(self, block: Block, first: int, rows: int, have: int, quota: int) -> Job:
         """The task of some rows of a block.
 
         Parameters
@@ -51,8 +51,8 @@ class Tasks:
             It has its slot, if there is shared memory.
         first, rows : int
             Which.
-        quota : int
-            How many bytes the slot may have.
+        have, quota : int
+            How many bytes the slot has, and may have.
         """
         stage, refs = block.stage, block.refs
         kind, start, step, tail = Items.ENCODED, 0, 0, b""
@@ -70,7 +70,6 @@ class Tasks:
         else:
             items = [as_ref(x) for x in refs[first : first + rows]]
             tail, held = self._encoded(stage, items)
-        have = self._memory.had_by(block)
         task = Task(
             Kind.TASK,
             kind,
@@ -87,8 +86,9 @@ class Tasks:
             len(tail),
         )
         block.flying += 1
-        job = Job(task, tail, block, held=held, roots=[r for x in items for r in roots_of(x)])
-        job.cost = rows * (stage.pace.row_s or TASK_S)
+        job = Job(task, tail, block, held=held, cost=rows * (stage.pace.row_s or TASK_S))
+        if items:
+            job.roots = [root for item in items for root in roots_of(item)]
         if isinstance(stage, StreamStage):
             job.prefer = block.inputs.peer
         return job

@@ -62,7 +62,8 @@ class Recorded:
         self._given = 0  # elements delivered, here or before a state was taken
         self._at = 0  # where the input stands
         self._up: Machine | None = None
-        self._group = 1
+        self.group = 1
+        """How many rows the reader takes at once; set before anything is handed out."""
         self._begun = self._ended = self._whole = False
         self._source: tuple[Any, int, Any] = (None, 0, None)
         self.content: str | None = None
@@ -82,10 +83,6 @@ class Recorded:
                 self._given = self._at
                 item.ref = self._at - 1
                 return item
-
-    def regroup(self, group: int) -> None:
-        """Say how many rows the reader takes at once, before anything is handed out."""
-        self._group = group
 
     def run(self, most: int) -> Any:
         """As `next`, but of rows that lie together a `Run`."""
@@ -219,7 +216,7 @@ class Recorded:
         """The input's stream, where what stands in files ends."""
         up = self._build()
         if isinstance(up, ParallelStage):
-            up.regroup(self._group)
+            up.group = self.group
         _, durable, state = self._source
         if state is not None:
             up.load(state)

@@ -18,11 +18,13 @@ class Ledger:
         Spent in waits for workers, in the rest of ``next``, and between its calls.
     waits : Durations
         The waits.
+    waits_since : float or None
+        When the wait that is going on began; who waits sets it.
     """
 
     __slots__ = (
-        "_at", "_cpu_s", "_ended", "_inside", "_waited_s", "_waits_since", "began", "outside_s", "own_s",
-        "waited_s", "waits",
+        "_at", "_cpu_s", "_ended", "_inside", "_waited_s", "began", "outside_s", "own_s", "waited_s",
+        "waits", "waits_since",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -31,7 +33,7 @@ class Ledger:
         self.waited_s = self.own_s = self.outside_s = self._waited_s = 0.0
         self.waits = Durations()
         self._inside = False
-        self._waits_since: float | None = None
+        self.waits_since: float | None = None
         self._ended: tuple[float, float] | None = None
 
     def begin(self) -> None:
@@ -47,13 +49,9 @@ class Ledger:
         self.outside_s += now - self._at
         self._at, self._inside = now, True
 
-    def waits_now(self) -> None:
-        """Workers have to be waited for."""
-        self._waits_since = perf_counter()
-
     def waited(self, seconds: float) -> None:
-        """Workers had to be waited for."""
-        self._waits_since = None
+        """Count a wait for workers, which is over."""
+        self.waits_since = None
         self._waited_s += seconds
 
     def leave(self, now: float) -> float:
@@ -81,7 +79,7 @@ class Ledger:
         if not self._inside:
             return self.waited_s, self.own_s, self.outside_s + now - self._at, wall_s
         # Within a call: another thread asks, or a signal's handler.
-        since, waited = self._waits_since, self._waited_s
+        since, waited = self.waits_since, self._waited_s
         if since is not None:
             waited += now - since
         own_s = self.own_s + now - self._at - waited

@@ -22,7 +22,7 @@ def test_parts_add_up_to_the_whole_at_any_moment(ledger: Ledger) -> None:
     assert ledger.so_far() == (0, 0, 1, 1)  # at 2: it was not asked yet
     ledger.enter()  # at 3
     assert ledger.so_far() == (0, 1, 2, 3)  # at 4
-    ledger.waits_now()  # at 5
+    ledger.waits_since = ledgers.perf_counter()  # at 5
     assert ledger.so_far() == (1, 2, 2, 5)  # at 6: it waits
     ledger.waited(1.5)
     assert ledger.so_far() == (1.5, 2.5, 2, 6)  # at 7
