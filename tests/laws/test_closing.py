@@ -107,14 +107,14 @@ def test_closing_from_another_thread_ends_what_waits(
 ) -> None:
     iterator = Dataset.range(9).map(sleep_for_ever).iterator(workers=workers)
     closing = threading.Thread(target=iterator.close)
-    wait = Pool.wait
+    pump = Pool.pump
 
-    def waited(pool: Pool) -> float:
-        if not closing.ident:
+    def pumped(pool: Pool, timeout_s: float | None = 0.0) -> None:
+        if timeout_s is None and not closing.ident:
             closing.start()
-        return wait(pool)
+        pump(pool, timeout_s)
 
-    monkeypatch.setattr(Pool, "wait", waited)
+    monkeypatch.setattr(Pool, "pump", pumped)
 
     assert list(iterator) == []
     closing.join()
