@@ -40,18 +40,27 @@ class Map(Unary):
     deterministic: bool | None = None
 
     safe = False
+    elementwise = calls = True
 
     @property
     def seeded(self) -> bool:
         return self.seed is not None
 
     @property
+    def drops(self) -> bool:
+        return self.on_error == "skip"
+
+    @property
+    def unordered(self) -> bool:
+        return self.deterministic is False
+
+    @property
     def cardinality(self) -> int:
-        return UNKNOWN_CARDINALITY if self.on_error == "skip" else self.up.cardinality
+        return UNKNOWN_CARDINALITY if self.drops else self.up.cardinality
 
     @property
     def positional(self) -> bool:
-        return self.on_error != "skip" and self.up.positional
+        return not self.drops and self.up.positional
 
     def arguments(self) -> dict[str, Any]:
         given = super().arguments()
@@ -76,6 +85,7 @@ class Filter(Unary):
 
     cardinality = UNKNOWN_CARDINALITY
     positional = safe = False
+    elementwise = calls = drops = True
 
     def arguments(self) -> dict[str, Any]:
         given = super().arguments()
@@ -93,7 +103,7 @@ class FlatMap(Unary):
     op = "flat_map"
     origin = "inside"
     flat = False
-    computing = dynamic = True
+    computing = dynamic = calls = True
     seedless = True  # what its function makes may draw
     cardinality = UNKNOWN_CARDINALITY
     positional = False

@@ -153,6 +153,20 @@ class Operator(Node):
     """True if a position in its stream says nothing about a position in its input's."""
     recorded: ClassVar[bool] = False
     """True if its stream is walked step by step while it is being written, and positional later."""
+    elementwise: ClassVar[bool] = False
+    """True if it makes an element of one of its input's, by itself: it runs in one chain with such as are next to it."""
+    calls: ClassVar[bool] = False
+    """True if it calls a user's function with each element of its input, to make its own or choose among them."""
+
+    @property
+    def drops(self) -> bool:
+        """True if it may leave out an element because of its value."""
+        return False
+
+    @property
+    def unordered(self) -> bool:
+        """True if its elements may come in the order in which they are ready."""
+        return False
 
     @property
     def inputs(self) -> tuple[Operator, ...]:
@@ -333,7 +347,7 @@ class Unary(Operator):
 class Passing(Unary):
     """An operator that passes its input's elements on: it sets how they are made, or has them measured."""
 
-    transparent = True
+    transparent = elementwise = True
 
 
 def position_under_up(node: Operator, state: Any) -> int:

@@ -17,11 +17,11 @@ from tundish.loader.operators.order import Prefetch
 from tundish.loader.operators.sources import Range
 from tundish.loader.operators.storing import Reread
 from tundish.loader.protocols.blame import STOPPED
+from tundish.loader.protocols.chains import computes
 from tundish.loader.protocols.operator import Hand, Unary, Value
 from tundish.loader.protocols.ownership import SCALARS, owned_result
 from tundish.loader.protocols.raised import element_error
 from tundish.loader.protocols.results import checked
-from tundish.loader.run.chains import ELEMENTWISE, computes
 from tundish.loader.run.files import values as files
 from tundish.loader.run.operators import (
     asserting,
@@ -136,7 +136,7 @@ def compile_values(
         return maker.noted(top), maker.identity(top.up)  # the items are its input's
     with maker.handing(hand):
         value = maker.value(top)
-    gathered = computes(top) and not isinstance(top, ELEMENTWISE)
+    gathered = computes(top) and not top.elementwise
     return maker.at_hand(value) if gathered else value, maker.identity(top)
 
 

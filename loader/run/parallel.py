@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from tundish.loader.operators.interleaving import Interleave
 from tundish.loader.plan.node import walk
+from tundish.loader.protocols.chains import chain_base, defers
 from tundish.loader.run.batches import Batches
-from tundish.loader.run.chains import chain_base, defers, drops
 from tundish.loader.run.operators.order import Repeated
 from tundish.loader.run.planner import Planner
 from tundish.loader.run.reference import replays, rereading
@@ -220,7 +220,7 @@ def is_static(node: Operator) -> bool:
 
     Only then may what is computed of it come out of turn: a state names ordinals of the input.
     """
-    return not any(n.dynamic or drops(n) for n in walk(node))
+    return not any(n.dynamic or n.drops for n in walk(node))
 
 
 def _reaches_batch(node: Operator) -> bool:

@@ -28,8 +28,8 @@ from tundish.loader.operators.order import (
     Take,
 )
 from tundish.loader.operators.storing import Cache, Reread, Snapshot, SortedSnapshot
+from tundish.loader.protocols.chains import chain_base, defers
 from tundish.loader.protocols.positional import Positions
-from tundish.loader.run.chains import ELEMENTWISE, chain_base, defers
 from tundish.loader.run.operators import (
     asserting,
     batching,
@@ -144,7 +144,7 @@ class Planner:
         """The stream of a node; its items may have to be computed yet."""
         if node.positional:
             return Positions(node, pass_, self.context)
-        if isinstance(node, ELEMENTWISE):
+        if node.elementwise:
             base, dropping = chain_base(node)
             up = self.below(node, base, pass_)
             return self.stage(node, base, up, pass_) if dropping else up

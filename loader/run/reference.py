@@ -15,11 +15,11 @@ from tundish.loader.operators.measuring import without_measuring
 from tundish.loader.operators.sources import Files, Generator, Range
 from tundish.loader.operators.storing import Stored
 from tundish.loader.plan.options import Options
+from tundish.loader.protocols.chains import chain_base, defers, run_of
 from tundish.loader.protocols.generating import Broken, until_it_raises
 from tundish.loader.protocols.items import End, Failure, Ref, several_of
 from tundish.loader.protocols.ownership import owned
 from tundish.loader.protocols.positional import Positions
-from tundish.loader.run.chains import chain_base, defers, run_of
 from tundish.loader.run.effective import effective
 from tundish.loader.run.evaluators import compile_inner, compile_values, hands_on
 from tundish.loader.run.files.batches import FileBatches

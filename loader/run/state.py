@@ -17,7 +17,6 @@ from tundish.loader.operators.batching import Batch
 from tundish.loader.operators.order import ShardByProcess, Shuffle
 from tundish.loader.operators.padding import SizedGathering
 from tundish.loader.plan.node import walk
-from tundish.loader.run.chains import drops
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
@@ -67,7 +66,7 @@ def _is_in_step(node: Operator) -> bool:
     if isinstance(node, (Batch, SizedGathering)):
         return True  # but for batches that are given up with an element that failed
     holds = isinstance(node, Shuffle) and node.window is not None
-    return not (node.dynamic or node.sequential or holds or drops(node))
+    return not (node.dynamic or node.sequential or holds or node.drops)
 
 
 def make_state(root: Operator, body: dict[str, Any]) -> dict[str, Any]:

@@ -20,13 +20,13 @@ from tundish.loader.operators.measuring import Measuring
 from tundish.loader.operators.sources import Range
 from tundish.loader.plan.node import walk
 from tundish.loader.protocols.blame import NODE_MARK, raise_from
+from tundish.loader.protocols.chains import run_of
 from tundish.loader.protocols.items import End, Failure, Made
 from tundish.loader.protocols.lineage import add_origin, describe_origin
 from tundish.loader.protocols.ownership import SCALARS, lend, lent, lent_result, owned, owned_result
 from tundish.loader.protocols.positional import Taken
 from tundish.loader.protocols.results import checked, truth
 from tundish.loader.protocols.stated import own
-from tundish.loader.run.chains import run_of
 from tundish.loader.watch.watch import MOST
 
 if TYPE_CHECKING:

@@ -15,14 +15,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.operators.elementwise import Filter, Map
 from tundish.loader.protocols.blame import raise_from
+from tundish.loader.protocols.chains import computes
 from tundish.loader.protocols.generating import Broken
 from tundish.loader.protocols.items import DROPPED, Failure
 from tundish.loader.protocols.lineage import identities
 from tundish.loader.protocols.operator import Identity, Unary
 from tundish.loader.protocols.ownership import lent, owned
-from tundish.loader.run.chains import ELEMENTWISE, computes
 from tundish.spec import copy_element
 
 if TYPE_CHECKING:
@@ -101,8 +100,7 @@ class Maker:
     def noted(self, node: Unary) -> Value:
         """The evaluator of a noting node's input; what it asks goes to the context's notes."""
         with self.handing(lent):
-            elementwise = isinstance(node.up, ELEMENTWISE)
-            up = self.value(node.up) if elementwise else self.below(node, node.up)
+            up = self.value(node.up) if node.up.elementwise else self.below(node, node.up)
         make = self.tables.notes.get(type(node))
         return node.noter(self, up) if make is None else make(self, node, up)
 
@@ -139,11 +137,10 @@ class Maker:
 
     def below(self, node: Operator, up: Operator) -> Value:
         """The evaluator of a node's input, whose items may arrive computed."""
-        calls = isinstance(node, (Map, Filter))
-        with self.handing(lent if calls else self.hand):
+        with self.handing(lent if node.elementwise and node.calls else self.hand):
             found = self.value(up)
             changed = self.hand is not None
-        if isinstance(node, ELEMENTWISE) and isinstance(up, ELEMENTWISE):
+        if node.elementwise and up.elementwise:
             return found  # within one run of map and filter
         if not computes(up):
             return found

@@ -17,7 +17,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from tundish.errors import SharedMemoryError
-from tundish.loader.operators.elementwise import Map
 from tundish.loader.protocols.block import COPY_BELOW
 from tundish.loader.protocols.items import ref_of
 from tundish.loader.protocols.rows import as_ref
@@ -87,7 +86,7 @@ class Coordinator:
         self.context, self.options, self.workers = context, options, workers
         self.budget = memory.budget
         self.ordered = options.deterministic is not False and not any(
-            isinstance(n, Map) and n.deterministic is False for n in context.nodes
+            n.unordered for n in context.nodes
         )
         self.stages: list[AnyStage] = []
         self.moved = False

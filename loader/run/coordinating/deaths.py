@@ -6,11 +6,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import StalledError, WorkerDiedError
-from tundish.loader.operators.elementwise import Filter, Map
+from tundish.loader.protocols.chains import run_of
 from tundish.loader.protocols.items import ref_of
 from tundish.loader.protocols.lineage import add_origin, describe_origin
 from tundish.loader.protocols.rows import as_ref
-from tundish.loader.run.chains import run_of
 from tundish.loader.run.evaluators import compile_values
 from tundish.loader.run.starting.watchdog import deadlocked
 from tundish.loader.run.storing.seat import Seat
@@ -93,7 +92,7 @@ class Deaths:
             _, identity = compile_values(node, context, _no_inner)
             ref = block.refs[job.task.first]
             origin = describe_origin(*identity(ref_of(as_ref(ref)), pass_))
-        called = [n for n in reversed(run_of(node)) if isinstance(n, (Map, Filter))]
+        called = [n for n in reversed(run_of(node)) if n.calls]
         labels = [context.label(n) for n in called] or [context.label(node)]
         element = f"{origin} in {', '.join(labels)}"
         if how.stuck:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.loader.operators.measuring import BytesProduced, Latency, Measuring
+from tundish.loader.protocols.chains import chain_base, run_of
 from tundish.loader.protocols.items import DROPPED, Failure
 from tundish.loader.protocols.operator import Passing
 from tundish.loader.protocols.rows import Rows
-from tundish.loader.run.chains import chain_base, run_of
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tundish.loader.operators.batching import Batch
 from tundish.loader.operators.costing import Cost
-from tundish.loader.operators.elementwise import Filter, FlatMap, Map
+from tundish.loader.operators.elementwise import FlatMap, Map
 from tundish.loader.operators.files import FileRecords, Indexed, Reads
 from tundish.loader.operators.grouping import Groups
 from tundish.loader.operators.options import options_of
@@ -15,8 +15,8 @@ from tundish.loader.operators.order import Shuffle
 from tundish.loader.operators.sources import Generator
 from tundish.loader.operators.storing import Cache, Snapshot
 from tundish.loader.plan.node import OwnFunction, function_name
+from tundish.loader.protocols.chains import chain_base, computes
 from tundish.loader.protocols.operator import Operator
-from tundish.loader.run.chains import chain_base, computes, drops
 from tundish.loader.watch.view import PlanNode, PlanView
 
 if TYPE_CHECKING:
@@ -35,9 +35,7 @@ def view_of(context: Context) -> PlanView:
     """
     nodes = tuple(_viewed(node, context) for node in context.nodes if not node.transparent)
     options = options_of(context.root)
-    ordered = options.deterministic is not False and not any(
-        isinstance(node, Map) and node.deterministic is False for node in context.nodes
-    )
+    ordered = options.deterministic is not False and not any(n.unordered for n in context.nodes)
     return PlanView(nodes, ordered)
 
 
@@ -50,8 +48,8 @@ def _viewed(node: Operator, context: Context) -> PlanNode:
         op=node.label,
         inputs=tuple(context.label(_shown(up)) for up in node.inputs),
         function=_function(node),
-        each=isinstance(node, (Map, Filter)),
-        drops=drops(node),
+        each=node.elementwise and node.calls,
+        drops=node.drops,
         draws=_draws(node),
         shuffles=shuffles,
         permutes=isinstance(node, Shuffle) and node.window is None,

@@ -6,9 +6,8 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tundish.loader.operators.elementwise import Filter, FlatMap, Map
 from tundish.loader.operators.measuring import with_all_edges, without_measuring
-from tundish.loader.run.chains import ELEMENTWISE, computes
+from tundish.loader.protocols.chains import computes
 
 if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
@@ -40,20 +39,17 @@ def meter_of(node: Operator, context: Context, where: str) -> StageMeter:
     """The meter of the stage that ends at a node."""
     if context.watch.is_inner:
         return context.watch.meter("", (), where)
-    nodes = [
-        (context.label(each), isinstance(each, (Map, Filter, FlatMap)), each.seeded)
-        for each in evaluated(node)
-    ]
+    nodes = [(context.label(each), each.calls, each.seeded) for each in evaluated(node)]
     return context.watch.meter(stage_name(node, context), nodes, where)
 
 
 def evaluated(node: Operator) -> Iterator[Operator]:
     """The nodes that a stage evaluates, up to its last, the source first."""
-    if computes(node) and not (node.noting or isinstance(node, ELEMENTWISE)):
+    if computes(node) and not (node.noting or node.elementwise):
         yield node  # it is made below: the stage only puts it where it is wanted
         return
     for up in node.inputs:
-        within = isinstance(up, ELEMENTWISE) and (isinstance(node, ELEMENTWISE) or node.noting)
+        within = up.elementwise and (node.elementwise or node.noting)
         if within or not computes(up):
             yield from evaluated(up)
     if not node.transparent:

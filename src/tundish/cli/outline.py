@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 
 from tundish.loader.dataset import Dataset, show_cardinality
 from tundish.loader.operators.batching import Batch, Unbatch
-from tundish.loader.operators.elementwise import Filter, FlatMap, Map
+from tundish.loader.operators.elementwise import FlatMap
 from tundish.loader.operators.files import ByNumber, ReadFiles, ReadFilesInTurn
 from tundish.loader.operators.options import WithOptions, options_of
 from tundish.loader.operators.order import Prefetch, Shuffle
 from tundish.loader.operators.sources import Files, Generator
 from tundish.loader.operators.storing import Cache
 from tundish.loader.plan.node import AUTOTUNE, function_name, walk
+from tundish.loader.protocols.chains import chain_base
+from tundish.loader.protocols.chains import computes as made_below
 from tundish.loader.protocols.operator import Operator, Passing
-from tundish.loader.run.chains import chain_base
-from tundish.loader.run.chains import computes as made_below
 from tundish.loader.run.effective import effective
 from tundish.loader.run.external import external_state
 from tundish.loader.run.files.indexing import foreseen
@@ -139,7 +139,7 @@ def stages(root: Operator) -> dict[int, int]:
                 inside = inside.inputs[0]
             visit(base, stage)
             return
-        if isinstance(node, (Map, Filter)):
+        if node.elementwise and node.calls:
             stage.append(id(node))
         elif isinstance(node, (Batch, FlatMap)):
             stage = begin()
@@ -232,4 +232,4 @@ def resume(node: Operator) -> Iterator[str]:
 
 def computes(node: Operator) -> bool:
     """Whether a user's function stands at or below a node."""
-    return any(isinstance(below, (Map, Filter, FlatMap)) for below in walk(node))
+    return any(below.calls for below in walk(node))
