@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import pickle
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 import cloudpickle
@@ -32,7 +32,6 @@ from tundish.loader.operators.resampling import ResamplingMethods
 from tundish.loader.operators.saving import SavingMethods
 from tundish.loader.operators.scanning import ScanningMethods
 from tundish.loader.operators.sources import SourceMethods
-from tundish.loader.operators.static import check_alike, static_spec
 from tundish.loader.operators.storing import StoringMethods
 from tundish.loader.operators.taking import TakingMethods
 from tundish.loader.operators.uniqueness import UniquenessMethods
@@ -48,6 +47,7 @@ from tundish.loader.plan.node import (
 from tundish.loader.protocols.context import draw_seed
 from tundish.loader.protocols.operator import Operator, Unary
 from tundish.loader.protocols.raised import element_error
+from tundish.loader.protocols.specs import static_spec
 from tundish.loader.run.access import counted, element_at, stored_rows
 from tundish.loader.run.describing import describe_pipeline, key_of, operators_of
 from tundish.loader.run.external import heed_external_state
@@ -157,10 +157,6 @@ class Dataset(
         if spec is None:
             return None
         return len(spec) if type(spec) is tuple else 1
-
-    @staticmethod
-    def _check_alike(what: str, nodes: Sequence[Operator]) -> None:
-        check_alike(what, nodes)
 
     def __tundish_fingerprint__(self) -> list[dict[str, Any]]:
         # Of a dataset that a function holds, what counts of any.

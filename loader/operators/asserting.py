@@ -26,13 +26,9 @@ class IgnoreErrors(Unary):
 
     op = "ignore_errors"
     tuning = frozenset({"log_warning"})
-    computing = dynamic = True
+    computing = dynamic = passes = True
     cardinality = UNKNOWN_CARDINALITY
     positional = False
-
-    def spec_over(self, below: Any) -> Any:
-        """The spec of its elements: that of its input's."""
-        return below
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +41,7 @@ class AssertCardinality(Unary):
     expected: int
 
     op = "assert_cardinality"
+    passes = True
 
     @property
     def fails(self) -> bool:
@@ -67,10 +64,6 @@ class AssertCardinality(Unary):
 
     def nested(self, at: int) -> Any:
         return {"n": at, "ended": False, "up": self.up.expand(at)}
-
-    def spec_over(self, below: Any) -> Any:
-        """The spec of its elements: that of its input's."""
-        return below
 
 
 def said_by_node(ref: Any) -> bool:

@@ -14,11 +14,13 @@ from tundish.loader.plan.checks import check_count, check_flag, check_optional_f
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, check_workers
 from tundish.loader.protocols.operator import Operator, Passing, Unary
 from tundish.loader.protocols.refs import ints, numbered, some, within_one
-from tundish.ragged import ragged_apart
-from tundish.spec import flatten, map_leaves
+from tundish.loader.protocols.specs import over, stacked
+from tundish.ragged import RaggedRows, ragged_apart
+from tundish.spec import ArraySpec, flatten, map_leaves
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Spec
     from tundish.loader.protocols.refs import Positions, Refs
 
 _SAME = (Passing, Repeat, Shard, Shuffle, Skip, Take)
@@ -37,6 +39,10 @@ class Batch(Unary):
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
         return [(0, row) for row in some(numbered(ref)[1])]
+
+    def spec(self, below: Spec) -> Any:
+        size = self.size if self.drop_remainder else None
+        return over(below(self.up), lambda told: map_leaves(lambda leaf: stacked(leaf, size), told))
 
     def refs_at(self, where: Positions, pass_: int, context: Context) -> Refs:
         below, size = self.up.cardinality, self.size
@@ -89,6 +95,12 @@ class Unbatch(Unary):
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
         return within_one(ref)
 
+    def spec(self, below: Spec) -> Any:
+        told = below(self.up)
+        if told is None or not all(isinstance(leaf, ArraySpec) for leaf in flatten(told)[0]):
+            return None
+        return map_leaves(row_spec, ragged_apart(told))
+
     @property
     def cardinality(self) -> int:
         below = self.up.cardinality
@@ -113,6 +125,14 @@ def rows_of(node: Operator) -> int | None:
     leaves = flatten(ragged_apart(element))[0]
     sizes = {len(leaf) if getattr(leaf, "ndim", 0) else None for leaf in leaves}
     return sizes.pop() if len(sizes) == 1 else None  # else each element is an error
+
+
+def row_spec(spec: Any) -> ArraySpec:
+    """Return the spec of a batch's rows."""
+    if isinstance(spec, RaggedRows):
+        values: Any = spec.ragged.values
+        return ArraySpec(values.shape and (None, *values.shape[1:]), values.dtype)
+    return ArraySpec(spec.shape and spec.shape[1:], spec.dtype)
 
 
 class BatchingMethods:

@@ -11,10 +11,10 @@ import numpy as np
 
 from tundish.loader.operators.padding import Gathering, sizes_known
 from tundish.loader.operators.pads import Padding, check_padding
-from tundish.loader.operators.static import array_spec, stacked
 from tundish.loader.plan.checks import check_callable, check_count, check_flag
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
-from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.operator import Operator, Spec, Unary
+from tundish.loader.protocols.specs import array_spec, over, stacked
 from tundish.spec import map_leaves
 
 
@@ -24,12 +24,8 @@ class Cost(Unary):
 
     cost: Callable[..., Any]
 
-    computing = noting = True
+    computing = noting = passes = True
     positional = safe = False
-
-    def spec_over(self, below: Any) -> Any:
-        """The spec of its elements."""
-        return below
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,11 +50,15 @@ class BatchByCost(Gathering):
         endless = self.up.cardinality == INFINITE_CARDINALITY
         return INFINITE_CARDINALITY if endless else UNKNOWN_CARDINALITY
 
-    def spec_over(self, below: Any) -> Any:
-        """The spec of its batches."""
-        if self.padding is None:
-            return map_leaves(lambda spec: stacked(spec, None), below)
-        return self.padding.spec_over(sizes_known(self.up, below), None)
+    def spec(self, below: Spec) -> Any:
+        padding = self.padding
+
+        def batch(told: Any) -> Any:
+            if padding is None:
+                return map_leaves(lambda leaf: stacked(leaf, None), told)
+            return padding.spec_over(sizes_known(self.up, told), None)
+
+        return over(below(self.up), batch)
 
 
 class CostingMethods:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -11,8 +12,10 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.loader.plan.checks import check_count, check_optional_flag, check_seed
 from tundish.loader.plan.node import INFINITE_CARDINALITY
-from tundish.loader.protocols.operator import Operator, SourceNode
+from tundish.loader.protocols.operator import Operator, SourceNode, Spec
+from tundish.loader.protocols.specs import common
 from tundish.spec import (
+    ArraySpec,
     flatten,
     leaf_key,
     normalise,
@@ -35,6 +38,9 @@ class Counter(SourceNode):
     cardinality = INFINITE_CARDINALITY
     positional = True
 
+    def spec(self, below: Spec) -> Any:
+        return ArraySpec((), self.dtype or np.int64)
+
 
 @dataclass(frozen=True, eq=False)
 class Random(SourceNode):
@@ -46,6 +52,9 @@ class Random(SourceNode):
     seeded = True
     cardinality = INFINITE_CARDINALITY
     positional = True
+
+    def spec(self, below: Spec) -> Any:
+        return ArraySpec((), np.int64)
 
     @property
     def seedless(self) -> bool:
@@ -61,6 +70,11 @@ class FromList(SourceNode):
 
     op = "from_list"
     positional = True
+
+    def spec(self, below: Spec) -> Any:
+        return functools.reduce(
+            common, [spec_of(unflatten(tree, leaves)) for leaves, tree in self.elements]
+        )
 
     @property
     def uniform(self) -> bool:

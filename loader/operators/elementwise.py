@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import numpy as np
+
 from tundish.loader.plan.checks import (
     LARGEST,
     check_callable,
@@ -22,6 +24,7 @@ from tundish.spec import ArraySpec, DatasetSpec, flatten
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Spec
     from tundish.loader.protocols.refs import Positions, Refs
 
 _POLICIES = ("raise", "skip", "retry")
@@ -41,6 +44,9 @@ class Map(Unary):
 
     safe = False
     elementwise = calls = True
+
+    def spec(self, below: Spec) -> Any:
+        return self.signature
 
     @property
     def seeded(self) -> bool:
@@ -83,6 +89,7 @@ class Filter(Unary):
     on_error: str | None = None
     retries: int = 2
 
+    passes = True
     cardinality = UNKNOWN_CARDINALITY
     positional = safe = False
     elementwise = calls = drops = True
@@ -128,6 +135,10 @@ class Enumerate(Unary):
     start: int = 0
 
     flat = False
+
+    def spec(self, below: Spec) -> Any:
+        told = below(self.up)
+        return None if told is None else (ArraySpec((), np.int64), told)
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
         return [(0, numbered(ref)[1])]

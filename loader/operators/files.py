@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tundish.formats.files import RecordFiles
     from tundish.formats.format import Format
-    from tundish.loader.protocols.operator import Identity
+    from tundish.loader.protocols.operator import Identity, Spec
     from tundish.loader.protocols.rng import Path
 
 Index = Literal["beside"] | bool | None
@@ -46,6 +46,9 @@ class FileRecords(SourceNode):
     computing = dynamic = True
     cardinality = UNKNOWN_CARDINALITY
     safe = False
+
+    def spec(self, below: Spec) -> Any:
+        return self.format.spec
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,9 @@ class Reads:
     def format(self) -> Format:
         """How records stand in the files."""
         return self.function.format
+
+    def spec(self, below: Spec) -> Any:
+        return self.format.spec
 
     @property
     def label(self) -> str:
@@ -196,6 +202,9 @@ class Indexed(FromSource):
     def format(self) -> Format:
         """How records stand in the files."""
         return self.source.form
+
+    def spec(self, below: Spec) -> Any:
+        return self.format.spec
 
     @property
     def label(self) -> str:

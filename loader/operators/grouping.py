@@ -12,11 +12,11 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.loader.operators.elementwise import FlatMap
 from tundish.loader.operators.pads import check_padding
-from tundish.loader.operators.static import static_spec
 from tundish.loader.plan.checks import check_callable, check_count, check_counts, check_flag
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY, OwnFunction
 from tundish.loader.protocols.operator import Operator, Unary
 from tundish.loader.protocols.refs import not_there, numbered, some
+from tundish.loader.protocols.specs import static_spec
 from tundish.spec import flatten, leaf_key, normalise, unflatten
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -13,6 +13,10 @@ from tundish.loader.plan.checks import check_flag, check_items, check_optional_f
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from tundish.loader.protocols.operator import Operator, Unary
 from tundish.loader.protocols.refs import numbered
+from tundish.loader.protocols.specs import check_alike, joined
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.operator import Spec
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +38,9 @@ class Mixing(Operator):
     @property
     def inputs(self) -> tuple[Operator, ...]:
         return self.ups
+
+    def spec(self, below: Spec) -> Any:
+        return joined(self.ups)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,10 +137,6 @@ class MixingMethods:
     def _of(cls, node: Operator) -> Self:
         raise NotImplementedError
 
-    @staticmethod
-    def _check_alike(what: str, nodes: Sequence[Operator]) -> None:
-        raise NotImplementedError
-
     @classmethod
     def sample_from_datasets(  # noqa: PLR0917 - tf.data's arguments, in its order
         cls,
@@ -199,7 +202,7 @@ class MixingMethods:
         [  0 100   1   2] {'web': 3, 'code': 1}
         """
         names, nodes = _several(datasets)
-        cls._check_alike("sample_from_datasets", nodes)
+        check_alike("sample_from_datasets", nodes)
         seed = check_seed(seed)
         again = check_optional_flag("rerandomize_each_iteration", rerandomize_each_iteration)
         anew, stop = bool(again), check_flag("stop_on_empty_dataset", stop_on_empty_dataset)
@@ -265,7 +268,7 @@ class MixingMethods:
             raise TypeError(
                 f"choice_dataset must be a Dataset, not {type(choice_dataset).__name__}"
             )
-        cls._check_alike("choose_from_datasets", nodes)
+        check_alike("choose_from_datasets", nodes)
         stop = check_flag("stop_on_empty_dataset", stop_on_empty_dataset)
         return cls._of(Choose(nodes, stop, choice_dataset._node))  # noqa: SLF001 - ours
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,11 +18,12 @@ from tundish.loader.protocols.lineage import of_input
 from tundish.loader.protocols.operator import Operator, Passing, Unary, position_under_up
 from tundish.loader.protocols.refs import ints, numbered, pieced, scaled
 from tundish.loader.protocols.shuffling import permute
+from tundish.loader.protocols.specs import check_alike, joined
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.items import Ref
-    from tundish.loader.protocols.operator import Identity
+    from tundish.loader.protocols.operator import Identity, Spec
     from tundish.loader.protocols.refs import Positions, Refs
     from tundish.loader.protocols.rng import Path
 
@@ -66,7 +67,7 @@ class Shuffle(Unary):
     seed: int | None
     reshuffle: bool
 
-    seeded = scatters = True
+    seeded = scatters = passes = True
 
     @property
     def seedless(self) -> bool:
@@ -87,6 +88,8 @@ class Repeat(Unary):
     """The elements again and again; `count` None is for ever."""
 
     count: int | None
+
+    passes = True
 
     @property
     def cardinality(self) -> int:
@@ -177,6 +180,8 @@ class Repeat(Unary):
 class Choosing(Unary):
     """The elements at ``first, first + step, ...`` of the input."""
 
+    passes = True
+
     @property
     def chosen(self) -> tuple[int, int]:
         """The first element that is kept, and the distance to the next."""
@@ -227,6 +232,7 @@ class ShardByProcess(Unary):
     context: InputContext
 
     op = "shard_by_process"
+    passes = True
     positional = False
 
     @property
@@ -291,6 +297,9 @@ class Concatenate(Operator):
     @property
     def inputs(self) -> tuple[Operator, ...]:
         return (self.first, self.second)
+
+    def spec(self, below: Spec) -> Any:
+        return joined(self.inputs)
 
     @property
     def cardinality(self) -> int:
@@ -400,10 +409,6 @@ class OrderMethods:
 
     @classmethod
     def _of(cls, node: Operator) -> Self:
-        raise NotImplementedError
-
-    @staticmethod
-    def _check_alike(what: str, nodes: Sequence[Operator]) -> None:
         raise NotImplementedError
 
     def shuffle(
@@ -632,7 +637,7 @@ class OrderMethods:
         if not isinstance(dataset, OrderMethods):
             what = f"{type(dataset).__name__} ({dataset!r})"
             raise TypeError(f"dataset must be a Dataset, not {what}")
-        self._check_alike("concatenate", (self._node, dataset._node))  # noqa: SLF001 - ours
+        check_alike("concatenate", (self._node, dataset._node))  # noqa: SLF001 - ours
         return self._of(Concatenate(self._node, dataset._node))  # noqa: SLF001 - ours
 
     def prefetch(self, buffer_size: int, name: str | None = None) -> Self:

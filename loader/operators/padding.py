@@ -9,10 +9,10 @@ from typing import Any, Literal, Self
 import numpy as np
 
 from tundish.loader.operators.pads import Padding, check_padding
-from tundish.loader.operators.static import array_spec, stacked, static_spec
 from tundish.loader.plan.checks import LARGEST, check_count, check_flag, check_items
-from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.operator import Operator, Spec, Unary
 from tundish.loader.protocols.refs import numbered, some
+from tundish.loader.protocols.specs import array_spec, arrays, over, stacked, static_spec
 from tundish.ragged import Ragged, Sparse
 from tundish.spec import ArraySpec, flatten, map_leaves, paths
 
@@ -62,9 +62,11 @@ class PaddedBatch(SizedGathering):
     def params(self) -> dict[str, Any]:
         return {**_sizes(self), **self.padding.params()}
 
-    def spec_over(self, below: Any) -> Any:
-        """The spec of its batches."""
-        return self.padding.spec_over(sizes_known(self.up, below), self.rows)
+    def spec(self, below: Spec) -> Any:
+        return over(
+            below(self.up),
+            lambda told: self.padding.spec_over(sizes_known(self.up, told), self.rows),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,9 +77,7 @@ class RaggedBatch(SizedGathering):
 
     op = "ragged_batch"
 
-    def spec_over(self, below: Any) -> Any:
-        """The spec of its batches."""
-
+    def spec(self, below: Spec) -> Any:
         def one(spec: ArraySpec) -> Any:
             if spec.shape is None:
                 return ArraySpec(None, spec.dtype)
@@ -89,7 +89,7 @@ class RaggedBatch(SizedGathering):
                 ArraySpec((splits,), self.row_splits_dtype),  # type: ignore[arg-type]
             )
 
-        return map_leaves(one, sizes_known(self.up, below))
+        return over(below(self.up), lambda told: map_leaves(one, sizes_known(self.up, told)))
 
     @property
     def dense(self) -> frozenset[str]:
@@ -111,12 +111,12 @@ class SparseBatch(SizedGathering):
 
     op = "sparse_batch"
 
-    def spec_over(self, below: Any) -> Any:
-        """The spec of its batches."""
-        if not isinstance(below, ArraySpec):
+    def spec(self, below: Spec) -> Any:
+        told = arrays(below(self.up))
+        if not isinstance(told, ArraySpec):
             return None
         rank = len(self.row_shape) + 1
-        specs = ((None, rank), np.int64), ((None,), below.dtype), ((rank,), np.int64)
+        specs = ((None, rank), np.int64), ((None,), told.dtype), ((rank,), np.int64)
         return Sparse(*[ArraySpec(*spec) for spec in specs])  # type: ignore[arg-type]  # specs
 
 

@@ -20,8 +20,9 @@ from tundish.loader.plan.checks import (
 )
 from tundish.loader.plan.drawing import check_drawing
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY, function_name
-from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.operator import Operator, Spec, Unary
 from tundish.loader.protocols.refs import sliced
+from tundish.loader.protocols.specs import over
 from tundish.spec import ArraySpec, is_namedtuple, map_leaves, normalise
 
 
@@ -42,15 +43,14 @@ class Rebatch(Unary):
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
         return sliced(ref)
 
-    def spec_over(self, below: Any) -> Any:
-        """The spec of its batches, given that of its input's."""
+    def spec(self, below: Spec) -> Any:
         alike = self.drop_remainder and len(set(self.sizes)) == 1
         rows = self.sizes[0] if alike else None
 
         def one(spec: ArraySpec) -> ArraySpec:
             return ArraySpec(spec.shape and (rows, *spec.shape[1:]), spec.dtype)
 
-        return map_leaves(one, below)
+        return over(below(self.up), lambda told: map_leaves(one, told))
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +58,9 @@ class BatchRows(Unbatch):
     """The rows of what map_batches' function returned; an error tells the batch's elements."""
 
     op = "unbatch"
+
+    def spec(self, below: Spec) -> Any:
+        return None  # a row of an array of objects is an array of its own
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     import os
 
     from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Spec
     from tundish.loader.protocols.refs import Positions, Refs
 
 
@@ -38,7 +39,7 @@ class Load(Stored):
     """A complete snapshot that was found by its folder: a source."""
 
     content: str = ""
-    spec: Any = None
+    element_spec: Any = None
 
     op = "load"
     awaited = False
@@ -58,8 +59,8 @@ class Load(Stored):
     def params(self) -> dict[str, Any]:
         return self.arguments()
 
-    def spec_over(self, _: Any) -> Any:
-        return self.spec
+    def spec(self, below: Spec) -> Any:
+        return self.element_spec
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +84,7 @@ class Dealt(Unary):
 
 def found_node(found: Found, content: str = "", spec: Any = None) -> Load:
     """A complete snapshot as a source."""
-    return Load(Range(0, 0, 1), found.path, found=found, content=content, spec=spec)
+    return Load(Range(0, 0, 1), found.path, found=found, content=content, element_spec=spec)
 
 
 def read_by(

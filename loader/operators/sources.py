@@ -29,6 +29,7 @@ from tundish.spec import ArraySpec, flatten, map_leaves, normalise, spec_of, unf
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Spec
     from tundish.loader.protocols.refs import Positions, Refs
     from tundish.source import Source
 
@@ -47,6 +48,9 @@ class Range(SourceNode):
 
     positional = True
 
+    def spec(self, below: Spec) -> Any:
+        return ArraySpec((), self.dtype or np.int64)
+
     @property
     def cardinality(self) -> int:
         return len(range(self.start, self.stop, self.step))
@@ -59,6 +63,10 @@ class Tensors(SourceNode):
     value: Any
 
     op = "from_tensors"
+
+    def spec(self, below: Spec) -> Any:
+        return spec_of(self.value)
+
     positional = True
     cardinality = 1
 
@@ -75,6 +83,9 @@ class Slices(SourceNode):
 
     op = "from_tensor_slices"
     positional = True
+
+    def spec(self, below: Spec) -> Any:
+        return map_leaves(row_spec, self.arrays)
 
     @property
     def cardinality(self) -> int:
@@ -113,6 +124,9 @@ class Files(SourceNode):
     files = ("paths",)
     positional = True
 
+    def spec(self, below: Spec) -> Any:
+        return ArraySpec((), str)
+
     @property
     def cardinality(self) -> int:
         return len(self.paths)
@@ -130,6 +144,9 @@ class Generator(SourceNode):
     computing = replays = True
     cardinality = UNKNOWN_CARDINALITY
     safe = False
+
+    def spec(self, below: Spec) -> Any:
+        return self.signature
 
     def params(self) -> dict[str, Any]:
         given = super().params()
@@ -161,6 +178,10 @@ class Zip(Operator):
     def inputs(self) -> tuple[Operator, ...]:
         return self.ups
 
+    def spec(self, below: Spec) -> Any:
+        told = [below(up) for up in self.ups]
+        return None if None in told else unflatten(self.tree, told)
+
     @property
     def cardinality(self) -> int:
         counts = [up.cardinality for up in self.ups]
@@ -172,6 +193,17 @@ class Zip(Operator):
     @property
     def positional(self) -> bool:
         return all(up.positional for up in self.ups)
+
+
+def row_spec(array: np.ndarray) -> ArraySpec:
+    """Return the spec of an array's rows."""
+    if not array.dtype.hasobject:
+        return ArraySpec(array.shape[1:], array.dtype)
+    if array.ndim > 1:
+        return ArraySpec(array.shape[1:], object)
+    kinds = set(map(type, array))
+    # Whatever else stands there may be an array too.
+    return ArraySpec((), kinds.pop()) if kinds in ({str}, {bytes}) else ArraySpec(None, object)
 
 
 class SourceMethods:

@@ -43,7 +43,7 @@ MIB = 1 << 20
 class Cache(Unary):
     """The elements of the first pass, kept in memory for later ones."""
 
-    computing = dynamic = True
+    computing = dynamic = passes = True
     positional = False
 
     def children(self, ref: Ref, pass_: int) -> list[tuple[int, Ref, int]]:
@@ -112,7 +112,7 @@ class Snapshot(Unary):
     shard_func: Callable[..., Any] | None = None
     make: type[DatasetClass] | None = None
 
-    computing = replays = awaited = recorded = True
+    computing = replays = awaited = passes = recorded = True
     positional = False
     tuning = frozenset({"path", "keeping", "make"})
 

@@ -18,7 +18,7 @@ class TakeWhile(Unary):
     predicate: Callable[..., Any]
 
     op = "take_while"
-    computing = dynamic = noting = sequential = True
+    computing = dynamic = noting = passes = sequential = True
     cardinality = UNKNOWN_CARDINALITY
     positional = False
     safe = False

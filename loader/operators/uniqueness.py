@@ -9,9 +9,9 @@ from typing import Any, Self
 import numpy as np
 
 from tundish.errors import SpecError
-from tundish.loader.operators.static import static_spec
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY
 from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.specs import static_spec
 from tundish.spec import ArraySpec, flatten
 
 KINDS = "int, bool, str or bytes, or arrays of them"
@@ -21,13 +21,9 @@ KINDS = "int, bool, str or bytes, or arrays of them"
 class Unique(Unary):
     """The elements that have not come before in this pass."""
 
-    computing = dynamic = noting = sequential = True
+    computing = dynamic = noting = passes = sequential = True
     cardinality = UNKNOWN_CARDINALITY
     positional = safe = False
-
-    def spec_over(self, below: Any) -> Any:
-        """The spec of its elements: that of its input's."""
-        return below
 
 
 class UniquenessMethods:

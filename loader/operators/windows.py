@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
 from tundish.loader.plan.checks import check_count, check_flag
-from tundish.loader.protocols.operator import Operator, SourceNode, Unary
+from tundish.loader.protocols.operator import Operator, SourceNode, Spec, Unary
 from tundish.loader.protocols.refs import numbered, some
+from tundish.spec import DatasetSpec, map_leaves
 
 
 class DatasetClass(Protocol):
@@ -53,6 +54,10 @@ class Window(Unary):
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
         return [(0, held) for held in some(numbered(ref)[1])]
+
+    def spec(self, below: Spec) -> Any:
+        told = below(self.up)
+        return None if told is None else map_leaves(DatasetSpec, told)
 
     @property
     def dynamic(self) -> bool:

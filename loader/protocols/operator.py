@@ -37,6 +37,9 @@ Value = Callable[[Any, int], Any]
 Hand = Callable[..., Any] | None
 """How an element that was just made is handed on: `lent`, `owned`, or as it is."""
 
+Spec = Callable[["Operator"], Any]
+"""``spec(node)``: the nest of specs of a node's elements, or None."""
+
 Identity = Callable[[Any, int], "tuple[int, Path]"]
 """``identity(ref, pass)``: the number of the pass and the origin, which key an element's randomness."""
 
@@ -153,6 +156,8 @@ class Operator(Node):
     """True if a position in its stream says nothing about a position in its input's."""
     recorded: ClassVar[bool] = False
     """True if its stream is walked step by step while it is being written, and positional later."""
+    passes: ClassVar[bool] = False
+    """True if its elements are its inputs', unchanged: all or some of them, in any order."""
     elementwise: ClassVar[bool] = False
     """True if it makes an element of one of its input's, by itself: it runs in one chain with such as are next to it."""
     calls: ClassVar[bool] = False
@@ -175,6 +180,17 @@ class Operator(Node):
     @property
     def running(self) -> tuple[Operator, ...]:
         return self.inputs
+
+    def spec(self, below: Spec) -> Any:
+        """Return the nest of specs of its elements; None where the plan alone does not tell it.
+
+        Parameters
+        ----------
+        below : callable
+            Gives the specs of an input's elements. Ask only for what is needed: where the plan does
+            not tell it, elements may be computed.
+        """
+        return below(self.inputs[0]) if self.passes else None
 
     # -- refs ----------------------------------------------------------------------------------
 
@@ -347,7 +363,7 @@ class Unary(Operator):
 class Passing(Unary):
     """An operator that passes its input's elements on: it sets how they are made, or has them measured."""
 
-    transparent = elementwise = True
+    transparent = elementwise = passes = True
 
 
 def position_under_up(node: Operator, state: Any) -> int:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SpecError
-from tundish.loader.operators.static import static_spec
 from tundish.loader.plan.node import global_seed
 from tundish.loader.plan.options import Options
 from tundish.loader.protocols.context import Context
 from tundish.loader.protocols.items import End, Failure
 from tundish.loader.protocols.raised import opened
+from tundish.loader.protocols.specs import static_spec
 from tundish.loader.run.effective import effective
 from tundish.loader.run.reference import open_inline
 from tundish.loader.run.storing.setup import resolve

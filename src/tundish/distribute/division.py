@@ -23,13 +23,13 @@ from tundish.loader.operators.padding import PaddedBatch, SizedGathering
 from tundish.loader.operators.ranges import over
 from tundish.loader.operators.rebatching import Rebatch
 from tundish.loader.operators.sharing import BatchShare, Short, part_of
-from tundish.loader.operators.static import static_spec
 from tundish.loader.operators.storing import Cache
 from tundish.loader.plan.checks import check_word
 from tundish.loader.plan.node import INFINITE_CARDINALITY, walk
 from tundish.loader.plan.policies import AutoShardPolicy
 from tundish.loader.plan.rebuilding import other_inputs
 from tundish.loader.protocols.operator import Passing, Unary
+from tundish.loader.protocols.specs import static_spec
 from tundish.loader.run.access import counted
 from tundish.spec import ArraySpec, flatten
 

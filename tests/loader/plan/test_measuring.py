@@ -19,9 +19,9 @@ from tundish.loader.operators.measuring import (
     without_measuring,
 )
 from tundish.loader.operators.ranges import range_of
-from tundish.loader.operators.static import static_spec
 from tundish.loader.plan.node import walk
 from tundish.loader.protocols.operator import Operator
+from tundish.loader.protocols.specs import static_spec
 
 
 def plan(dataset: Dataset) -> Operator:

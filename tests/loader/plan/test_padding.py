@@ -9,7 +9,7 @@ import pytest
 
 from tundish import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, ArraySpec, Dataset, Ragged
 from tundish.errors import SpecError
-from tundish.loader.operators.static import static_spec
+from tundish.loader.protocols.specs import static_spec
 
 ROWS = np.arange(12, dtype=np.int32).reshape(4, 3)
 NEST = {"x": ROWS, "y": (np.zeros((4, 2, 2), np.float32), np.arange(4) > 2)}

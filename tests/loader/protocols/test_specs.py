@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tundish import ArraySpec, Dataset, Ragged
+from tundish import ArraySpec, Dataset, DatasetSpec, Ragged
 from tundish.errors import SpecError
+from tundish.loader.protocols.operator import SourceNode, Unary
+from tundish.loader.protocols.specs import static_spec
 
 NUMBERS = Dataset.range(3)
 WORDS = Dataset.from_tensor_slices(["a", "b"])
@@ -107,3 +110,56 @@ def test_how_long_the_rows_of_a_ragged_array_are_no_plan_tells() -> None:
     dataset = Dataset.from_tensors(Ragged(np.arange(6), np.array([0, 2, 6])))
 
     assert dataset.unbatch().element_spec == ArraySpec((None,), np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Made(SourceNode):
+    """A source that says what it makes."""
+
+    def spec(self, below: Any) -> Any:
+        return ArraySpec((2,), np.int8)
+
+
+@dataclass(frozen=True, eq=False)
+class Kept(Unary):
+    """An operator that passes elements on."""
+
+    passes = True
+
+
+@dataclass(frozen=True, eq=False)
+class Changed(Unary):
+    """An operator that says nothing of what it makes."""
+
+
+def test_what_passes_elements_on_has_the_spec_of_its_input() -> None:
+    assert static_spec(Kept(Made())) == ArraySpec((2,), np.int8)
+
+
+def test_an_operator_that_says_nothing_is_not_guessed() -> None:
+    assert static_spec(Kept(Changed(Made()))) is None
+
+
+def test_a_spec_is_learned_where_no_plan_tells_it_and_nowhere_upstream() -> None:
+    asked: list[Any] = []
+    changed = Changed(Changed(Made()))
+
+    def learn(node: Any) -> Any:
+        asked.append(node)
+        return ArraySpec((), np.bool_)
+
+    assert static_spec(Kept(changed), learn) == ArraySpec((), np.bool_)
+    assert asked == [changed]
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        lambda ds: ds.assert_cardinality(2),
+        lambda ds: ds.ignore_errors(),
+        lambda ds: ds.repeat(2),
+    ],
+    ids=["assert_cardinality", "ignore_errors", "repeat"],
+)
+def test_datasets_within_elements_stay_datasets(kept: Callable[[Any], Any]) -> None:
+    assert kept(NUMBERS.window(2)).element_spec == DatasetSpec(ArraySpec((), np.int64))

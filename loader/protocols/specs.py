@@ -1,0 +1,149 @@
+"""Specs of the elements of a plan, told without running anything."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tundish.errors import SpecError
+from tundish.spec import (
+    ArraySpec,
+    flatten,
+    map_leaves,
+    paths,
+    same_structure,
+    show_tree,
+    unflatten,
+)
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.operator import Operator, Spec
+
+
+def static_spec(node: Operator, learn: Spec | None = None) -> Any:
+    """Return the nest of `ArraySpec` of a node's elements, as far as the plan alone tells.
+
+    Parameters
+    ----------
+    node : Operator
+        The end of the plan.
+    learn : callable, optional
+        Gives the spec of a node of which the plan tells nothing; what is downstream of it is told
+        from there, so that a size that may differ is None though one element was looked at.
+
+    Returns
+    -------
+    nest of ArraySpec or None
+        A size that may differ between elements is None, and so is a shape of which nothing is
+        known. None for the whole where not even the structure is known: after a user's function
+        without a signature, and of a source that has not been read.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> static_spec(td.Dataset.range(9).batch(2)._node)
+    ArraySpec(shape=(None,), dtype=int64)
+    """
+    found = node.spec(lambda up: static_spec(up, learn))
+    return learn(node) if found is None and learn is not None else found
+
+
+def array_spec(node: Operator) -> Any:
+    """Return `static_spec` with each leaf that is a dataset told as an object."""
+    return arrays(static_spec(node))
+
+
+def check_alike(what: str, nodes: Sequence[Operator]) -> None:
+    """Refuse datasets whose elements cannot stand in one; what no plan tells passes.
+
+    Parameters
+    ----------
+    what : str
+        The operator's name, for the message.
+    nodes : sequence of Operator
+        The plans of the datasets.
+
+    Raises
+    ------
+    SpecError
+        Two of them differ in their structure or in a dtype; shapes may differ.
+    """
+    told = [(at, spec) for at, spec in enumerate(map(static_spec, nodes)) if spec is not None]
+    for at, spec in told[1:]:
+        begun, first = told[0]
+        (leaves, tree), (others, other) = flatten(first), flatten(spec)
+        where = f"datasets {begun} and {at} of {what}"
+        if not same_structure(tree, other):
+            raise SpecError(
+                f"{where} must have elements of one structure, not {show_tree(tree)} and "
+                f"{show_tree(other)}"
+            )
+        if tree != other:  # a dict's keys in another order
+            by_path = dict(zip(paths(other), others, strict=True))
+            others = [by_path[path] for path in paths(tree)]
+        for a, b, path in zip(leaves, others, paths(tree), strict=True):
+            if not may_be_one(a, b):
+                at_path = f" at {path}" if path else ""
+                raise SpecError(
+                    f"{where} must have elements of one dtype{at_path}, not {name_of(a)} and "
+                    f"{name_of(b)}; a `map` can cast"
+                )
+
+
+def may_be_one(one: Any, other: Any) -> bool:
+    """Return True if two leaves may be of one dtype: equal ones, or Python values of any kind."""
+    if not (isinstance(one, ArraySpec) and isinstance(other, ArraySpec)):
+        return type(one) is type(other)
+    if object in (one.dtype, other.dtype):
+        return True
+    return bool(one.dtype == other.dtype)
+
+
+def name_of(spec: Any) -> str:
+    """Name a leaf's dtype for a message."""
+    if not isinstance(spec, ArraySpec):
+        return type(spec).__name__
+    return spec.dtype.__name__ if isinstance(spec.dtype, type) else str(spec.dtype)
+
+
+def arrays(spec: Any) -> Any:
+    """Return a spec whose leaves are all `ArraySpec`: a dataset in an element is an object here."""
+    if spec is None:
+        return None
+    return map_leaves(lambda leaf: leaf if isinstance(leaf, ArraySpec) else ArraySpec((), object), spec)  # fmt: skip
+
+
+def over(told: Any, make: Callable[[Any], Any]) -> Any:
+    """Return what ``make(spec)`` makes of a spec's arrays; None of None."""
+    return None if told is None else make(arrays(told))
+
+
+def stacked(spec: ArraySpec, size: int | None) -> ArraySpec:
+    """Return the spec of a batch of leaves."""
+    return ArraySpec(None if spec.shape is None else (size, *spec.shape), spec.dtype)
+
+
+def joined(nodes: Sequence[Operator]) -> Any:
+    """Return the spec that fits the elements of several nodes, as far as their plans tell."""
+    return functools.reduce(common, map(static_spec, nodes))
+
+
+def common(one: Any, other: Any) -> Any:
+    """Return the spec that fits the elements of two; None where there is none."""
+    if one is None or other is None:
+        return None
+    (first, tree), (second, other_tree) = flatten(one), flatten(other)
+    if tree != other_tree:
+        return None
+    pairs = zip(first, second, strict=True)
+    leaves = [a if a == b else _common(*map(arrays, (a, b))) for a, b in pairs]
+    return unflatten(tree, leaves)
+
+
+def _common(one: ArraySpec, other: ArraySpec) -> ArraySpec:
+    dtype = one.dtype if one.dtype == other.dtype else object
+    a, b = one.shape, other.shape
+    if a is None or b is None or len(a) != len(b):
+        return ArraySpec(None, dtype)
+    return ArraySpec(tuple([x if x == y else None for x, y in zip(a, b, strict=True)]), dtype)
