@@ -97,7 +97,7 @@ def joined(rows: list[Any]) -> Any:
     if isinstance(first, tuple):
         columns = [joined(list(column)) for column in zip(*rows, strict=True)]
         return getattr(type(first), "_make", tuple)(columns)
-    column = np.empty((len(rows), *first.shape), first.dtype)
+    column = np.zeros((len(rows), *first.shape), first.dtype)  # zeros in the gaps of a struct
     for i, row in enumerate(rows):
         column[i] = row.value
     return column
