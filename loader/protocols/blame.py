@@ -1,12 +1,15 @@
-"""Which node an error is of: it is marked where it is raised."""
+"""Marks and notes on errors: the node where it was raised, the elements that were given up."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from tundish.loader.plan.drawing import explain_missing_rng
 from tundish.loader.protocols.raised import element_error, opened
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.items import Ref
 
 NODE_MARK = "_tundish_node"
 STOPPED = "the function raised StopIteration"
@@ -27,3 +30,12 @@ def raise_from(error: BaseException, label: str) -> NoReturn:
         with contextlib.suppress(AttributeError):  # a type without a __dict__
             setattr(opened(found), NODE_MARK, label)
     raise found
+
+
+def give_up(error: BaseException, gathered: list[Ref]) -> None:
+    """Note on an error which elements of its batch were given up with it."""
+    if gathered:
+        shown = ", ".join(map(str, gathered[:16])) + (", ..." if len(gathered) > 16 else "")
+        note = f"tundish: {len(gathered)} element(s) of the batch before it were given up: {shown}"
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)

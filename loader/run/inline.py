@@ -10,10 +10,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SpecError
-from tundish.loader.protocols.blame import NODE_MARK
+from tundish.loader.protocols.blame import NODE_MARK, give_up
 from tundish.loader.protocols.collate import Collator
 from tundish.loader.protocols.items import DROPPED, End, Failure, Made, Ref, ref_of
 from tundish.loader.protocols.lineage import add_origin, describe_origin
+from tundish.loader.protocols.machines import Counts
 from tundish.loader.protocols.ownership import SCALARS, lend, owned
 from tundish.loader.protocols.positional import Positions, Taken
 from tundish.loader.protocols.stated import count, load_part
@@ -27,24 +28,6 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.operator import Hand, Identity, Machine, Mark, Value
     from tundish.loader.watch.watch import StageMeter, Watch
-
-
-class Counts:
-    """How many elements were skipped, functions called again, up to the last item given."""
-
-    __slots__ = ("by_event", "seen")
-
-    def __init__(self) -> None:
-        self.by_event: dict[str, int] = {}
-        self.seen = False
-
-    def add(self, events: list[str]) -> None:
-        """Count what evaluators told; marks taken before keep their own numbers."""
-        if events:
-            self.by_event = dict(self.by_event)
-            for event in events:
-                self.by_event[event] = self.by_event.get(event, 0) + 1
-            events.clear()
 
 
 class InlineStage:
@@ -182,15 +165,6 @@ def _ref(item: Any) -> Ref:
     if type(item) is tuple and len(item) == 2 and type(item[1]) is int:
         return item
     return ref_of(item)
-
-
-def give_up(error: BaseException, gathered: list[Ref]) -> None:
-    """Note on an error which elements of its batch were given up with it."""
-    if gathered:
-        shown = ", ".join(map(str, gathered[:16])) + (", ..." if len(gathered) > 16 else "")
-        note = f"tundish: {len(gathered)} element(s) of the batch before it were given up: {shown}"
-        if note not in getattr(error, "__notes__", ()):
-            error.add_note(note)
 
 
 def clocked(function: Callable[..., Any], inside: list[float]) -> Callable[..., Any]:

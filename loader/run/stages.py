@@ -16,9 +16,9 @@ import numpy as np
 
 from tundish.loader.protocols.block import Block
 from tundish.loader.protocols.items import End, Failure, Made, NotReady, ref_of
+from tundish.loader.protocols.machines import Counts
 from tundish.loader.protocols.positional import Positions
 from tundish.loader.protocols.rows import Row, Rows, as_ref
-from tundish.loader.run.inline import Counts
 from tundish.loader.run.overtaking import load_stage, with_left_out
 from tundish.loader.run.pace import TASK_S, Pace
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.loader.protocols.block import Block
 from tundish.loader.protocols.items import End, Failure, NotReady, Ref, ref_of
+from tundish.loader.protocols.machines import Counts
 from tundish.loader.protocols.rows import Row
 from tundish.loader.run.chunkrefs import InnerRefs, PlacedRefs, told_places
-from tundish.loader.run.inline import Counts
 from tundish.loader.run.operators.inners import NOT_OPENED
 from tundish.loader.run.pace import TASK_S, Pace
 

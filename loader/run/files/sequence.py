@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.loader.protocols.items import Failure, Made, Ref, ref_of
 from tundish.loader.protocols.lineage import add_origin, describe_origin
+from tundish.loader.protocols.machines import Counts
 from tundish.loader.protocols.stated import count, counted_in, load_part
 from tundish.loader.run.files.records import (
     AT_FIRST,
@@ -18,7 +19,6 @@ from tundish.loader.run.files.records import (
     name_damage,
 )
 from tundish.loader.run.files.refs import Stretch
-from tundish.loader.run.inline import Counts
 from tundish.loader.run.operators.inners import (
     NOT_OPENED,
     left_out,

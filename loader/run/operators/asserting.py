@@ -9,9 +9,9 @@ from tundish.errors import CardinalityError
 from tundish.loader.operators.asserting import AssertCardinality, IgnoreErrors, said_by_node
 from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.items import End, Failure
+from tundish.loader.protocols.machines import Counts
 from tundish.loader.protocols.raised import Carried
 from tundish.loader.protocols.stated import count, counted_in, flag, load_part
-from tundish.loader.run.inline import Counts
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Builder, Machine, Mark, Operator, Value

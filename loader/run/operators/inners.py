@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tundish.loader.protocols.blame import NODE_MARK
 from tundish.loader.protocols.items import Failure, Made, Ref, ref_of
 from tundish.loader.protocols.lineage import add_origin, describe_origin
+from tundish.loader.protocols.machines import Counts
 from tundish.loader.protocols.raised import Carried
-from tundish.loader.run.inline import Counts
 
 if TYPE_CHECKING:
     from tundish.loader.operators.elementwise import FlatMap

@@ -12,6 +12,7 @@ from tundish.errors import SpecError
 from tundish.loader.operators.mixing import Choose, Mixing, Sample, Weighed
 from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.items import End, Failure, Made, Ref, rewrap
+from tundish.loader.protocols.machines import Enumerated
 from tundish.loader.protocols.refs import not_there
 from tundish.loader.protocols.shuffling import pair_of_pass, philox32, philox_block
 from tundish.loader.protocols.stated import (
@@ -24,7 +25,6 @@ from tundish.loader.protocols.stated import (
     part,
     within,
 )
-from tundish.loader.run.operators.zipping import Enumerated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

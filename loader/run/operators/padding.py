@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from tundish.errors import SpecError
 from tundish.loader.operators.costing import BatchByCost, Cost
 from tundish.loader.operators.padding import PaddedBatch, RaggedBatch, SparseBatch
+from tundish.loader.protocols.blame import give_up
 from tundish.loader.protocols.forms import form_of, form_of_value
 from tundish.loader.protocols.items import End, Failure, Ref
 from tundish.loader.protocols.stated import count, load_part
-from tundish.loader.run.inline import give_up
 from tundish.loader.run.operators.rules import Padded, Raggedly, Rule, Sparsely, Stacking
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from tundish.loader.operators.scanning import GroupByReducer, Scan, own
 from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.items import End, Failure, Made
 from tundish.loader.protocols.lineage import add_origin, describe_origin, identities
+from tundish.loader.protocols.machines import Rerun
 from tundish.loader.protocols.ownership import owned, private
 from tundish.loader.protocols.results import checked
-from tundish.loader.run.operators.rerun import Rerun
 from tundish.loader.run.values import Maker
 from tundish.spec import (
     flatten,

@@ -9,8 +9,9 @@ import numpy as np
 from tundish.loader.operators.elementwise import Enumerate
 from tundish.loader.operators.sources import Zip
 from tundish.loader.protocols.items import End, Failure, ref_of
+from tundish.loader.protocols.machines import Enumerated
 from tundish.loader.protocols.ownership import owned
-from tundish.loader.protocols.stated import count, load_part, load_parts
+from tundish.loader.protocols.stated import count, load_parts
 from tundish.spec import unflatten
 
 if TYPE_CHECKING:
@@ -62,32 +63,6 @@ class Zipped:
         self._count = count(state, "n")
         self._reached = None
         load_parts(self._ups, state)
-
-
-class Enumerated:
-    """Items with their number in the pass."""
-
-    def __init__(self, up: Machine) -> None:
-        self._up = up
-        self._count = 0
-
-    def next(self) -> Any:
-        item = self._up.next()
-        n = self._count
-        self._count += 1
-        if type(item) is Failure:
-            return Failure((n, item.ref), item.error)
-        return (n, item)
-
-    def mark(self) -> Mark:
-        return (self._count, self._up.mark())
-
-    def dump(self, mark: Mark) -> Any:
-        return {"n": mark[0], "up": self._up.dump(mark[1])}
-
-    def load(self, state: Any) -> None:
-        self._count = count(state, "n")
-        load_part(self._up, state)
 
 
 def _zipped(builder: Builder, node: Zip, pass_: int) -> Machine:

@@ -1,0 +1,87 @@
+"""Parts of machines that several families of operators share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tundish.loader.protocols.items import Failure
+from tundish.loader.protocols.stated import count, load_part
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.operator import Machine, Mark
+
+
+class Counts:
+    """How many elements were skipped, functions called again, up to the last item given."""
+
+    __slots__ = ("by_event", "seen")
+
+    def __init__(self) -> None:
+        self.by_event: dict[str, int] = {}
+        self.seen = False
+
+    def add(self, events: list[str]) -> None:
+        """Count what evaluators told; marks taken before keep their own numbers."""
+        if events:
+            self.by_event = dict(self.by_event)
+            for event in events:
+                self.by_event[event] = self.by_event.get(event, 0) + 1
+            events.clear()
+
+
+class Enumerated:
+    """Items with their number in the pass."""
+
+    def __init__(self, up: Machine) -> None:
+        self._up = up
+        self._count = 0
+
+    def next(self) -> Any:
+        item = self._up.next()
+        n = self._count
+        self._count += 1
+        if type(item) is Failure:
+            return Failure((n, item.ref), item.error)
+        return (n, item)
+
+    def mark(self) -> Mark:
+        return (self._count, self._up.mark())
+
+    def dump(self, mark: Mark) -> Any:
+        return {"n": mark[0], "up": self._up.dump(mark[1])}
+
+    def load(self, state: Any) -> None:
+        self._count = count(state, "n")
+        load_part(self._up, state)
+
+
+class Rerun:
+    """A machine whose state is how many items it has given.
+
+    What it has done depends on all that came before and may be large. So a state holds a number, and
+    restoring runs the pass again up to there.
+    """
+
+    def __init__(self) -> None:
+        self._given = self._made = 0
+
+    def make(self) -> Any:
+        """The next item of the pass; raises End or NotReady."""
+        raise NotImplementedError
+
+    def next(self) -> Any:
+        while True:
+            item = self.make()
+            self._made += 1
+            if self._made > self._given:
+                self._given = self._made
+                return item
+
+    def mark(self) -> Mark:
+        return self._given
+
+    def dump(self, mark: Mark) -> Any:
+        return {"n": mark}
+
+    def load(self, state: Any) -> None:
+        self._given = count(state, "n")
