@@ -21,6 +21,7 @@ import numpy as np
 from tundish.snapshot.fingerprint.atoms import dtype_text
 from tundish.snapshot.fingerprint.code import code_of
 from tundish.snapshot.fingerprint.digests import digest_of_array
+from tundish.snapshot.fingerprint.homes import first_name
 from tundish.snapshot.fingerprint.inputs import InputFiles, file_behind
 from tundish.snapshot.fingerprint.provenance import installed_name, is_ours, is_users_module
 
@@ -80,7 +81,7 @@ def describe_record(walk: Walk, value: Any) -> JSON:
     """A dataclass by its fields, those that are None left out."""
     held = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     return {
-        "record": f"{type(value).__module__}.{type(value).__qualname__}",
+        "record": first_name(type(value).__module__, type(value).__qualname__),
         "fields": {n: walk.value(v, f".{n}") for n, v in held.items() if v is not None},
     }
 

@@ -10,6 +10,8 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
+from tundish.snapshot.fingerprint.homes import first_name
+
 __all__ = [
     "Installed",
     "installed_name",
@@ -68,7 +70,7 @@ def is_ours(name: str) -> bool:
 def installed_name(module: str, name: str) -> Installed:
     """How something of an installed package is described."""
     version = version_of(module)
-    where = {"installed": f"{module}.{name}" if name else module}
+    where = {"installed": first_name(module, name) if name else module}
     return where if version is None else {**where, "version": version}
 
 

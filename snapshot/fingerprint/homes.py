@@ -1,0 +1,60 @@
+"""Names of this library's own classes and functions in keys: those of the first keys that named them.
+
+A key outlives the files of the library. What has moved or was renamed since keeps its first name there,
+so that a snapshot is found again.
+"""
+
+from __future__ import annotations
+
+__all__ = ["first_name"]
+
+_PLAN = "tundish.loader.plan"
+_FILES = "tundish.loader.files."
+
+_MOVED = {
+    "asserting": "AssertingMethods Validated",
+    "batching": "BatchingMethods",
+    "costing": "CostingMethods",
+    "counting": "CountingMethods",
+    "dataset": "Dataset",
+    "elementwise": "ElementwiseMethods",
+    "files.node": "Opening",
+    "grouping": "BucketBatch BucketOf GroupingMethods",
+    "interleaving": "InterleavingMethods",
+    "measuring": "MeasuringMethods StatsOptions",
+    "mixing": "MixingMethods",
+    "options": "OptionsMethods",
+    "order": "OrderMethods",
+    "packing": "PackingMethods",
+    "padding": "PaddingMethods",
+    "pads": "Pad Padding",
+    "rebatching": "BatchFunction RebatchingMethods",
+    "resampling": "Classified ResamplingMethods",
+    "saving": "SavingMethods",
+    "scanning": "Reducer ScanningMethods",
+    "sources": "SourceMethods",
+    "storing": "Found Keeping StoringMethods",
+    "taking": "TakingMethods",
+    "uniqueness": "UniquenessMethods",
+    "windows": "WindowMethods",
+}
+"""Classes by the module of `tundish.loader.plan` that they stood in."""
+
+_FIRST = {
+    name: f"{_PLAN}.{home}.{name}" for home, names in _MOVED.items() for name in names.split()
+}
+
+
+def first_name(module: str, name: str) -> str:
+    """Return the full name by which keys know something of this library.
+
+    Examples
+    --------
+    >>> first_name("tundish.loader.dataset", "Dataset")
+    'tundish.loader.plan.dataset.Dataset'
+    """
+    if module.startswith(_FILES):
+        return f"{_PLAN}.files.{module.removeprefix(_FILES)}.{name}"
+    head, dot, rest = name.partition(".")
+    first = _FIRST.get(head) if module.startswith("tundish.loader.") else None
+    return f"{module}.{name}" if first is None else f"{first}{dot}{rest}"

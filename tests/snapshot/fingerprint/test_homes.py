@@ -1,0 +1,84 @@
+"""Keys outlive the files of the library: its own classes and methods keep the names of the first keys."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import tundish as td
+from tundish.loader.run.describing import describe_pipeline
+from tundish.snapshot.fingerprint.provenance import installed_name
+
+METHODS = {
+    "asserting.AssertingMethods": "assert_cardinality ignore_errors pad_to_cardinality",
+    "batching.BatchingMethods": "batch unbatch",
+    "costing.CostingMethods": "batch_by_cost",
+    "counting.CountingMethods": "counter from_list random",
+    "dataset.Dataset": "apply as_numpy_iterator cardinality from_bytes iterator reduce to_bytes",
+    "elementwise.ElementwiseMethods": "enumerate filter flat_map map",
+    "grouping.GroupingMethods": "bucket_by_sequence_length group_by_window",
+    "interleaving.InterleavingMethods": "interleave",
+    "measuring.MeasuringMethods": "bytes_produced_stats latency_stats",
+    "mixing.MixingMethods": "choose_from_datasets sample_from_datasets",
+    "options.OptionsMethods": "options with_options",
+    "order.OrderMethods": "concatenate prefetch repeat shard shard_by_process shuffle skip take",
+    "packing.PackingMethods": "pack",
+    "padding.PaddingMethods": "padded_batch ragged_batch sparse_batch",
+    "rebatching.RebatchingMethods": "map_batches rebatch",
+    "resampling.ResamplingMethods": "rejection_resample",
+    "saving.SavingMethods": "load save",
+    "scanning.ScanningMethods": "group_by_reducer scan",
+    "sources.SourceMethods": "from_generator from_source from_tensor_slices from_tensors list_files range zip",
+    "storing.StoringMethods": "cache snapshot",
+    "taking.TakingMethods": "take_while",
+    "uniqueness.UniquenessMethods": "unique",
+    "windows.WindowMethods": "window",
+}
+"""The methods of `Dataset` as keys name them."""
+
+CLASSES = {
+    "dataset": "Dataset",
+    "files.csvtuples": "experimental.CsvDataset",
+    "files.lines": "TextLineDataset",
+    "files.tables": "ParquetDataset",
+    "measuring": "StatsOptions",
+}
+
+
+def key(*element: object) -> int:
+    return len(element)
+
+
+def test_methods_of_datasets_have_the_names_of_the_first_keys() -> None:
+    for first, names in METHODS.items():
+        for name in names.split():
+            method = getattr(td.Dataset, name)
+            function = getattr(method, "__func__", method)
+            assert first_name(function) == f"tundish.loader.plan.{first}.{name}"
+
+
+def test_classes_have_the_names_of_the_first_keys() -> None:
+    for home, path in CLASSES.items():
+        found: object = td
+        for name in path.split("."):
+            found = getattr(found, name)
+        assert first_name(found) == f"tundish.loader.plan.{home}.{name}"
+
+
+def first_name(value: Any) -> str:
+    return str(installed_name(value.__module__, value.__qualname__)["installed"])
+
+
+def test_functions_of_ours_in_plans_have_the_names_of_the_first_keys() -> None:
+    numbers, named = td.Dataset.range(6), td.Dataset.from_tensor_slices({"x": [1, 2]})
+    plans = {
+        "asserting.Validated": named.pad_to_cardinality(4),
+        "grouping.BucketBatch": numbers.bucket_by_sequence_length(key, [3], [2, 2]),
+        "grouping.BucketOf": numbers.bucket_by_sequence_length(key, [3], [2, 2]),
+        "pads.Padding": numbers.batch(2).padded_batch(2),
+        "rebatching.BatchFunction": numbers.map_batches(key, 2),
+        "resampling.Classified": numbers.rejection_resample(key, [0.5, 0.5], seed=1),
+    }
+    for name, dataset in plans.items():
+        said = json.dumps(describe_pipeline(dataset._node))
+        assert f'"tundish.loader.plan.{name}"' in said
