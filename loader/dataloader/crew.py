@@ -13,6 +13,7 @@ import warnings
 from array import array
 from collections import deque
 from dataclasses import replace
+from functools import partial
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -35,13 +36,11 @@ from tundish.loader.run.messages import (
     Kind,
     Task,
 )
-from tundish.loader.run.peers import Crew, Job
+from tundish.loader.run.peers import Job
 from tundish.loader.run.pool import Pool
-from tundish.loader.run.starting.agreeing import Agreement, entries_now, told_of
-from tundish.loader.run.starting.launcher import launcher, start_method
-from tundish.loader.run.starting.moment import Moment
-from tundish.loader.run.starting.payload import Met, Payload, loads_exception, pack
-from tundish.loader.run.starting.settings import values_now
+from tundish.loader.run.starting.agreeing import told_of
+from tundish.loader.run.starting.outfit import crew_of_processes, moment_of
+from tundish.loader.run.starting.payload import loads_exception, pack
 from tundish.loader.run.starting.watchdog import deadlocked
 from tundish.loader.run.store import bury, shared_ring, visit_graves
 from tundish.loader.run.watching.tracing import open_trace
@@ -53,7 +52,11 @@ if TYPE_CHECKING:
     from tundish.loader.dataloader.recipe import Recipe
     from tundish.loader.plan.variables import Global
     from tundish.loader.run.messages import Done
+    from tundish.loader.run.peers import Crew
     from tundish.loader.run.starting.launcher import Exit
+    from tundish.loader.run.starting.moment import Moment
+    from tundish.loader.run.starting.outfit import Part
+    from tundish.loader.run.starting.payload import Met
     from tundish.loader.watch.stats import Stats
     from tundish.loader.watch.watch import StageMeter
     from tundish.shm.layout import Layout
@@ -64,6 +67,7 @@ _SLACK = 65536
 _TAIL_BYTES = 32768
 _QUICK_S = 0.0005
 _INTEGERS = {int}
+_ADVICE = "make it in worker_init_fn=, make it when it is first needed, or use num_workers=0"
 
 
 class LoaderCrew:
@@ -99,13 +103,8 @@ class LoaderCrew:
         self.meter: StageMeter | None = None
         """Where batches are counted as they are made."""
         with uninterrupted():
-            self._config: dict[str, Any] = {"base_seed": base_seed}
-            crew = _crew_of(recipe, self._config)
-            self._start_method = crew.start
-            self._met = _met_in(recipe) if crew.payload is None else crew.payload.met
+            self._crew = crew = _crew_of(recipe, base_seed)
             self._changed: set[Global] = set()
-            self._config["moment"] = self._moment = self._moment_now()
-            crew = replace(crew, answer=lambda question: self._agreement().answer(question))
             trace = open_trace(None, "DataLoader", recipe.workers)
             self._pool: Pool | None = Pool(
                 recipe.workers, self._arena, crew, owner=self, trace=trace
@@ -144,19 +143,19 @@ class LoaderCrew:
         bool
             False where so much has changed that only new workers can be told.
         """
-        before, self._moment = self._moment, self._moment_now()
-        told = told_of(before.entries, self._moment.entries, self._recipe.globals)
+        before, policy = self._moment, self._recipe.globals
+        self._crew.config["moment"] = moment_of(self._crew.met, policy)
+        told = told_of(before.entries, self._moment.entries, policy)
         self._changed |= self._moment.changes(before)
-        self._config["moment"] = self._moment
         for text in told:
             warnings.warn(text, stacklevel=callers_level())
         return sum(len(each.value) for each in self._moment.of(self._changed).entries) < _TAIL_BYTES
 
-    def _moment_now(self) -> Moment:
-        return Moment(values_now(), entries_now(self._met, self._recipe.globals))
-
-    def _agreement(self) -> Agreement:
-        return Agreement(self._moment.entries, self._recipe.globals, 1, self._start_method)
+    @property
+    def _moment(self) -> Moment:
+        """What held in the consumer when it was last looked at."""
+        moment: Moment = self._crew.config["moment"]
+        return moment
 
     def ask(self, wanted: Wanted) -> None:
         """Ask for a batch; `flush` hands it out."""
@@ -453,16 +452,18 @@ def _as_torch(how: Exit) -> str:
     return f"DataLoader worker (pid(s) {how.pid}) exited unexpectedly: {how.how}"
 
 
-def _crew_of(recipe: Recipe, config: dict[str, Any]) -> Crew:
+def _crew_of(recipe: Recipe, base_seed: int) -> Crew:
     """Describe the workers: their entry, and how the dataset reaches them."""
-    start = start_method(recipe.start)
-    crew = Crew(entry="tundish.loader.dataloader.worker:main", config=config, start=start)
-    parts = _parts(recipe)
-    if start == "fork":
-        return replace(crew, objects=tuple(part for _, part in parts))
-    launcher(1, start)  # it starts, if it has not, while the dataset is packed
-    payload = _pack(parts)
-    return replace(crew, payload=payload, preload=modules_to_preload(recipe, payload.modules))
+    return crew_of_processes(
+        "tundish.loader.dataloader.worker:main",
+        {"base_seed": base_seed},
+        _parts(recipe),
+        start=recipe.start,
+        pack=partial(pack, advice=_ADVICE),
+        preload=lambda payload: modules_to_preload(recipe, payload.modules),
+        policy=recipe.globals,
+        met=_met_in(recipe),
+    )
 
 
 def _met_in(recipe: Recipe) -> tuple[Met, ...]:
@@ -472,7 +473,7 @@ def _met_in(recipe: Recipe) -> tuple[Met, ...]:
     return tuple(each if isinstance(each, FunctionType) else type(each) for each in held)
 
 
-def _parts(recipe: Recipe) -> list[tuple[str, Any]]:
+def _parts(recipe: Recipe) -> list[Part]:
     """Take a recipe apart for `assemble`, each part with its name in errors."""
     bare = replace(recipe, dataset=None, collate=None, worker_init=None, collate_types=[])
     return [
@@ -482,10 +483,3 @@ def _parts(recipe: Recipe) -> list[tuple[str, Any]]:
         ("default_collate_fn_map", recipe.collate_types),
         ("the loader", bare),
     ]
-
-
-def _pack(parts: list[tuple[str, Any]]) -> Payload:
-    return pack(
-        parts,
-        "make it in worker_init_fn=, make it when it is first needed, or use num_workers=0",
-    )

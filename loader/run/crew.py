@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tundish.loader.operators.elementwise import FlatMap
 from tundish.loader.protocols.context import Context
 from tundish.loader.run.peers import Crew
 from tundish.loader.run.serving import IN_WORKER
-from tundish.loader.run.starting.agreeing import Agreement, entries_now
-from tundish.loader.run.starting.launcher import launcher, start_method
-from tundish.loader.run.starting.moment import Moment
+from tundish.loader.run.starting.outfit import crew_of_processes
 from tundish.loader.run.starting.payload import Payload, pack
 from tundish.loader.run.starting.preload import installed
 from tundish.loader.run.starting.settings import Applied, Values, values_now
@@ -20,7 +19,10 @@ from tundish.loader.run.worker import Worker
 from tundish.loader.watch.watch import Watch
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tundish.loader.plan.options import Options
+    from tundish.loader.run.starting.outfit import Part
     from tundish.shm.channel import Channel
     from tundish.shm.memory import Arena
 
@@ -40,45 +42,36 @@ def crew_of(context: Context, options: Options, executor: str, *, clocked: bool 
     clocked : bool
         Whether anybody wants to know how long cores were busy.
     """
-    settings = values_now()
     if executor == "thread":
-        return Crew(thread=_ThreadMain(context, options, settings, clocked=clocked))
-    threads, start = options.intra_op_threads, start_method(options.start)
-    policy = options.globals or "ship"
-    if start == "fork":
-        payload, objects = None, (context.root, options, context.probes)
-        preload: tuple[str, ...] = ()
-        moment = Moment(settings)
-    else:
-        launcher(threads, start).preload([Worker.__module__])  # while the plan is packed
-        payload, objects = _pack(context, options), None
-        preload = (*_ours(context, payload), *installed(payload.modules))
-        moment = Moment(settings, entries_now(payload.met, policy))
-    return Crew(
-        entry=f"{Worker.__module__}:main",
-        config={
+        return Crew(thread=_ThreadMain(context, options, values_now(), clocked=clocked))
+    return crew_of_processes(
+        f"{Worker.__module__}:main",
+        {
             "context": (context.iteration, context.base_seed, context.graph_seed),
             "watched": context.watch.enabled,
             "clocked": clocked,
-            "moment": moment,
         },
-        payload=payload,
-        answer=Agreement(moment.entries, policy, threads, start).answer,
-        threads=threads,
-        preload=preload,
-        start=start,
-        objects=objects,
+        [
+            ("the plan", context.root),
+            ("the options", options),
+            ("the active probes", context.probes),
+        ],
+        start=options.start,
+        pack=partial(_pack, context),
+        preload=partial(_modules, context),
+        policy=options.globals or "ship",
+        threads=options.intra_op_threads,
     )
 
 
-def _ours(context: Context, payload: Payload) -> list[str]:
-    """Our own modules that a worker will need and does not have."""
+def _modules(context: Context, payload: Payload) -> list[str]:
+    """Our own modules that a worker will need and does not have, and installed ones."""
     named = [name for name in payload.modules if name.startswith("tundish.")]
     if any(isinstance(node, FlatMap) for node in context.nodes):
         named.append(_DATASET)  # the function makes some
     if context.recorders:
         named.append(_ORDERS)
-    return named
+    return [*named, *installed(payload.modules)]
 
 
 class _ThreadMain:
@@ -113,11 +106,10 @@ class _ThreadMain:
             context.close_files()  # of a source that the plan holds, and so other iterators
 
 
-def _pack(context: Context, options: Options) -> Payload:
-    """The plan and the options in shared memory; an error names the node and the object."""
-    probes = ("the active probes", context.probes)
+def _pack(context: Context, parts: Sequence[Part]) -> Payload:
+    """Pack the plan and what goes with it; an error names the node and the object."""
     try:
-        return pack([("the plan", context.root), ("the options", options), probes])
+        return pack(parts)
     except TypeError:
         for node in context.nodes:
             for name in ("function", "predicate", "source"):

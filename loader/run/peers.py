@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from tundish.loader.run.messages import Done, Task
     from tundish.loader.run.starting.launcher import Exit, WorkerProcess
-    from tundish.loader.run.starting.payload import Payload
+    from tundish.loader.run.starting.payload import Met, Payload
     from tundish.shm.channel import Channel
     from tundish.shm.layout import Layout
     from tundish.shm.memory import Arena
@@ -48,6 +48,8 @@ class Crew:
         How they begin.
     objects : tuple or None
         What all of them need, where they are forked with it: in the place of a payload.
+    met : tuple of functions and types
+        Whose globals they follow.
     answer : callable or None
         Answers what a worker asks; returns the answer and what the user is to be warned of.
     thread : callable or None
@@ -61,6 +63,7 @@ class Crew:
     preload: tuple[str, ...] = ()
     start: str = "zygote"
     objects: tuple[Any, ...] | None = None
+    met: tuple[Met, ...] = ()
     answer: Callable[[bytes], tuple[bytes, list[str]]] | None = None
     thread: Callable[[Channel, Arena | None], None] | None = None
 
