@@ -115,7 +115,7 @@ def _settle(folder: Path) -> None:
     """Leave nothing to chance, and nothing to the checkout that this runs in."""
     warnings.simplefilter("ignore")
     logging.disable()
-    storing.saved = partial(_saved, folder / "saved")  # type: ignore[assignment]
+    storing.saved = partial(_saved, folder / "saved")  # type: ignore[attr-defined,assignment]  # its cache is not needed
     registry.HERE = folder / "listed"
     registry.HERE.mkdir(exist_ok=True)
     for name in ("first.py", "second.py", "third.py"):
