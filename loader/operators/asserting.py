@@ -26,7 +26,7 @@ class IgnoreErrors(Unary):
 
     op = "ignore_errors"
     tuning = frozenset({"log_warning"})
-    computing = dynamic = passes = True
+    computing = dynamic = passes = one_by_one = distributive = True
     cardinality = UNKNOWN_CARDINALITY
     positional = False
 

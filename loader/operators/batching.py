@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from tundish.loader.operators.order import Repeat, Shard, Shuffle, Skip, Take
+from tundish.loader.operators.sharing import BatchShare
 from tundish.loader.operators.sources import Slices, Tensors
 from tundish.loader.plan.checks import check_count, check_flag, check_optional_flag
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, check_workers
-from tundish.loader.protocols.operator import Operator, Passing, Unary
+from tundish.loader.protocols.operator import Batching, Operator, Passing, Short, Unary
 from tundish.loader.protocols.refs import ints, numbered, some, within_one
 from tundish.loader.protocols.specs import over, stacked
 from tundish.ragged import RaggedRows, ragged_apart
 from tundish.spec import ArraySpec, flatten, map_leaves
 
 if TYPE_CHECKING:
+    from tundish.loader.plan.inputs import InputContext
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.operator import Spec
     from tundish.loader.protocols.refs import Positions, Refs
@@ -27,7 +29,7 @@ _SAME = (Passing, Repeat, Shard, Shuffle, Skip, Take)
 
 
 @dataclass(frozen=True, eq=False)
-class Batch(Unary):
+class Batch(Batching, Unary):
     """Runs of `size` elements, stacked."""
 
     size: int
@@ -35,7 +37,11 @@ class Batch(Unary):
 
     origin = "ordinal"
     flat = False
-    computing = True
+    computing = joins = distributive = True
+
+    def of_process(self, context: InputContext, short: Short) -> Batch:
+        share = BatchShare(self.up, context, self.size, short)
+        return replace(self, up=share, size=share.count_of(self.size), drop_remainder=False)
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
         return [(0, row) for row in some(numbered(ref)[1])]
@@ -88,7 +94,7 @@ class Unbatch(Unary):
 
     origin = "inside"
     flat = False
-    computing = dynamic = True
+    computing = dynamic = one_by_one = distributive = True
     positional = False
     safe = False
 

@@ -24,7 +24,7 @@ class Cost(Unary):
 
     cost: Callable[..., Any]
 
-    computing = noting = passes = True
+    computing = noting = passes = distributive = True
     positional = safe = False
 
 

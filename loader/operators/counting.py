@@ -77,6 +77,10 @@ class FromList(SourceNode):
         )
 
     @property
+    def gives_paths(self) -> bool:
+        return all(isinstance(leaf, (str, bytes)) for leaves, _ in self.elements for leaf in leaves)
+
+    @property
     def uniform(self) -> bool:
         forms = {(tree, tuple(map(leaf_key, leaves))) for leaves, tree in self.elements}
         return len(forms) == 1

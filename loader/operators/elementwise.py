@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -43,7 +43,7 @@ class Map(Unary):
     deterministic: bool | None = None
 
     safe = False
-    elementwise = calls = True
+    elementwise = calls = one_by_one = distributive = True
 
     def spec(self, below: Spec) -> Any:
         return self.signature
@@ -92,7 +92,7 @@ class Filter(Unary):
     passes = True
     cardinality = UNKNOWN_CARDINALITY
     positional = safe = False
-    elementwise = calls = drops = True
+    elementwise = calls = drops = one_by_one = distributive = True
 
     def arguments(self) -> dict[str, Any]:
         given = super().arguments()
@@ -110,14 +110,11 @@ class FlatMap(Unary):
     op = "flat_map"
     origin = "inside"
     flat = False
-    computing = dynamic = calls = True
+    computing = dynamic = calls = joins = expands = one_by_one = distributive = True
     seedless = True  # what its function makes may draw
     cardinality = UNKNOWN_CARDINALITY
     positional = False
     safe = False
-
-    placed: ClassVar[bool] = False
-    """Whether what names an element of an inner dataset is its place in a file, not its number."""
 
     @property
     def leaves_out(self) -> bool:

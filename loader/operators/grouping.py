@@ -35,7 +35,7 @@ class Groups(Unary):
     op = "groups"
     origin = "ordinal"
     flat = False
-    noting = dynamic = sequential = True
+    noting = dynamic = sequential = distributive = True
     cardinality = UNKNOWN_CARDINALITY
     positional = False
     safe = False
@@ -52,6 +52,7 @@ class GroupByWindow(FlatMap):
     """The elements of ``function(key, dataset)`` of each group."""
 
     op = "group_by_window"
+    one_by_one = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,6 +26,7 @@ class Interleave(FlatMap):
     parallel: int | None = None
 
     op = "interleave"
+    one_by_one = False
 
 
 class InterleavingMethods:

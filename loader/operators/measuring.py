@@ -20,6 +20,7 @@ class Measuring(Passing):
     """Under which name; None: that of the operator below, behind ``record_latency_``."""
 
     tuning = frozenset({"tag"})
+    one_by_one = True
 
 
 @dataclass(frozen=True, eq=False)

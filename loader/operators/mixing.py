@@ -57,7 +57,7 @@ class Sample(Mixing):
     rerandomize: bool
 
     op = "sample_from_datasets"
-    seeded = True
+    seeded = distributive = True
 
     @property
     def seedless(self) -> bool:

@@ -23,6 +23,11 @@ class WithOptions(Passing):
     options: Options
 
     op = "with_options"  # what of them changes elements is asked of `options_of`
+    one_by_one = True
+
+    @property
+    def settings(self) -> Options:
+        return self.options
 
     def params(self) -> dict[str, Any]:
         # Only what changes the elements belongs to the plan.
@@ -35,11 +40,11 @@ _NONE = Options().closed()
 
 def options_of(node: Operator) -> Options:
     """The options of a plan: merged upwards, the later ones win."""
-    while not isinstance(node, WithOptions):
+    while node.settings is None:
         if len(node.inputs) != 1:
             return _options_of_each(node)[id(node)] if node.inputs else _NONE
         node = node.inputs[0]
-    return _merged(options_of(node.up), node.options)
+    return _merged(options_of(node.inputs[0]), node.settings)
 
 
 def _options_of_each(root: Operator) -> dict[int, Options]:
@@ -47,7 +52,7 @@ def _options_of_each(root: Operator) -> dict[int, Options]:
     found: dict[int, Options] = {}
     for node in walk(root):
         merged = functools.reduce(_merged, [found[id(up)] for up in node.inputs], _NONE)
-        found[id(node)] = _merged(merged, node.options) if isinstance(node, WithOptions) else merged
+        found[id(node)] = merged if node.settings is None else _merged(merged, node.settings)
     return found
 
 
@@ -89,9 +94,9 @@ def conflicts(root: Operator) -> list[str]:
         return []
     decided: dict[int, set[str]] = {}
     for node in walk(root):
-        if isinstance(node, WithOptions):
-            for below in walk(node.up):
-                decided.setdefault(id(below), set()).update(node.options.given())
+        if node.settings is not None:
+            for below in walk(node.inputs[0]):
+                decided.setdefault(id(below), set()).update(node.settings.given())
     each = _options_of_each(root)
     found: dict[str, None] = {}
     for join in joins:

@@ -67,11 +67,17 @@ class Shuffle(Unary):
     seed: int | None
     reshuffle: bool
 
-    seeded = scatters = passes = True
+    seeded = scatters = passes = choosing = distributive = True
 
     @property
     def seedless(self) -> bool:
         return self.seed is None
+
+    @property
+    def undivided(self) -> str:
+        if not self.up.files:
+            return ""
+        return "of list_files has no order that ranges share: list_files(shuffle=False)"
 
     @property
     def positional(self) -> bool:
@@ -89,7 +95,11 @@ class Repeat(Unary):
 
     count: int | None
 
-    passes = True
+    passes = choosing = contiguous = distributive = True
+
+    @property
+    def reorders(self) -> bool:
+        return self.count != 1
 
     @property
     def cardinality(self) -> int:
@@ -180,7 +190,7 @@ class Repeat(Unary):
 class Choosing(Unary):
     """The elements at ``first, first + step, ...`` of the input."""
 
-    passes = True
+    passes = choosing = True
 
     @property
     def chosen(self) -> tuple[int, int]:
@@ -224,6 +234,9 @@ class ShardHint(Passing):
 
     op = "shard_hint"
 
+    def sharded(self, count: int, index: int) -> Operator:
+        return Shard(self.up, count, index)
+
 
 @dataclass(frozen=True, eq=False)
 class ShardByProcess(Unary):
@@ -234,6 +247,12 @@ class ShardByProcess(Unary):
     op = "shard_by_process"
     passes = True
     positional = False
+    choosing = True
+    undivided = "divides the elements already: leave it out, or put it above the snapshot"
+
+    @property
+    def share(self) -> InputContext:
+        return self.context
 
     @property
     def cardinality(self) -> int:
@@ -252,6 +271,8 @@ class Skip(Choosing):
 
     count: int
 
+    contiguous = True
+
     @property
     def chosen(self) -> tuple[int, int]:
         return max(0, self.count), 1
@@ -269,6 +290,8 @@ class Take(Choosing):
     """The first `count` elements; a negative count takes all."""
 
     count: int
+
+    contiguous = True
 
     @property
     def chosen(self) -> tuple[int, int]:
@@ -293,6 +316,7 @@ class Concatenate(Operator):
 
     origin = "part"
     uniform = False  # the two may differ
+    distributive = True
 
     @property
     def inputs(self) -> tuple[Operator, ...]:
@@ -397,6 +421,8 @@ class Prefetch(Passing):
     """How many elements may be ready ahead of the consumer."""
 
     buffer_size: int
+
+    one_by_one = True
 
 
 class OrderMethods:

@@ -40,7 +40,7 @@ class Pack(Unary):
     flat = False
     cardinality = UNKNOWN_CARDINALITY
     positional = False
-    dynamic = True
+    dynamic = distributive = True
     safe = False
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tundish.loader.operators.pads import Padding, check_padding
 from tundish.loader.plan.checks import LARGEST, check_count, check_flag, check_items
-from tundish.loader.protocols.operator import Operator, Spec, Unary
+from tundish.loader.protocols.operator import Batching, Operator, Spec, Unary
 from tundish.loader.protocols.refs import numbered, some
 from tundish.loader.protocols.specs import array_spec, arrays, over, stacked, static_spec
 from tundish.ragged import Ragged, Sparse
@@ -24,7 +24,7 @@ class Gathering(Unary):
     origin = "ordinal"
     flat = False
     positional = False
-    dynamic = True
+    dynamic = distributive = True
     safe = False
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
@@ -32,7 +32,7 @@ class Gathering(Unary):
 
 
 @dataclass(frozen=True, eq=False)
-class SizedGathering(Gathering):
+class SizedGathering(Batching, Gathering):
     """Runs of `size` elements."""
 
     size: int
@@ -58,6 +58,16 @@ class PaddedBatch(SizedGathering):
     padding: Padding
 
     op = "padded_batch"
+
+    @property
+    def widens(self) -> bool:
+        told = static_spec(self)
+        if told is None:
+            return _open(self.padding.shapes)
+        return any(
+            not isinstance(leaf, ArraySpec) or leaf.shape is None or None in leaf.shape[1:]
+            for leaf in flatten(told)[0]
+        )
 
     def params(self) -> dict[str, Any]:
         return {**_sizes(self), **self.padding.params()}
@@ -118,6 +128,13 @@ class SparseBatch(SizedGathering):
         rank = len(self.row_shape) + 1
         specs = ((None, rank), np.int64), ((None,), told.dtype), ((rank,), np.int64)
         return Sparse(*[ArraySpec(*spec) for spec in specs])  # type: ignore[arg-type]  # specs
+
+
+def _open(shapes: Any) -> bool:
+    """Return True if padded shapes leave a size to the elements."""
+    if isinstance(shapes, dict):
+        return any(map(_open, shapes.values()))
+    return any(map(_open, shapes)) if isinstance(shapes, (list, tuple)) else shapes in (None, -1)
 
 
 def _sizes(node: SizedGathering) -> dict[str, Any]:

@@ -37,8 +37,12 @@ class Rebatch(Unary):
     flat = False
     cardinality = UNKNOWN_CARDINALITY
     positional = False
-    dynamic = True
+    dynamic = distributive = True
     safe = False
+
+    @property
+    def drops_rest(self) -> bool:
+        return self.drop_remainder
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
         return sliced(ref)

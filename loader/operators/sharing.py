@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from tundish.loader.operators.order import ShardByProcess
 
-__all__ = ["BatchShare", "NoRows", "Short", "part_of"]
+if TYPE_CHECKING:
+    from tundish.loader.protocols.operator import Short
 
-Short = Literal["keep", "drop", "error"]
-"""What is done with a last batch that is not whole."""
+__all__ = ["BatchShare", "NoRows", "part_of"]
 
 
 class NoRows(Exception):  # noqa: N818 - no error: it stands for a step

@@ -88,6 +88,13 @@ class Slices(SourceNode):
         return map_leaves(row_spec, self.arrays)
 
     @property
+    def gives_paths(self) -> bool:
+        array = self.arrays
+        return getattr(array, "ndim", 0) == 1 and (
+            array.dtype.kind in "US" or all(isinstance(x, (str, bytes)) for x in array)
+        )
+
+    @property
     def cardinality(self) -> int:
         return self.count
 
@@ -122,7 +129,7 @@ class Files(SourceNode):
 
     op = "list_files"
     files = ("paths",)
-    positional = True
+    positional = gives_paths = True
 
     def spec(self, below: Spec) -> Any:
         return ArraySpec((), str)
@@ -144,6 +151,7 @@ class Generator(SourceNode):
     computing = replays = True
     cardinality = UNKNOWN_CARDINALITY
     safe = False
+    undivided = "has no random access: read the records with from_source"
 
     def spec(self, below: Spec) -> Any:
         return self.signature

@@ -43,8 +43,12 @@ MIB = 1 << 20
 class Cache(Unary):
     """The elements of the first pass, kept in memory for later ones."""
 
-    computing = dynamic = passes = True
+    computing = dynamic = passes = one_by_one = distributive = True
     positional = False
+
+    @property
+    def batching(self) -> Operator | None:
+        return self.up.batching
 
     def children(self, ref: Ref, pass_: int) -> list[tuple[int, Ref, int]]:
         return [(0, ref, 0)]

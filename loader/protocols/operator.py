@@ -17,13 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 
 from tundish.loader.plan.node import Node, walk
 from tundish.loader.protocols.stated import MOST, check_whole, count, own, part, within
 
 if TYPE_CHECKING:
+    from tundish.loader.plan.inputs import InputContext
+    from tundish.loader.plan.options import Options
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.items import Ref
     from tundish.loader.protocols.refs import Positions, Refs
@@ -42,6 +44,10 @@ Spec = Callable[["Operator"], Any]
 
 Identity = Callable[[Any, int], "tuple[int, Path]"]
 """``identity(ref, pass)``: the number of the pass and the origin, which key an element's randomness."""
+
+
+Short = Literal["keep", "drop", "error"]
+"""What is done with a last batch that is not whole."""
 
 
 class Machine(Protocol):
@@ -172,6 +178,89 @@ class Operator(Node):
     def unordered(self) -> bool:
         """True if its elements may come in the order in which they are ready."""
         return False
+
+    choosing: ClassVar[bool] = False
+    """True if its elements are those of its input, by their refs: it says which of them come, and in what order."""
+    contiguous: ClassVar[bool] = False
+    """True if it passes on whole runs of its input's elements, in order."""
+    distributive: ClassVar[bool] = False
+    """True if over the parts of its input it gives, in all, what it gives over the whole, in any order."""
+    one_by_one: ClassVar[bool] = False
+    """True if it looks at one element at a time and counts none: a range of its input gives a range."""
+    joins: ClassVar[bool] = False
+    """True if it puts together what others made, or takes it apart, in the process where that is made."""
+    expands: ClassVar[bool] = False
+    """True if it gives the elements of a dataset that a function makes of each element."""
+    placed: ClassVar[bool] = False
+    """True if what names an element of an inner dataset is its place in a file, not its number."""
+
+    @property
+    def settings(self) -> Options | None:
+        """The options that it sets for what is upstream of it."""
+        return None
+
+    @property
+    def share(self) -> InputContext | None:
+        """The process whose share of the elements it gives; None if it gives the same in every process."""
+        return None
+
+    @property
+    def undivided(self) -> str:
+        """Why its positions cannot be divided into ranges, where no trait tells; else ''."""
+        return ""
+
+    @property
+    def gives_paths(self) -> bool:
+        """True if it is a list of paths."""
+        return False
+
+    # -- batches -------------------------------------------------------------------------------
+
+    @property
+    def batching(self) -> Operator | None:
+        """The operator that makes batches of one size, if its elements are such batches."""
+        passes = self.contiguous or self.scatters or (self.elementwise and not self.drops)
+        return self.inputs[0].batching if passes else None
+
+    @property
+    def batch_size(self) -> int | None:
+        """The rows of each batch but the last, if it makes batches of one size."""
+        return None
+
+    @property
+    def drops_rest(self) -> bool:
+        """True if it leaves out a last batch that is not whole."""
+        return False
+
+    @property
+    def reorders(self) -> bool:
+        """True if an element may come after one that stands behind it in its input, or comes again."""
+        return self.scatters
+
+    @property
+    def widens(self) -> bool:
+        """True if it pads its batches, and they may be of different widths."""
+        return False
+
+    def resized(self, size: int) -> Operator:
+        """Return it with batches of another size."""
+        raise NotImplementedError
+
+    def of_process(self, context: InputContext, short: Short) -> Operator | None:
+        """Return it with one process's rows of each batch; None if they depend on other rows.
+
+        Parameters
+        ----------
+        context : InputContext
+            Which process.
+        short : {"keep", "drop", "error"}
+            What is done with a last batch that is not whole.
+        """
+        return None
+
+    def sharded(self, count: int, index: int) -> Operator:
+        """Return what stands in its place in one of several processes that divide the elements here."""
+        return self
 
     @property
     def inputs(self) -> tuple[Operator, ...]:
@@ -359,11 +448,33 @@ class Unary(Operator):
         return self.up.positional
 
 
+class Batching:
+    """What operators that make batches of one size have in common: `size`, `drop_remainder`."""
+
+    size: int
+    drop_remainder: bool
+
+    @property
+    def batching(self) -> Self:
+        return self
+
+    @property
+    def batch_size(self) -> int:
+        return self.size
+
+    @property
+    def drops_rest(self) -> bool:
+        return self.drop_remainder
+
+    def resized(self, size: int) -> Self:
+        return replace(self, size=size)  # type: ignore[type-var]  # subclasses are dataclasses
+
+
 @dataclass(frozen=True, eq=False)
 class Passing(Unary):
     """An operator that passes its input's elements on: it sets how they are made, or has them measured."""
 
-    transparent = elementwise = passes = True
+    transparent = elementwise = passes = contiguous = distributive = True
 
 
 def position_under_up(node: Operator, state: Any) -> int:

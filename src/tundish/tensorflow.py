@@ -18,7 +18,6 @@ except ModuleNotFoundError as missing:
 
 from tundish.errors import SpecError
 from tundish.loader.dataset import Dataset
-from tundish.loader.operators.batching import Batch
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY, walk
 from tundish.spec import ArraySpec, flatten, paths, unflatten
 
@@ -78,7 +77,7 @@ def to_tf_dataset(ds: Dataset, output_signature: Any = None) -> Any:
 
 def _signature(ds: Dataset) -> Any:
     uneven = any(
-        isinstance(node, Batch) and not node.drop_remainder
+        node.batch_size is not None and not node.drops_rest
         for node in walk(ds._node)  # noqa: SLF001 - ours
     )
     specs, tree = flatten(ds.element_spec)

@@ -22,12 +22,12 @@ from tundish.errors import (
     SnapshotError,
 )
 from tundish.loader.operators.opening import look_again
-from tundish.loader.operators.ranges import range_of
 from tundish.loader.operators.saving import found_node
 from tundish.loader.operators.storing import Found, Reread, Snapshot, Stored
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.rebuilding import changed, other_inputs
 from tundish.loader.run.describing import describe_pipeline, describe_sorting, key_of
+from tundish.loader.run.ranges import range_of
 from tundish.loader.run.storing.dealing import in_order_of
 from tundish.loader.run.storing.lingering import wait_for
 from tundish.loader.run.storing.live import Live, Served, Setup, nothing_served

@@ -8,10 +8,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.operators.batching import Batch
-from tundish.loader.operators.elementwise import FlatMap
 from tundish.loader.protocols import probes
-from tundish.loader.run.planner import MACHINES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,8 +47,8 @@ class PlacementProbe:
         kinds: dict[str, list[str]] = {"ordering": [], "joining": [], "making": []}
         for node in context.nodes:
             if not node.transparent:
-                joins = isinstance(node, (Batch, FlatMap))
-                kind = "ordering" if type(node) in MACHINES else "joining" if joins else "making"
+                makes = node.elementwise or not (node.running or node.replays)
+                kind = "making" if makes else "joining" if node.joins else "ordering"
                 kinds[kind].append(context.label(node))
         return PlacementProbe(
             self.consumer or os.getpid(),

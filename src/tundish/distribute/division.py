@@ -6,36 +6,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from tundish.distribute.files import by_files
-from tundish.loader.operators.batching import Batch
-from tundish.loader.operators.elementwise import Map
-from tundish.loader.operators.files import ReadFiles
 from tundish.loader.operators.options import options_of
-from tundish.loader.operators.order import (
-    Repeat,
-    Shard,
-    ShardByProcess,
-    ShardHint,
-    Shuffle,
-    Skip,
-    Take,
-)
-from tundish.loader.operators.padding import PaddedBatch, SizedGathering
-from tundish.loader.operators.ranges import over
 from tundish.loader.operators.rebatching import Rebatch
-from tundish.loader.operators.sharing import BatchShare, Short, part_of
-from tundish.loader.operators.storing import Cache
+from tundish.loader.operators.sharing import part_of
 from tundish.loader.plan.checks import check_word
 from tundish.loader.plan.node import INFINITE_CARDINALITY, walk
 from tundish.loader.plan.policies import AutoShardPolicy
 from tundish.loader.plan.rebuilding import other_inputs
-from tundish.loader.protocols.operator import Passing, Unary
 from tundish.loader.protocols.specs import static_spec
 from tundish.loader.run.access import counted
+from tundish.loader.run.ranges import over
 from tundish.spec import ArraySpec, flatten
 
 if TYPE_CHECKING:
     from tundish.loader.plan.inputs import InputContext
-    from tundish.loader.protocols.operator import Operator
+    from tundish.loader.protocols.operator import Operator, Short
 
 __all__ = ["Division", "Form", "Uneven", "check_uneven", "divided", "policy_of"]
 
@@ -44,9 +29,6 @@ Form = Literal["share", "whole", "own"]
 
 Uneven = Literal["drop", "pad", "error", "ignore"]
 """What is done about an end that does not divide."""
-
-_ABOVE_BATCHES = (Passing, Repeat, Take, Skip)
-"""They count batches and do not look at them: over parts of batches they do the same."""
 
 
 @dataclass(frozen=True)
@@ -132,11 +114,12 @@ def divided(
         made = _own(by_files(root, count, index), context)
         if uneven == "ignore" or agreed or root.cardinality == INFINITE_CARDINALITY:
             return made
-        others = [
-            _own(by_files(root, count, each), replace(context, input_pipeline_id=each))
+        everyone = [
+            (plan, _own(plan, replace(context, input_pipeline_id=each)).sizes)
             for each in range(count)
+            for plan in [by_files(root, count, each)]
         ]
-        return replace(made, limit=_steps(others, uneven))
+        return replace(made, limit=_steps(everyone, uneven))
     if policy is AutoShardPolicy.HINT:
         root = _hinted(root, count, index)
     told = count == 1 or agreed or root.cardinality == INFINITE_CARDINALITY
@@ -158,8 +141,8 @@ def _chosen(root: Operator, context: InputContext, *, agreed: bool) -> AutoShard
     """FILE, where it spares reading, is right, and all processes can end together; else DATA."""
     if context.num_input_pipelines == 1:
         return AutoShardPolicy.DATA
-    readers = [node for node in walk(root) if isinstance(node, ReadFiles)]
-    if readers and all(node.indexable for node in readers):
+    readers = [node for node in walk(root) if node.placed and node.one_by_one]
+    if readers and all(node.awaited for node in readers):
         return AutoShardPolicy.DATA  # records are read by number: each process reads its own alone
     if not agreed and root.cardinality != INFINITE_CARDINALITY:
         return AutoShardPolicy.DATA
@@ -180,47 +163,37 @@ def check_uneven(uneven: Any) -> Uneven | None:
 
 
 def _by_rows(root: Operator, context: InputContext, uneven: Uneven | None) -> Division:
-    if any(isinstance(node, ShardByProcess) for node in walk(root)):
+    if any(node.share is not None for node in walk(root)):
         raise ValueError(
             "shard_by_process has divided the dataset already, and would divide it twice: leave it out, or "
             "set options.distribute.auto_shard_policy to OFF"
         )
-    top = _batch_of(root)
-    size = None if top is None else top.size
+    top = root.batching
+    size = None if top is None else top.batch_size
     if size is not None and size < context.num_replicas_in_sync:
         raise ValueError(
             f"a global batch of {size} cannot be divided over {context.num_replicas_in_sync} replicas: "
             "each needs a row; make larger batches"
         )
-    base = root
-    while isinstance(base, _ABOVE_BATCHES):
-        base = base.up
-    if not isinstance(base, Batch):
-        _check_rows(root)
-        if uneven == "drop" and size is None:
-            raise ValueError(
-                "uneven='drop' leaves out a batch that is not whole, and the plan does not say how many "
-                "rows a batch has: call batch last, with a fixed size; or uneven='pad'"
-            )
-        return Division("whole", root, root, context, size)
-    short: Short = "keep"
-    if base.drop_remainder or uneven == "drop":
-        short = "drop"
-    elif uneven == "error":
-        short = "error"
-    share = BatchShare(base.up, context, base.size, short)
-    own = replace(base, up=share, size=share.count_of(base.size), drop_remainder=False)
-    return Division("share", over(root, base, own), root, context, base.size)
+    base = batches_below(root)
+    short: Short = "drop" if base.drops_rest or uneven == "drop" else "keep"
+    own = base.of_process(context, "error" if short == "keep" and uneven == "error" else short)
+    if own is not None:
+        return Division("share", over(root, base, own), root, context, size)
+    _check_rows(root)
+    if uneven == "drop" and size is None:
+        raise ValueError(
+            "uneven='drop' leaves out a batch that is not whole, and the plan does not say how many "
+            "rows a batch has: call batch last, with a fixed size; or uneven='pad'"
+        )
+    return Division("whole", root, root, context, size)
 
 
-def _batch_of(root: Operator) -> Batch | SizedGathering | None:
-    """The operator that makes batches of one size; None where none does, or one above may change it."""
-    node = root
-    while isinstance(node, (*_ABOVE_BATCHES, Shuffle, Cache, Map)):
-        if isinstance(node, Map) and node.on_error == "skip":
-            return None
-        node = node.up
-    return node if isinstance(node, (Batch, SizedGathering)) else None
+def batches_below(node: Operator) -> Operator:
+    """Return the operator of which those above only say which elements come: they do so over parts of batches, too."""
+    while node.contiguous:
+        node = node.inputs[0]
+    return node
 
 
 def _check_rows(root: Operator) -> None:
@@ -243,69 +216,49 @@ def _own(root: Operator, context: InputContext) -> Division:
     count, index = context.num_input_pipelines, context.input_pipeline_id
     replicas = context.num_replicas_in_sync
     base = root
-    while isinstance(base, (Passing, Repeat)):
-        base = base.up
-    made = _batch_of(root)
-    if made is None:
+    while base.contiguous and base.distributive:
+        base = base.inputs[0]
+    made = root.batching
+    if made is None or made.batch_size is None:
         raise ValueError(
             "the plan does not end with a batch of a fixed size, of which a process would take its part: "
             "call batch(global_batch_size) last, or shard by DATA"
         )
-    if made.size < replicas:
-        raise ValueError(
-            f"a global batch of {made.size} cannot be divided over {replicas} replicas"
-        )
+    whole = made.batch_size
+    if whole < replicas:
+        raise ValueError(f"a global batch of {whole} cannot be divided over {replicas} replicas")
     if count == 1:
-        return Division("own", root, root, context, made.size, (made.size,))
-    size, rest = divmod(made.size, count)
-    if isinstance(base, (Batch, SizedGathering)) and not rest and not made.size % replicas:
-        node = over(root, base, replace(base, size=size))
-        return Division("own", node, node, context, made.size, (size,))
+        return Division("own", root, root, context, whole, (whole,))
+    size, rest = divmod(whole, count)
+    if base is made and not rest and not whole % replicas:
+        node = over(root, made, made.resized(size))
+        return Division("own", node, node, context, whole, (size,))
     _check_widths(root, made)
-    sizes = _sizes(made.size, replicas, count, index)
-    node = Rebatch(root, sizes, made.drop_remainder)
-    return Division("own", node, node, context, made.size, sizes)
+    sizes = _sizes(whole, replicas, count, index)
+    node = Rebatch(root, sizes, made.drops_rest)
+    return Division("own", node, node, context, whole, sizes)
 
 
-def _check_widths(root: Operator, made: Batch | SizedGathering) -> None:
+def _check_widths(root: Operator, made: Operator) -> None:
     """Refuse padded batches of which a short one may come before others.
 
     Steps are slices of them, side by side. Behind a short one a step begins in one batch and ends in
     the next, which is of another width.
     """
-    known = made.up.cardinality
-    whole = known == INFINITE_CARDINALITY or (known >= 0 and not known % made.size)
-    if not isinstance(made, PaddedBatch) or made.drop_remainder or whole or not _may_differ(made):
+    size, known = made.batch_size or 1, made.inputs[0].cardinality
+    whole = known == INFINITE_CARDINALITY or (known >= 0 and not known % size)
+    if made.drops_rest or whole or not made.widens:
         return
     node = root
     while node is not made:
-        assert isinstance(node, Unary)  # `_batch_of` went this way
-        if isinstance(node, Shuffle) or (isinstance(node, Repeat) and node.count != 1):
+        if node.reorders:
             raise ValueError(
-                f"padded_batch({made.size}) gives batches of different widths, and behind {node.label} a short "
+                f"padded_batch({size}) gives batches of different widths, and behind {node.label} a short "
                 "one may come before others: a step of this process would be put together of both. Say "
                 f"drop_remainder=True, give padded_shapes without None, put {node.label} before "
                 "padded_batch, or shard by DATA"
             )
-        node = node.up
-
-
-def _may_differ(made: PaddedBatch) -> bool:
-    """Whether padded batches may be of different widths."""
-    told = static_spec(made)
-    if told is None:
-        return _open(made.padding.shapes)
-    return any(
-        not isinstance(leaf, ArraySpec) or leaf.shape is None or None in leaf.shape[1:]
-        for leaf in flatten(told)[0]
-    )
-
-
-def _open(shapes: Any) -> bool:
-    """Whether padded shapes leave a size to the elements."""
-    if isinstance(shapes, dict):
-        return any(map(_open, shapes.values()))
-    return any(map(_open, shapes)) if isinstance(shapes, (list, tuple)) else shapes in (None, -1)
+        node = node.inputs[0]
 
 
 def _sizes(size: int, replicas: int, count: int, index: int) -> tuple[int, ...]:
@@ -322,22 +275,23 @@ def _sizes(size: int, replicas: int, count: int, index: int) -> tuple[int, ...]:
     return tuple(turns[index:] + turns[:index])
 
 
-def _steps(all_of_them: list[Division], uneven: Uneven | None) -> int:
-    """After how many steps all processes end."""
-    rows = [_rows(each) for each in all_of_them]
+def _steps(everyone: list[tuple[Operator, tuple[int, ...]]], uneven: Uneven | None) -> int:
+    """Return after how many steps all processes end, given the plan of each and the rows of its steps."""
+    rows = [_rows(plan) for plan, _ in everyone]
     known = [each for each in rows if each is not None]
     if len(known) < len(rows):
         raise ValueError(_nobody_knows(uneven, "before files are read"))
     whole, all_steps = [], []
-    for have, each in zip(known, all_of_them, strict=True):
-        turns, left = divmod(have, sum(each.sizes))
-        steps = turns * len(each.sizes)
-        for size in each.sizes:
+    for have, (plan, sizes) in zip(known, everyone, strict=True):
+        turns, left = divmod(have, sum(sizes))
+        steps = turns * len(sizes)
+        for size in sizes:
             if left < size:
                 break
             steps, left = steps + 1, left - size
         whole.append(steps)
-        all_steps.append(steps + bool(left and not _drops(each.node)))
+        drops = any(node.drops_rest for node in walk(plan))
+        all_steps.append(steps + bool(left and not drops))
     if uneven == "drop":
         return min(whole)
     if uneven == "pad":
@@ -350,43 +304,32 @@ def _steps(all_of_them: list[Division], uneven: Uneven | None) -> int:
     return all_steps[0]
 
 
-def _rows(division: Division) -> int | None:
-    """How many elements a process puts in batches, if looking at its files tells."""
-    node = division.node
-    while isinstance(node, (Passing, Rebatch, Map)):
-        node = node.up
-    if not isinstance(node, (Batch, SizedGathering)):
+def _rows(node: Operator) -> int | None:
+    """Return how many elements a process puts in batches, if looking at its files tells."""
+    while node.elementwise and node.batching is not None:
+        node = node.inputs[0]
+    if node.batch_size is None:
         return None
-    have = counted(node.up)
+    have = counted(node.inputs[0])
     return have if have >= 0 else None
 
 
-def _drops(node: Operator) -> bool:
-    return any(
-        below.drop_remainder
-        for below in walk(node)
-        if isinstance(below, (Batch, SizedGathering, Rebatch))
-    )
-
-
 def _hinted(root: Operator, count: int, index: int) -> Operator:
-    if not any(isinstance(node, ShardHint) for node in walk(root)):
-        raise ValueError(
-            "the policy HINT divides where the plan says shard(SHARD_HINT, SHARD_HINT), and it says so "
-            "nowhere: say it where elements are to be divided (td.experimental.SHARD_HINT), or use another policy"
-        )
     done: dict[int, Operator] = {}
 
     def rebuilt(node: Operator) -> Operator:
         if id(node) not in done:
             inputs = other_inputs(node, rebuilt)
-            if isinstance(node, ShardHint):
-                done[id(node)] = Shard(inputs.get("up", node.up), count, index)
-            else:
-                done[id(node)] = replace(node, **inputs) if inputs else node
+            done[id(node)] = (replace(node, **inputs) if inputs else node).sharded(count, index)
         return done[id(node)]
 
-    return rebuilt(root)
+    made = rebuilt(root)
+    if made is root:
+        raise ValueError(
+            "the policy HINT divides where the plan says shard(SHARD_HINT, SHARD_HINT), and it says so "
+            "nowhere: say it where elements are to be divided (td.experimental.SHARD_HINT), or use another policy"
+        )
+    return made
 
 
 def policy_of(root: Operator) -> AutoShardPolicy:

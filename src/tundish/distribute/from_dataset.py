@@ -13,10 +13,7 @@ from tundish.distribute.options import InputOptions, InputReplicationMode
 from tundish.distribute.specs import Specs
 from tundish.distribute.state import Kind
 from tundish.loader.dataset import Dataset
-from tundish.loader.operators.batching import Batch
-from tundish.loader.operators.order import Repeat, Skip, Take
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
-from tundish.loader.protocols.operator import Passing
 from tundish.loader.run.effective import effective
 
 if TYPE_CHECKING:
@@ -187,17 +184,4 @@ def _steps(division: Division, uneven: str | None, all_min: AllMin | None) -> in
         return have if all_min is None or have == INFINITE_CARDINALITY else UNKNOWN_CARDINALITY
     if uneven != "drop" or have <= 0:
         return have
-    return _without_rest(division.whole)
-
-
-def _without_rest(node: Any) -> int:
-    """How many batches a plan has that are whole."""
-    if isinstance(node, Batch):
-        return Batch(node.up, node.size, True).cardinality
-    if isinstance(node, (Passing, Repeat, Take, Skip)):
-        below = _without_rest(node.up)
-        if isinstance(node, Passing) or below < 0:
-            return below
-        if isinstance(node, Repeat):
-            return below * (node.count or 0)
-    return UNKNOWN_CARDINALITY
+    return division.node.cardinality if division.form == "share" else UNKNOWN_CARDINALITY

@@ -6,20 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.distribute.arguments import AllMin, checked, context_of, seed_of, with_ahead
 from tundish.distribute.dataset import DistributedDataset
-from tundish.distribute.division import check_uneven
+from tundish.distribute.division import batches_below, check_uneven
 from tundish.distribute.feeds import ElementFeed
 from tundish.distribute.iterator import DistributedIterator, Ending
 from tundish.distribute.options import InputOptions, InputReplicationMode
 from tundish.distribute.specs import Specs
 from tundish.distribute.state import Kind
 from tundish.loader.dataset import Dataset
-from tundish.loader.operators.batching import Batch
-from tundish.loader.operators.order import Repeat, ShardByProcess, Skip, Take
-from tundish.loader.operators.padding import SizedGathering
 from tundish.loader.plan.checks import check_callable
 from tundish.loader.plan.inputs import InputContext
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, walk
-from tundish.loader.protocols.operator import Passing
 from tundish.loader.run.effective import effective
 
 if TYPE_CHECKING:
@@ -115,7 +111,7 @@ def distribute_datasets_from_function(
             "not tell that of the others. Give all_min=, a function that makes the least of one int of each "
             "process (an all-reduce); or repeat() the dataset and count steps"
         )
-    full = _size(made[0])
+    full = batches_below(made[0]._node).batch_size  # noqa: SLF001 - ours; rows of an element that is whole
     if chosen in ("pad", "drop") and full is None:
         raise ValueError(
             f"uneven={chosen!r} needs to know how many rows an element has when it is whole: let the last "
@@ -163,19 +159,11 @@ def _steps_of(
     return max(-(-count // per_element) for count in known)
 
 
-def _size(dataset: Dataset) -> int | None:
-    """How many rows an element has when it is whole."""
-    node = dataset._node  # noqa: SLF001 - ours
-    while isinstance(node, (Passing, Repeat, Take, Skip)):
-        node = node.up
-    return node.size if isinstance(node, (Batch, SizedGathering)) else None
-
-
 def _shared(root: Any, context: InputContext) -> bool:
     """Whether a plan is divided by `shard_by_process` alone, so that its states are for any process."""
-    shares = [node for node in walk(root) if isinstance(node, ShardByProcess)]
+    shares = [node.share for node in walk(root) if node.share is not None]
     return bool(shares) and all(
-        (node.context.num_input_pipelines, node.context.input_pipeline_id)
+        (share.num_input_pipelines, share.input_pipeline_id)
         == (context.num_input_pipelines, context.input_pipeline_id)
-        for node in shares
+        for share in shares
     )

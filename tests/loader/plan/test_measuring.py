@@ -18,10 +18,10 @@ from tundish.loader.operators.measuring import (
     with_all_edges,
     without_measuring,
 )
-from tundish.loader.operators.ranges import range_of
 from tundish.loader.plan.node import walk
 from tundish.loader.protocols.operator import Operator
 from tundish.loader.protocols.specs import static_spec
+from tundish.loader.run.ranges import range_of
 
 
 def plan(dataset: Dataset) -> Operator:

@@ -16,11 +16,11 @@ from tundish.errors import RangeError, SpecError
 from tundish.loader.operators.asserting import AssertCardinality
 from tundish.loader.operators.elementwise import Map
 from tundish.loader.operators.order import Repeat, Shard, Shuffle, Skip, Take
-from tundish.loader.operators.ranges import base_of, only, over
 from tundish.loader.operators.storing import Cache
 from tundish.loader.plan.node import walk
 from tundish.loader.protocols.operator import Operator, Passing, Unary
 from tundish.loader.run.iterator import Iterator
+from tundish.loader.run.ranges import base_of, only, over
 from tundish.spec import spec_of
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from tundish.cli.snapshot.exits import USAGE, Refusal
 from tundish.cli.snapshot.telling import raised_by_the_user
 from tundish.errors import FingerprintError, RangeError, SnapshotError
 from tundish.loader.operators.options import WithOptions
-from tundish.loader.operators.ranges import base_of, bounds, range_of
 from tundish.loader.operators.storing import Snapshot
 from tundish.loader.plan.node import INFINITE_CARDINALITY, global_seed, walk
 from tundish.loader.protocols.context import first_seed
 from tundish.loader.protocols.rng import derive_seed
 from tundish.loader.run.effective import effective
+from tundish.loader.run.ranges import base_of, bounds, range_of
 from tundish.loader.run.storing.resolve import described
 from tundish.loader.run.storing.setup import resolve
 

@@ -12,43 +12,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tundish.errors import RangeError
-from tundish.loader.operators.asserting import IgnoreErrors
-from tundish.loader.operators.batching import Unbatch
-from tundish.loader.operators.elementwise import Filter, FlatMap, Map
-from tundish.loader.operators.files import ReadFiles
-from tundish.loader.operators.measuring import BytesProduced, Latency
-from tundish.loader.operators.options import WithOptions, options_of
-from tundish.loader.operators.order import Prefetch, ShardByProcess, Shuffle, Skip, Take
-from tundish.loader.operators.rebatching import BatchRows
-from tundish.loader.operators.sources import Files, Generator
-from tundish.loader.operators.storing import Cache
+from tundish.loader.operators.options import options_of
+from tundish.loader.operators.order import Skip, Take
 from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.node import INFINITE_CARDINALITY, global_seed, walk
 from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.run.effective import effective
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = ["base_of", "bounds", "check_range", "only", "over", "range_of"]
-
-ONE_BY_ONE = (
-    Map,
-    Filter,
-    FlatMap,
-    ReadFiles,
-    Unbatch,
-    BatchRows,
-    IgnoreErrors,
-    Cache,
-    Prefetch,
-    WithOptions,
-    Latency,
-    BytesProduced,
-)
-"""What may stand above a cut: it looks at one element at a time and counts none.
-
-By their very types: `interleave` is a kind of `flat_map`, and reads several elements in turn.
-"""
 
 
 def range_of(node: Operator, index: int, count: int) -> Operator:
@@ -128,9 +102,8 @@ def base_of(node: Operator) -> Operator:
     policy = options_of(node).on_error
     obstacles: list[str] = []
     while True:
-        if type(node) in ONE_BY_ONE:
-            assert isinstance(node, Unary)
-            node = node.up
+        if node.one_by_one:
+            node = node.inputs[0]
             continue
         obstacle = next(_obstacles(node, policy), None)
         if obstacle is None and not obstacles:
@@ -144,15 +117,11 @@ def base_of(node: Operator) -> Operator:
 
 def _obstacles(node: Operator, policy: str | None) -> Iterator[str]:
     """Why positions of a node cannot be divided, one line each."""
-    if isinstance(node, Generator):
-        yield f"{node.label} has no random access: read the records with from_source"
-    elif isinstance(node, ShardByProcess):
-        yield f"{node.label} divides the elements already: leave it out, or put it above the snapshot"
+    if node.undivided:
+        yield f"{node.label} {node.undivided}"
     elif node.awaited and not node.positional:
         yield f"{node.label} is not complete: write it first, then it is a source like others"
-    elif isinstance(node, Shuffle) and isinstance(node.up, Files):
-        yield f"{node.label} of list_files has no order that ranges share: list_files(shuffle=False)"
-    elif not node.positional or _may_drop(node, policy):
+    elif not effective(node, policy).positional:
         yield f"{node.label} looks across the border of two ranges: put it above the snapshot"
     elif node.cardinality == INFINITE_CARDINALITY:
         yield f"{node.label} has no end: put take(n) behind it"
@@ -160,10 +129,3 @@ def _obstacles(node: Operator, policy: str | None) -> Iterator[str]:
         for below in walk(node, running=True):
             if below.seedless:
                 yield f"{below.label} would draw another order for each range: give it a seed"
-
-
-def _may_drop(node: Operator, policy: str | None) -> bool:
-    """Whether ``Options.on_error`` makes a function below leave out elements."""
-    return policy == "skip" and any(
-        isinstance(below, Map) and below.on_error is None for below in walk(node)
-    )
