@@ -28,6 +28,7 @@ from tundish.loader.operators.order import OrderMethods
 from tundish.loader.operators.packing import PackingMethods
 from tundish.loader.operators.padding import PaddingMethods
 from tundish.loader.operators.rebatching import RebatchingMethods
+from tundish.loader.operators.reducing import ReducingMethods
 from tundish.loader.operators.resampling import ResamplingMethods
 from tundish.loader.operators.saving import SavingMethods
 from tundish.loader.operators.scanning import ScanningMethods
@@ -78,6 +79,7 @@ class Dataset(
     TakingMethods,
     WindowMethods,
     GroupingMethods,
+    ReducingMethods,
     ScanningMethods,
     UniquenessMethods,
     ResamplingMethods,

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from tundish.errors import SpecError
+from tundish.errors import CardinalityError, SpecError
 from tundish.loader.operators.elementwise import Map
 from tundish.loader.operators.order import Concatenate, Repeat
 from tundish.loader.operators.sources import Tensors
 from tundish.loader.plan.checks import check_count, check_flag
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, OwnFunction
+from tundish.loader.protocols.blame import raise_from
+from tundish.loader.protocols.items import End, Failure
+from tundish.loader.protocols.machines import Counts
 from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.raised import Carried
+from tundish.loader.protocols.stated import (
+    count,
+    counted_in,
+    flag,
+    load_part,
+)
 from tundish.spec import map_leaves, spec_of
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Value
+
+_LOG = logging.getLogger("tundish")
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +45,40 @@ class IgnoreErrors(Unary):
     computing = dynamic = passes = one_by_one = distributive = True
     cardinality = UNKNOWN_CARDINALITY
     positional = False
+
+    def machine(self, builder: Builder, pass_: int) -> Machine:
+        label = builder.context.label(self)
+        return Ignoring(builder.computed(self.up, pass_), label, log=self.log_warning)
+
+
+class Ignoring:
+    """The computed items that are no failures; the others are counted."""
+
+    def __init__(self, up: Machine, label: str, *, log: bool) -> None:
+        self._up, self._label, self._log = up, label, log
+        self._counts = Counts()
+
+    def next(self) -> Any:
+        while True:
+            item = self._up.next()
+            if type(item) is not Failure or type(item.error) is Carried:
+                return item
+            self._counts.add([f"{self._label} ignored"])
+            if self._log:
+                _LOG.warning("%s left out element %s: %r", self._label, item.ref, item.error)
+
+    def mark(self) -> Mark:
+        return (self._counts.by_event, self._up.mark())
+
+    def dump(self, mark: Mark) -> Any:
+        counts, up = mark
+        below = {"up": self._up.dump(up)}
+        # Not at the top: a stage above tells its own counts from a state without any there.
+        return {**below, "ignored": {"counts": counts}} if counts else below
+
+    def load(self, state: Any) -> None:
+        self._counts.by_event = counted_in(state, "ignored")
+        load_part(self._up, state)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,9 +115,63 @@ class AssertCardinality(Unary):
     def nested(self, at: int) -> Any:
         return {"n": at, "ended": False, "up": self.up.expand(at)}
 
+    def machine(self, builder: Builder, pass_: int) -> Machine:
+        label = builder.context.label(self)
+        return Asserted(builder.build(self.up, pass_), self.expected, label)
+
+    def evaluator(self, maker: Maker) -> Value:
+        up, label, expected = maker.below(self, self.up), maker.context.label(self), self.expected
+
+        def value(item: Any, pass_: int) -> Any:
+            if said_by_node(item):
+                raise_from(CardinalityError(expected, item[1]), label)
+            return up(item, pass_)
+
+        return value
+
+
+class Asserted:
+    """Items as they come, and a failure where there are not as many as was said."""
+
+    def __init__(self, up: Machine, expected: int, label: str) -> None:
+        self._up, self._expected, self._label = up, expected, label
+        self._count = 0
+        self._ended = False
+
+    def next(self) -> Any:
+        if self._ended:
+            raise End
+        try:
+            item = self._up.next()
+        except End:
+            self._ended = True
+            if self._count == self._expected:
+                raise
+            return self._failure(self._count)
+        self._count += 1
+        if 0 <= self._expected < self._count:
+            self._ended = True
+            return self._failure(self._count)
+        return item
+
+    def _failure(self, came: int) -> Failure:
+        error = CardinalityError(self._expected, came)
+        error.add_note(f"tundish: in {self._label}")
+        return Failure(((), came), error)
+
+    def mark(self) -> Mark:
+        return (self._count, self._ended, self._up.mark())
+
+    def dump(self, mark: Mark) -> Any:
+        return {"n": mark[0], "ended": mark[1], "up": self._up.dump(mark[2])}
+
+    def load(self, state: Any) -> None:
+        self._count, self._ended = count(state, "n"), flag(state, "ended")
+        load_part(self._up, state)
+
 
 def said_by_node(ref: Any) -> bool:
-    """Whether a ref is that of an error which no element is to blame for."""
+    """Return True if a ref is that of an error which no element is to blame for."""
     return type(ref) is tuple and len(ref) == 2 and ref[0] == () and type(ref[1]) is int
 
 

@@ -1,15 +1,35 @@
-"""Tags on the edges of a plan, where something of each element is measured."""
+"""latency_stats and bytes_produced_stats: what passes an edge of the plan is noted there.
+
+Where an element is computed along the way from a stage's input to its output, its evaluator
+notes it, in whichever process that is. What comes to the edge computed is noted as it passes by:
+no evaluator is asked for it. An item is one or the other, so each element is noted once.
+"""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
 
 from tundish.loader.plan.rebuilding import other_inputs
 from tundish.loader.plan.stats import check_text
+from tundish.loader.protocols.chains import chain_base, run_of
+from tundish.loader.protocols.items import DROPPED, Failure
 from tundish.loader.protocols.operator import Operator, Passing
+from tundish.loader.protocols.rows import Rows
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Machine, Maker, Mark, Value
+
+_UNCOMPUTED = (int, tuple, Failure)
+
+Note = Callable[[Any, float], None]
+"""``note(element, seconds)``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +40,33 @@ class Measuring(Passing):
     """Under which name; None: that of the operator below, behind ``record_latency_``."""
 
     tuning = frozenset({"tag"})
-    one_by_one = True
+    measures = one_by_one = True
+
+    def noting_in(self, context: Context, nbytes: Callable[[Any], int]) -> Note:
+        """Return what notes an element; `nbytes` tells how large one is."""
+        raise NotImplementedError
+
+    def tag_in(self, context: Context) -> str:
+        """Return the name under which it notes."""
+        return f"record_latency_{context.label(self.up)}" if self.tag is None else self.tag
+
+    def evaluator(self, maker: Maker) -> Value:
+        up = maker.below(self, self.up)
+        note = self.noting_in(maker.context, nbytes_of)
+        base, _ = chain_base(self)
+        computing = not all(each.transparent for each in run_of(self))
+        passed_by = not computing and not base.positional
+
+        def value(item: Any, pass_: int) -> Any:
+            if passed_by and type(item) not in _UNCOMPUTED:
+                return up(item, pass_)
+            began = perf_counter()
+            element = up(item, pass_)
+            if element is not DROPPED:
+                note(element, perf_counter() - began)
+            return element
+
+        return value
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,12 +75,92 @@ class Latency(Measuring):
 
     op = "latency_stats"
 
+    def noting_in(self, context: Context, nbytes: Callable[[Any], int]) -> Note:
+        watch, tag = context.watch, self.tag_in(context)
+        return lambda _, seconds: watch.edge(tag, seconds)
+
 
 @dataclass(frozen=True, eq=False)
 class BytesProduced(Measuring):
     """How large each element is."""
 
     op = "bytes_produced_stats"
+
+    def noting_in(self, context: Context, nbytes: Callable[[Any], int]) -> Note:
+        watch, tag = context.watch, self.tag_in(context)
+        return lambda element, _: watch.count(tag, nbytes(element))
+
+
+class Measured:
+    """The items of a stream; those that are computed are noted.
+
+    An element has taken as long as from the first call that asked for it to the one that gave it.
+    """
+
+    def __init__(self, up: Machine, note: Note) -> None:
+        self._up, self._note = up, note
+        self._began: float | None = None
+
+    def next(self) -> Any:
+        if self._began is None:
+            self._began = perf_counter()
+        item = self._up.next()  # if it is not ready, the next call asks for the same one
+        began, self._began = self._began, None
+        if type(item) not in _UNCOMPUTED:
+            self._note(item, perf_counter() - began)
+        return item
+
+    def mark(self) -> Mark:
+        return self._up.mark()
+
+    def dump(self, mark: Mark) -> Any:
+        return self._up.dump(mark)
+
+    def load(self, state: Any) -> None:
+        self._up.load(state)
+
+
+def measured(node: Operator, base: Operator, up: Machine, context: Context) -> Machine:
+    """Return the stream of `base`, with what measures it below the first map or filter up to `node`."""
+    if base.positional:  # nothing is computed there
+        return up
+    for each in reversed(run_of(node)):
+        if isinstance(each, Measuring):
+            up = Measured(up, each.noting_in(context, item_nbytes))
+        elif not each.transparent:
+            break
+    return up
+
+
+def item_nbytes(item: Any) -> int:
+    """Return the size of a computed item's element."""
+    if type(item) is not Rows:
+        return nbytes_of(item.value)
+    total = 0
+    for block, first, stop, _ in item.runs:
+        loose = block.layout is None or block.elements
+        parts = (
+            [block.element(k) for k in range(first, stop)] if loose else [block.batch(first, stop)]
+        )
+        total += sum(map(nbytes_of, parts))
+    return total
+
+
+def nbytes_of(element: Any) -> int:
+    """Return the size of an element: its arrays and numbers as they lie in memory, text as UTF-8."""
+    if isinstance(element, np.ndarray) and element.dtype.hasobject and element.dtype.kind == "O":
+        return sum(map(nbytes_of, element.flat))
+    if isinstance(element, (np.ndarray, np.generic)):
+        return int(element.nbytes)
+    if isinstance(element, str):
+        return len(element.encode("utf-8", "surrogatepass"))
+    if isinstance(element, bytes):
+        return len(element)
+    if isinstance(element, dict):
+        return sum(map(nbytes_of, element.values()))
+    if isinstance(element, (tuple, list)):
+        return sum(map(nbytes_of, element))
+    return 0  # a dataset, which is read by itself, or None
 
 
 _REBUILT: weakref.WeakKeyDictionary[Operator, dict[str, Operator]] = weakref.WeakKeyDictionary()

@@ -1,52 +1,36 @@
-"""Operators that carry a state from element to element."""
+"""scan: a state handed from element to element, in the consumer's process."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from tundish.errors import SpecError
 from tundish.gaps import copied
 from tundish.loader.plan.checks import check_callable
-from tundish.loader.plan.node import UNKNOWN_CARDINALITY
+from tundish.loader.protocols.blame import raise_from
+from tundish.loader.protocols.items import Failure, Made
+from tundish.loader.protocols.lineage import add_origin, describe_origin, identities
+from tundish.loader.protocols.machines import Rerun
 from tundish.loader.protocols.operator import Operator, Unary
-from tundish.loader.protocols.refs import numbered
-from tundish.spec import flatten, map_leaves, normalise, spec_of
+from tundish.loader.protocols.ownership import owned, private
+from tundish.loader.protocols.results import checked
+from tundish.spec import (
+    flatten,
+    leaf_key,
+    map_leaves,
+    normalise,
+    same_structure,
+    spec_of,
+    unflatten,
+)
 
-
-@dataclass(frozen=True)
-class Reducer:
-    """What `Dataset.group_by_reducer` does with the elements of a key.
-
-    Parameters
-    ----------
-    init_func : callable
-        ``init_func(key)``: the state before a key's first element.
-    reduce_func : callable
-        ``reduce_func(state, element)``: the new state, of the same structure and dtypes.
-    finalize_func : callable
-        ``finalize_func(state)``: the element that the last state gives.
-
-    Examples
-    --------
-    >>> import tundish as td
-    >>> from tundish.experimental import Reducer
-    >>> total = Reducer(lambda key: 0, lambda state, x: state + x, lambda state: state)
-    >>> ds = td.Dataset.range(5).group_by_reducer(lambda x: x % 2, total)
-    >>> [int(x) for x in ds]
-    [6, 4]
-    """
-
-    init_func: Callable[[Any], Any]
-    reduce_func: Callable[[Any, Any], Any]
-    finalize_func: Callable[[Any], Any]
-
-    def __post_init__(self) -> None:
-        for name in ("init_func", "reduce_func", "finalize_func"):
-            check_callable(name, getattr(self, name))
+if TYPE_CHECKING:
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Builder, Machine, Maker, Value
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,32 +50,140 @@ class Scan(Unary):
         told = repr(self.initial) if small else str(spec_of(self.initial))
         return {**super().params(), "initial": told}
 
+    def machine(self, builder: Builder, pass_: int) -> Machine:
+        return Scanned(self, builder.computed(self.up, pass_), pass_, builder.context)
 
-@dataclass(frozen=True, eq=False)
-class GroupByReducer(Unary):
-    """One element of all elements that share a key, in the order of the keys."""
+    def evaluator(self, maker: Maker) -> Value:
+        return maker.replayed(self)
 
-    key: Callable[..., Any]
-    init: Callable[[Any], Any]
-    reduce: Callable[[Any, Any], Any]
-    finalize: Callable[[Any], Any]
 
-    op = "group_by_reducer"
-    origin = "ordinal"
-    flat = False
-    computing = dynamic = noting = replays = sequential = True
-    cardinality = UNKNOWN_CARDINALITY
-    positional = False
-    safe = False
+class Scanned(Rerun):
+    """What a function makes of each item and of the state it returned for the one before."""
 
-    def parts(self, ref: Any) -> list[tuple[int, Any]]:
-        if numbered(ref)[1] not in (0, 1):
-            raise ValueError("it must be a number, and 0 or 1")
-        return []
+    def __init__(self, node: Scan, up: Machine, pass_: int, context: Context) -> None:
+        super().__init__()
+        self._up, self._pass, self._function = up, pass_, node.function
+        self._state = State(node.initial, "scan_func")
+        self._told = Told(node, context)
+
+    def make(self) -> Any:
+        item = self._up.next()
+        if type(item) is Failure:
+            return item
+        try:
+            made = list(_two(self._function(self._state.value, item.value)))
+            made[1] = checked(made[1])
+            self._state.set(made[0])
+            made[0] = None  # where both share an array, the state has its own copy
+            return Made(item.ref, owned(made.pop()))
+        except BaseException as error:  # noqa: BLE001 - the element's error
+            return self._told(error, item.ref, self._pass, item.ref)
+
+
+def _two(result: Any) -> tuple[Any, Any]:
+    if type(result) is not tuple or len(result) != 2:
+        raise SpecError(f"scan_func must return a pair (new_state, output), not {result!r}")
+    return result
+
+
+class State:
+    """A state that keeps its structure and its dtypes.
+
+    Nobody else can write to its arrays: neither the function it is given to, nor whoever gets an
+    element that shares them.
+
+    Parameters
+    ----------
+    initial : nest
+        In its numpy form.
+    what : str
+        Who hands it on, for messages.
+    """
+
+    def __init__(self, initial: Any, what: str) -> None:
+        leaves, self._tree = flatten(initial)
+        self._dtypes = [_dtype(leaf) for leaf in leaves]
+        self._spec, self._what = spec_of(initial), what
+        self.value = unflatten(self._tree, [own(private(leaf)) for leaf in leaves])
+
+    def set(self, value: Any) -> None:
+        """Take a new state's place.
+
+        Raises
+        ------
+        SpecError
+            It has another structure or other dtypes.
+        """
+        value = normalise(value)
+        leaves, tree = flatten(value)
+        fits = tree == self._tree or same_structure(tree, self._tree)
+        if tree != self._tree and fits:  # a dict's keys in another order
+            value = _in_order(value, self._tree)
+            leaves, _ = flatten(value)
+        if not fits or [_dtype(leaf) for leaf in leaves] != self._dtypes:
+            raise SpecError(
+                f"{self._what} returned a state {spec_of(value)}, the initial state is {self._spec}"
+            )
+        self.value = unflatten(self._tree, [own(leaf) for leaf in leaves])
+
+
+def _dtype(leaf: Any) -> Any:
+    key = leaf_key(leaf)
+    return key if isinstance(key, type) else key[0]
+
+
+def _in_order(value: Any, tree: Any) -> Any:
+    """A nest with the keys of its dicts in the order of a tree's."""
+    if tree is None:
+        return value
+    kind, keys, subtrees = tree
+    if kind == "d":
+        return {key: _in_order(value[key], sub) for key, sub in zip(keys, subtrees, strict=True)}
+    parts = [_in_order(part, sub) for part, sub in zip(value, subtrees, strict=True)]
+    return tuple(parts) if kind == "t" else keys(*parts)
+
+
+class Told:
+    """Makes failures of what a node's functions raise in the consumer's process."""
+
+    def __init__(self, node: Unary, context: Context) -> None:
+        self._label, self._where = context.label(node), context.where
+        self._identity = identities(node.up, context)
+
+    def __call__(self, error: BaseException, at: Any, pass_: int, ref: Any) -> Failure:
+        """The failure of an element.
+
+        Parameters
+        ----------
+        error : BaseException
+            What was raised.
+        at : Ref
+            The element of the input that is to blame.
+        pass_ : int
+            The number of the pass.
+        ref : Ref
+            Of the failure.
+        """
+        return self.about(error, describe_origin(*self._identity(at, pass_)), ref)
+
+    def about(self, error: BaseException, origin: str, ref: Any) -> Failure:
+        """The failure of what `origin` says."""
+        try:
+            raise_from(error, self._label)
+        except Exception as marked:  # noqa: BLE001 - the same, or a RuntimeError in its place
+            return Failure(ref, add_origin(marked, origin, self._where))
+
+
+def own(leaf: Any) -> Any:
+    """A leaf of a state: of an array a copy that nobody can write to."""
+    if isinstance(leaf, np.ndarray) and (leaf.flags.writeable or leaf.base is not None):
+        leaf = copied(leaf)
+        leaf.flags.writeable = False
+    return leaf
 
 
 class ScanningMethods:
-    """Methods of `Dataset` that carry a state from element to element."""
+    """The method of `Dataset` that carries a state from element to element."""
 
     def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
         raise NotImplementedError
@@ -140,57 +232,3 @@ class ScanningMethods:
             raise SpecError("initial_state must be an element, not None")
         check_callable("scan_func", scan_func)
         return self._then(Scan, map_leaves(own, normalise(initial_state)), scan_func)
-
-    def group_by_reducer(
-        self, key_func: Callable[..., Any], reducer: Reducer, name: str | None = None
-    ) -> Self:
-        """Reduce all elements that share a key to one, and deliver them in ascending key order.
-
-        Parameters
-        ----------
-        key_func : callable
-            Called as `map` calls its function, in workers if the plan has them; returns an int of
-            at most 64 bits.
-        reducer : Reducer
-            What the elements of a key become; its functions run in the consumer's process.
-        name : str, optional
-            For tf.data's sake; ignored.
-
-        Raises
-        ------
-        TypeError
-            `key_func` is not callable, or `reducer` is no `Reducer`.
-
-        Notes
-        -----
-        The whole pass is read before the first element comes, one state a key is held. An element
-        that failed, or for which `key_func`, ``init_func`` or ``reduce_func`` fails, is an error
-        while the pass is read, and changes no state. Where ``finalize_func`` fails, the error
-        stands at the key's place.
-
-        In tf.data this is ``tf.data.experimental.group_by_reducer``. An iterator's state holds how
-        many elements have been given: restoring reads the pass again, in O(n) time.
-
-        Examples
-        --------
-        >>> import tundish as td
-        >>> from tundish.experimental import Reducer
-        >>> count = Reducer(lambda key: (key, 0), lambda s, x: (s[0], s[1] + 1), lambda s: s)
-        >>> list(td.Dataset.range(5).group_by_reducer(lambda x: x // 3, count))
-        [(np.int64(0), np.int64(3)), (np.int64(1), np.int64(2))]
-        """
-        check_callable("key_func", key_func)
-        if not isinstance(reducer, Reducer):
-            raise TypeError(
-                f"reducer must be a td.experimental.Reducer, not {type(reducer).__name__}"
-            )
-        functions = (reducer.init_func, reducer.reduce_func, reducer.finalize_func)
-        return self._then(GroupByReducer, key_func, *functions)
-
-
-def own(leaf: Any) -> Any:
-    """A leaf of a state: of an array a copy that nobody can write to."""
-    if isinstance(leaf, np.ndarray) and (leaf.flags.writeable or leaf.base is not None):
-        leaf = copied(leaf)
-        leaf.flags.writeable = False
-    return leaf

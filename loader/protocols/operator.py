@@ -164,6 +164,8 @@ class Operator(Node):
     """True if its stream is walked step by step while it is being written, and positional later."""
     passes: ClassVar[bool] = False
     """True if its elements are its inputs', unchanged: all or some of them, in any order."""
+    measures: ClassVar[bool] = False
+    """True if something of each element is noted as it passes."""
     elementwise: ClassVar[bool] = False
     """True if it makes an element of one of its input's, by itself: it runs in one chain with such as are next to it."""
     calls: ClassVar[bool] = False
@@ -400,6 +402,11 @@ class Operator(Node):
     def evaluator(self, maker: Maker) -> Value | None:
         """Compile the evaluator of its items; None if it passes its input's elements on."""
         return None
+
+    @property
+    def makes(self) -> bool:
+        """True if it has an evaluator of its own."""
+        return type(self).evaluator is not Operator.evaluator
 
     def noter(self, maker: Maker, up: Value) -> Value:
         """Compile the evaluator of its input's items that notes what the operator asks of each."""

@@ -24,24 +24,19 @@ from tundish.loader.protocols.raised import element_error
 from tundish.loader.protocols.results import checked
 from tundish.loader.run.files import values as files
 from tundish.loader.run.operators import (
-    asserting,
     batching,
     caching,
     counting,
     elementwise,
     flattening,
     grouping,
-    measuring,
     mixing,
     order,
     packing,
     padding,
     rebatching,
-    resampling,
-    scanning,
     sources,
     taking,
-    uniqueness,
     windows,
     zipping,
 )
@@ -70,9 +65,6 @@ TABLES = Tables(
         **mixing.VALUES,
         **windows.VALUES,
         **grouping.VALUES,
-        **scanning.VALUES,
-        **asserting.VALUES,
-        **measuring.VALUES,
         **files.VALUES,
         **stored.VALUES,
         Reread: reread_value,
@@ -81,9 +73,6 @@ TABLES = Tables(
         **padding.NOTES,
         **taking.NOTES,
         **grouping.NOTES,
-        **scanning.NOTES,
-        **uniqueness.NOTES,
-        **resampling.NOTES,
         **stored.NOTES,
     },
 )
@@ -99,7 +88,7 @@ def hands_on(node: Operator, *, refs: bool) -> bool:
     refs : bool
         Whether it makes them of refs alone; else parts of them may have been computed elsewhere.
     """
-    while type(node) not in TABLES.values and not node.noting:
+    while not (node.noting or type(node) in TABLES.values or node.makes):
         node = node.inputs[0]  # it chooses or orders elements
     if isinstance(node, Enumerate):
         return refs and hands_on(node.up, refs=refs)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from tundish.loader.operators.batching import Batch
 from tundish.loader.operators.elementwise import FlatMap
 from tundish.loader.operators.interleaving import Interleave
+from tundish.loader.operators.measuring import measured
 from tundish.loader.operators.order import (
     Concatenate,
     Repeat,
@@ -31,7 +32,6 @@ from tundish.loader.operators.storing import Cache, Reread, Snapshot, SortedSnap
 from tundish.loader.protocols.chains import chain_base, defers
 from tundish.loader.protocols.positional import Positions
 from tundish.loader.run.operators import (
-    asserting,
     batching,
     grouping,
     mixing,
@@ -39,12 +39,9 @@ from tundish.loader.run.operators import (
     packing,
     padding,
     rebatching,
-    resampling,
-    scanning,
     sharing,
     sources,
     taking,
-    uniqueness,
     windowing,
     windows,
     zipping,
@@ -53,7 +50,6 @@ from tundish.loader.run.operators.caching import Cached, store_of
 from tundish.loader.run.operators.flattening import FlatMapped
 from tundish.loader.run.operators.inners import Inners, left_out
 from tundish.loader.run.operators.interleaving import Interleaved
-from tundish.loader.run.operators.measuring import measured
 from tundish.loader.run.operators.order import Repeated
 from tundish.loader.run.storing.streaming import recorded
 
@@ -181,10 +177,6 @@ MACHINES: dict[type[Operator], MakeMachine] = {
     **taking.MACHINES,
     **windows.MACHINES,
     **grouping.MACHINES,
-    **scanning.MACHINES,
-    **uniqueness.MACHINES,
-    **resampling.MACHINES,
-    **asserting.MACHINES,
     **sharing.MACHINES,
 }
 """The machines of operators that are the same wherever elements are computed."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tundish.loader.operators.counting import Counter, Random
 from tundish.loader.operators.elementwise import Map
 from tundish.loader.operators.files import FileRecords, Indexed, ReadFiles
-from tundish.loader.operators.measuring import without_measuring
+from tundish.loader.operators.measuring import measured, without_measuring
 from tundish.loader.operators.sources import Files, Generator, Range
 from tundish.loader.operators.storing import Stored
 from tundish.loader.plan.options import Options
@@ -28,7 +28,6 @@ from tundish.loader.run.files.records import FileMachine
 from tundish.loader.run.files.sequence import FileSequence
 from tundish.loader.run.inline import InlineBatches, InlineStage
 from tundish.loader.run.operators.inners import InlineInners, Inners
-from tundish.loader.run.operators.measuring import measured
 from tundish.loader.run.plain import PlainStage, is_plain, numbers_of
 from tundish.loader.run.planner import Planner
 from tundish.loader.run.storing.rereading import Rereading

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.loader.operators.elementwise import Filter, Map
-from tundish.loader.operators.measuring import Measuring
 from tundish.loader.operators.sources import Range
 from tundish.loader.plan.node import walk
 from tundish.loader.protocols.blame import NODE_MARK, raise_from
@@ -62,7 +61,7 @@ def compile_steps(top: Operator, context: Context) -> list[Steps] | None:
             label = context.label(node)
             tally = context.watch.tally(label)
             steps.append(_filtering(node.predicate, label, tally, last=node is top))
-        elif isinstance(node, Measuring):
+        elif node.measures:
             return None
     return steps or None
 

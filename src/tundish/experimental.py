@@ -25,7 +25,7 @@ import numpy as np
 from tundish.formats.tfrecord.writer import TFRecordWriter
 from tundish.loader.dataset import Dataset
 from tundish.loader.files.sql import SqlDataset
-from tundish.loader.operators.scanning import Reducer
+from tundish.loader.operators.reducing import Reducer
 from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.groups import (
     AutotuneOptions,

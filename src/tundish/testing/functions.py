@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.operators.scanning import Reducer
+from tundish.loader.operators.reducing import Reducer
 from tundish.testing.compare import digest
 from tundish.testing.nests import taken_apart
 

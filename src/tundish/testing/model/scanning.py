@@ -14,7 +14,7 @@ from tundish.testing.nests import normal
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tundish.loader.operators.scanning import Reducer
+    from tundish.loader.operators.reducing import Reducer
 
 
 class Scanning(Basic):

@@ -1,0 +1,216 @@
+"""group_by_reducer: one state for each key, in the consumer's process."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from tundish.errors import SpecError
+from tundish.loader.operators.scanning import State, Told
+from tundish.loader.plan.checks import check_callable
+from tundish.loader.plan.node import UNKNOWN_CARDINALITY
+from tundish.loader.protocols.items import End, Failure, Made
+from tundish.loader.protocols.machines import Rerun
+from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.ownership import owned
+from tundish.loader.protocols.refs import numbered
+from tundish.loader.protocols.results import checked
+from tundish.spec import (
+    normalise,
+)
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Builder, Machine, Maker, Value
+
+
+@dataclass(frozen=True)
+class Reducer:
+    """What `Dataset.group_by_reducer` does with the elements of a key.
+
+    Parameters
+    ----------
+    init_func : callable
+        ``init_func(key)``: the state before a key's first element.
+    reduce_func : callable
+        ``reduce_func(state, element)``: the new state, of the same structure and dtypes.
+    finalize_func : callable
+        ``finalize_func(state)``: the element that the last state gives.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> from tundish.experimental import Reducer
+    >>> total = Reducer(lambda key: 0, lambda state, x: state + x, lambda state: state)
+    >>> ds = td.Dataset.range(5).group_by_reducer(lambda x: x % 2, total)
+    >>> [int(x) for x in ds]
+    [6, 4]
+    """
+
+    init_func: Callable[[Any], Any]
+    reduce_func: Callable[[Any, Any], Any]
+    finalize_func: Callable[[Any], Any]
+
+    def __post_init__(self) -> None:
+        for name in ("init_func", "reduce_func", "finalize_func"):
+            check_callable(name, getattr(self, name))
+
+
+@dataclass(frozen=True, eq=False)
+class GroupByReducer(Unary):
+    """One element of all elements that share a key, in the order of the keys."""
+
+    key: Callable[..., Any]
+    init: Callable[[Any], Any]
+    reduce: Callable[[Any, Any], Any]
+    finalize: Callable[[Any], Any]
+
+    op = "group_by_reducer"
+    origin = "ordinal"
+    flat = False
+    computing = dynamic = noting = replays = sequential = True
+    cardinality = UNKNOWN_CARDINALITY
+    positional = False
+    safe = False
+
+    def parts(self, ref: Any) -> list[tuple[int, Any]]:
+        if numbered(ref)[1] not in (0, 1):
+            raise ValueError("it must be a number, and 0 or 1")
+        return []
+
+    def machine(self, builder: Builder, pass_: int) -> Machine:
+        return GroupedByReducer(self, builder.noted(self, pass_), pass_, builder.context)
+
+    def evaluator(self, maker: Maker) -> Value:
+        return maker.replayed(self)
+
+    def noter(self, maker: Maker, up: Value) -> Value:
+        return maker.asking(self, keyed(self.key, "key_func"), up)
+
+
+class GroupedByReducer(Rerun):
+    """The errors of the input while it is read, then one element a key, in the keys' order.
+
+    Refs are ``(number, 0)`` of an element and ``(number, 1)`` of an error.
+    """
+
+    def __init__(self, node: GroupByReducer, up: Machine, pass_: int, context: Context) -> None:
+        super().__init__()
+        self._node, self._up, self._pass = node, up, pass_
+        self._states: dict[int, State] = {}
+        self._errors = self._count = 0
+        self._finals: deque[int] | None = None
+        self._told = Told(node, context)
+
+    def make(self) -> Any:
+        while self._finals is None:
+            try:
+                item = self._up.next()
+            except End:
+                self._finals = deque(sorted(self._states))
+                break
+            failure = self._take(item)
+            if failure is not None:
+                self._errors += 1
+                return failure
+        if not self._finals:
+            raise End
+        key = self._finals.popleft()
+        ref = (self._count, 0)
+        self._count += 1
+        try:
+            return Made(ref, owned(checked(self._node.finalize(self._states.pop(key).value))))
+        except BaseException as error:  # noqa: BLE001 - the element's error
+            return self._told.about(error, f"key {key}", ref)
+
+    def _take(self, item: Any) -> Failure | None:
+        ref = (self._errors, 1)
+        if type(item) is Failure:
+            return Failure(ref, item.error)
+        key = item.note
+        try:
+            state = self._states.get(key)
+            if state is None:
+                state = State(checked(self._node.init(np.int64(key))), "reduce_func")
+            state.set(self._node.reduce(state.value, item.value))
+        except BaseException as error:  # noqa: BLE001 - the element's error
+            return self._told(error, item.ref, self._pass, ref)
+        self._states[key] = state
+        return None
+
+
+def keyed(function: Callable[..., Any], name: str) -> Callable[..., int]:
+    """``function(element)`` as an int of at most 64 bits.
+
+    Parameters
+    ----------
+    function : callable
+        The user's.
+    name : str
+        Of the argument, for messages.
+    """
+
+    def key(*element: Any) -> int:
+        found = normalise(function(*element))
+        if not isinstance(found, np.integer) or found > np.iinfo(np.int64).max:
+            raise SpecError(f"{name} must return an int of 64 bits, not {found!r}")
+        return int(found)
+
+    return key
+
+
+class ReducingMethods:
+    """The method of `Dataset` that reduces the elements of each key to one."""
+
+    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
+        raise NotImplementedError
+
+    def group_by_reducer(
+        self, key_func: Callable[..., Any], reducer: Reducer, name: str | None = None
+    ) -> Self:
+        """Reduce all elements that share a key to one, and deliver them in ascending key order.
+
+        Parameters
+        ----------
+        key_func : callable
+            Called as `map` calls its function, in workers if the plan has them; returns an int of
+            at most 64 bits.
+        reducer : Reducer
+            What the elements of a key become; its functions run in the consumer's process.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Raises
+        ------
+        TypeError
+            `key_func` is not callable, or `reducer` is no `Reducer`.
+
+        Notes
+        -----
+        The whole pass is read before the first element comes, one state a key is held. An element
+        that failed, or for which `key_func`, ``init_func`` or ``reduce_func`` fails, is an error
+        while the pass is read, and changes no state. Where ``finalize_func`` fails, the error
+        stands at the key's place.
+
+        In tf.data this is ``tf.data.experimental.group_by_reducer``. An iterator's state holds how
+        many elements have been given: restoring reads the pass again, in O(n) time.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> from tundish.experimental import Reducer
+        >>> count = Reducer(lambda key: (key, 0), lambda s, x: (s[0], s[1] + 1), lambda s: s)
+        >>> list(td.Dataset.range(5).group_by_reducer(lambda x: x // 3, count))
+        [(np.int64(0), np.int64(3)), (np.int64(1), np.int64(2))]
+        """
+        check_callable("key_func", key_func)
+        if not isinstance(reducer, Reducer):
+            raise TypeError(
+                f"reducer must be a td.experimental.Reducer, not {type(reducer).__name__}"
+            )
+        functions = (reducer.init_func, reducer.reduce_func, reducer.finalize_func)
+        return self._then(GroupByReducer, key_func, *functions)
