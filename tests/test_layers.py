@@ -155,6 +155,23 @@ def test_parts_are_imported_by_their_full_names() -> None:
     assert not wrong
 
 
+def test_the_reference_shares_nothing_with_what_it_is_the_reference_of() -> None:
+    """But errors and what elements are; what compares, and what writes files and marks memory, serves both."""
+    own = ("tundish.testing.model", "tundish.testing.nests", "tundish.testing.orders")
+    both = {f"tundish.testing.{name}" for name in ("compare", "files", "poison")}
+    wrong = [
+        f"{importer} imports {target}"
+        for importer, targets in graph().items()
+        if importer.startswith(own)
+        for target in sorted(targets)
+        if target.startswith("tundish")
+        if not target.startswith(own)
+        if target not in {*both, "tundish.errors", "tundish.ragged", "tundish.spec"}
+    ]
+
+    assert not wrong
+
+
 def test_every_module_has_a_layer() -> None:
     """A new folder says here who may import it, and that the walk finds them all."""
     assert {layer(name) for name in graph()} == {*MAY_IMPORT, *FACES}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tundish import Dataset
-from tundish.testing.orders import window_shuffle, window_words
+from tundish.testing.orders import permutation, window_shuffle, window_words
 
 EDGES = sorted({2**k + d for k in range(1, 15) for d in (-1, 0, 1)})
 
@@ -26,6 +26,12 @@ def test_it_is_a_permutation_of_every_small_number() -> None:
 def test_it_is_a_permutation_around_every_power_of_two() -> None:
     for n in EDGES:
         assert np.array_equal(np.sort(order(n, seed=n)), np.arange(n)), n
+
+
+@pytest.mark.parametrize("n", [1, 17, 4096, 4097, 16384, 16385, 20_000])
+def test_it_is_the_one_that_is_described(n: int) -> None:
+    for seed, iteration in ((0, 0), (2**63 - 1, 3)):
+        assert order(n, seed, iteration) == permutation(n, seed, iteration)
 
 
 @pytest.mark.parametrize("n", [2, 3, 17, 100, 5000])

@@ -1,15 +1,18 @@
-"""The orders of tf.data, from their description: for comparison, not for speed.
+"""The orders of shuffles, from their description: for comparison, not for speed.
 
 `shuffle(buffer_size, seed)` draws 32-bit words of Philox 4x32-10 [1]_ and picks from a window
-that slides over its input. Seeds reach it as they do in TensorFlow.
+that slides over its input. Seeds reach it as they do in TensorFlow. `shuffle(None, seed)` is a keyed
+permutation of our own [2]_.
 
 References
 ----------
 .. [1] J. Salmon et al., Parallel random numbers: as easy as 1, 2, 3. SC 2011.
+.. [2] J. Black and P. Rogaway, Ciphers with arbitrary finite domains. CT-RSA 2002.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 import struct
 from collections import deque
@@ -20,7 +23,15 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["directed", "seed_words", "weighted_draws", "window_shuffle", "window_words", "words"]
+__all__ = [
+    "directed",
+    "permutation",
+    "seed_words",
+    "weighted_draws",
+    "window_shuffle",
+    "window_words",
+    "words",
+]
 
 T = TypeVar("T")
 
@@ -29,6 +40,9 @@ MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)
 DEFAULT_GRAPH_SEED = 87654321
 SEED_MODULUS = 2**31 - 1
+SPLITMIX = 0x9E3779B97F4A7C15
+FEW = 4096
+"""So many elements are put in order by hashes, so that any order of them can come."""
 STATELESS_KEY = 0x02461E293EC8F720
 
 
@@ -115,6 +129,43 @@ def window_shuffle(items: Iterable[T], size: int, draws: Iterator[int]) -> Itera
         yield window[chosen]
         window[chosen] = window[0]
         window.popleft()
+
+
+def permutation(count: int, seed: int, number: int) -> list[int]:
+    """The order of pass `number` of ``shuffle(None, seed)``: which element stands at each position.
+
+    Its six keys of 64 bits are a blake2b digest of the seed and the number of the pass, each made odd. Few
+    elements are sorted by a hash of their positions under the first key. Of many, each position is walked
+    through a Feistel network of six rounds, over the least even power of two that holds them, until it
+    lands on one of them.
+
+    Examples
+    --------
+    >>> sorted(permutation(5000, 1, 0)) == list(range(5000))
+    True
+    """
+    text = f"tundish permutation {seed} {number}".encode()
+    keys = [key | 1 for key in struct.unpack("<6Q", hashlib.blake2b(text, digest_size=48).digest())]
+    if count <= FEW:
+        return sorted(range(count), key=lambda i: _splitmix(i * SPLITMIX + keys[0]))
+    half = math.ceil((count - 1).bit_length() / 2)
+
+    def walked(position: int) -> int:
+        left, right = divmod(position, 2**half)
+        for key in keys:
+            left, right = right, left ^ _splitmix(right + key) % 2**half
+        found = left * 2**half + right
+        return found if found < count else walked(found)
+
+    return [walked(position) for position in range(count)]
+
+
+def _splitmix(number: int) -> int:
+    """The finaliser of splitmix64."""
+    number %= 2**64
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        number = (number ^ number >> shift) * factor % 2**64
+    return number ^ number >> 31
 
 
 def weighted_draws(

@@ -310,7 +310,6 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
         Case(
             "shuffle-permutation",
             lambda d: d.range(23).shuffle(None, seed=1).map(Draw(1), seed=1).repeat(2),
-            modelled=False,
         ),
         Case(
             "shuffle-unseeded",

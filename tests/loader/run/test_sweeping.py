@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tundish import Dataset
-from tundish.loader.run.sweeping import SweptStage
 
 
 def drained(ds: Dataset) -> list[Any]:
@@ -31,48 +31,34 @@ def names(found: list[Any]) -> list[Any]:
     return [type(x).__name__ if isinstance(x, Exception) else x for x in found]
 
 
-def network(ds: Dataset) -> Any:
-    it = ds.iterator(workers=0)
-    next(it)
-    return it._engine._network  # type: ignore[attr-defined]  # the laws look inside
+def noted(called: list[str], x: Any) -> Any:
+    called.append(f"f{x}")
+    return x + 10
 
 
-def test_plain_runs_over_positions_are_swept() -> None:
-    plain = Dataset.range(9).shuffle(None, seed=1).map(abs).filter(bool).prefetch(1)
-
-    assert isinstance(network(plain), SweptStage)
-    assert isinstance(network(plain.batch(2))._up, SweptStage)
+def odd(called: list[str], x: Any) -> bool:
+    called.append(f"g{x}")
+    return bool(x % 2)
 
 
 @pytest.mark.parametrize(
-    "ds",
+    "given",
     [
-        Dataset.range(9).map(lambda x, rng: x, seed=1),
-        Dataset.range(9).map(abs, on_error="skip"),
-        Dataset.range(9).filter(lambda _: True, on_error="retry"),
-        Dataset.range(9).shuffle(3, seed=1).map(abs),
+        {},
+        {"on_error": "skip"},
+        {"num_parallel_calls": 1},
     ],
 )
-def test_others_are_not(ds: Dataset) -> None:
-    assert not isinstance(network(ds), SweptStage)
-
-
-def test_nothing_is_called_before_it_is_asked_for() -> None:
+@pytest.mark.parametrize("source", [Dataset.range(100), Dataset.range(100).shuffle(1, seed=1)])
+def test_nothing_is_called_before_it_is_asked_for(source: Dataset, given: dict[str, Any]) -> None:
     called: list[str] = []
-
-    def f(x: Any) -> Any:
-        called.append(f"f{x}")
-        return x + 10
-
-    def g(x: Any) -> bool:
-        called.append(f"g{x}")
-        return bool(x % 2)
-
-    it = Dataset.range(100).map(f).filter(g).batch(2).iterator(workers=0)
+    ds = source.map(partial(noted, called), **given).filter(partial(odd, called)).batch(2)
+    it = ds.iterator(workers=0)
 
     assert called == []
     assert next(it).tolist() == [11, 13]
     assert called == ["f0", "g10", "f1", "g11", "f2", "g12", "f3", "g13"]
+    assert it.stats.elements == 1
 
 
 def test_errors_stand_at_their_places_and_name_their_node() -> None:

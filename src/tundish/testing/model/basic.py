@@ -16,17 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from tundish.errors import SpecError
-from tundish.loader.protocols.raised import is_interrupt
-from tundish.loader.protocols.shuffling import permute
 from tundish.testing import poison
 from tundish.testing.compare import Outcome, collect
 from tundish.testing.nests import by_row, misfit, normal, stacked, taken_apart
-from tundish.testing.orders import window_shuffle, window_words
+from tundish.testing.orders import permutation, window_shuffle, window_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from tundish.loader.plan.inputs import InputContext
 
 __all__ = ["ENDLESS", "Basic", "Item", "Pass", "arguments", "called", "generator"]
 
@@ -277,10 +273,10 @@ class Basic:
     ) -> Self:
         def items(this: Pass) -> Iterator[Item]:
             below = self.items(this)
-            if buffer_size is None:  # an order of our own: law 8 says what it must be
+            if buffer_size is None:
                 whole = list(below)
                 key = this.number if reshuffle_each_iteration else 0
-                yield from [whole[i] for i in permute(np.arange(len(whole)), len(whole), seed, key)]
+                yield from [whole[i] for i in permutation(len(whole), seed, key)]
             else:
                 draws = window_words(seed, this.number, reshuffle=reshuffle_each_iteration)
                 yield from window_shuffle(below, buffer_size, draws)
@@ -303,7 +299,7 @@ class Basic:
     def shard(self, num_shards: int, index: int) -> Self:
         return self._sliced(index, None, num_shards)
 
-    def shard_by_process(self, context: InputContext) -> Self:
+    def shard_by_process(self, context: Any) -> Self:
         return self.shard(context.num_input_pipelines, context.input_pipeline_id)
 
     def skip(self, count: int) -> Self:
@@ -399,8 +395,8 @@ def arguments(value: Any) -> tuple[Any, ...]:
 
 
 def users(error: BaseException) -> BaseException:
-    """What the user's function raised; what interrupted it is raised again."""
-    if is_interrupt(error):
+    """What the user's function raised; Ctrl-C, which has no arguments, is raised again."""
+    if isinstance(error, KeyboardInterrupt) and not error.args:
         raise error
     return error
 

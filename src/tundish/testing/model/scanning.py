@@ -14,8 +14,6 @@ from tundish.testing.nests import normal
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tundish.loader.operators.reducing import Reducer
-
 
 class Scanning(Basic):
     """Operators with a state."""
@@ -41,7 +39,7 @@ class Scanning(Basic):
 
         return type(self)(items, self)
 
-    def group_by_reducer(self, key_func: Callable[..., Any], reducer: Reducer) -> Self:
+    def group_by_reducer(self, key_func: Callable[..., Any], reducer: Any) -> Self:
         def key_of(*element: Any) -> Any:
             key = normal(key_func(*element))
             if not isinstance(key, np.integer):
@@ -73,7 +71,7 @@ class Scanning(Basic):
         return type(self)(items, self)
 
 
-def _reduced(reducer: Reducer, state: Any, element: Any) -> Any:
+def _reduced(reducer: Any, state: Any, element: Any) -> Any:
     return fitting(reducer.reduce_func(copy.deepcopy(state), element), state)
 
 
