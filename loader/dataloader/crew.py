@@ -24,7 +24,6 @@ from tundish.loader.dataloader.preload import modules_to_preload
 from tundish.loader.dataloader.wanted import Outcome, Wanted
 from tundish.loader.dataloader.wire import unpack_batch
 from tundish.loader.protocols.raised import carried, opened
-from tundish.loader.run.coordinating.reserve import Reserve
 from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.messages import (
     EXTRA,
@@ -42,7 +41,7 @@ from tundish.loader.run.starting.agreeing import told_of
 from tundish.loader.run.starting.outfit import crew_of_processes, moment_of
 from tundish.loader.run.starting.payload import loads_exception, pack
 from tundish.loader.run.starting.watchdog import deadlocked
-from tundish.loader.run.store import bury, shared_ring, visit_graves
+from tundish.loader.run.store import Reserve, bury, shared_ring, visit_graves
 from tundish.loader.run.watching.tracing import open_trace
 from tundish.shm.budget import default_budget
 from tundish.tracebacks import callers_level

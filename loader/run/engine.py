@@ -17,8 +17,8 @@ from tundish.loader.protocols.stated import go_to
 from tundish.loader.run.reference import open_inline
 from tundish.loader.run.storing.stored import frozen, is_kept
 from tundish.loader.run.watching.ledger import Ledger
+from tundish.loader.run.watching.publishing import EVERY_S, Reporter
 from tundish.loader.run.watching.queueing import queued_s
-from tundish.loader.run.watching.reporting import EVERY_S, Reporter
 from tundish.loader.run.watching.sampling import Sampling
 from tundish.loader.run.watching.tracing import open_trace
 from tundish.loader.run.watching.tuning import EVERY_S as TUNE_EVERY_S

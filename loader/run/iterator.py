@@ -55,7 +55,7 @@ from tundish.tracebacks import hide_frames
 if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
     from tundish.loader.run.storing.live import Setup
-    from tundish.loader.run.watching.reporting import Reporter
+    from tundish.loader.run.watching.publishing import Reporter
     from tundish.loader.watch.stats import Stats
 
 

@@ -16,11 +16,11 @@ from tundish.loader.run.coordinating.lookahead import LookAhead
 from tundish.loader.run.coordinating.memory import Memory, budget_of
 from tundish.loader.run.crew import crew_of
 from tundish.loader.run.critical import uninterrupted
-from tundish.loader.run.descriptors import descriptors_for
 from tundish.loader.run.engine import Engine, refused
 from tundish.loader.run.operators.flattening import FlatMapped
 from tundish.loader.run.parallel import ParallelPlanner
 from tundish.loader.run.pool import Pool
+from tundish.loader.run.recruiting import descriptors_for
 from tundish.loader.run.reference import open_inline
 from tundish.loader.run.stages import ParallelStage
 from tundish.loader.run.storing.lingering import linger as linger_on

@@ -16,9 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.errors import WorkerDiedError
 from tundish.loader.run.critical import uninterrupted
-from tundish.loader.run.descriptors import SHORT, check_spare, descriptors_for, too_many
 from tundish.loader.run.messages import DONE, EXTRA, RECORD, TASK, Done, Kind
-from tundish.loader.run.recruiting import LAUNCHER, Recruiting
+from tundish.loader.run.recruiting import (
+    LAUNCHER,
+    SHORT,
+    Recruiting,
+    check_spare,
+    descriptors_for,
+    too_many,
+)
 from tundish.loader.run.starting.launcher import Exit
 from tundish.loader.run.starting.payload import loads_exception
 from tundish.loader.run.starting.watchdog import deadlocked

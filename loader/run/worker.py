@@ -23,9 +23,8 @@ from tundish.loader.run.serving import Serving, serve
 from tundish.loader.run.starting.payload import dumps_exception
 from tundish.loader.run.starting.watchdog import lift
 from tundish.loader.run.working.answers import Answers
-from tundish.loader.run.working.blocks import Blocks
+from tundish.loader.run.working.blocks import Blocks, Inputs
 from tundish.loader.run.working.evaluation import Evaluation
-from tundish.loader.run.working.inputs import Inputs
 from tundish.loader.run.working.stage import Stage, Stages
 from tundish.loader.run.working.streams import OpenStreams
 from tundish.loader.run.writing import NeedsMore, Rows

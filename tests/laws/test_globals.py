@@ -20,7 +20,7 @@ from tundish import DataLoader, Dataset, Options
 from tundish.errors import ChangedGlobalsError
 from tundish.loader.plan.reaching import globals_read
 from tundish.loader.plan.variables import Global
-from tundish.loader.run.starting import remembered
+from tundish.loader.run.starting import agreeing
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,10 +31,10 @@ def _as_imported() -> Iterator[None]:
     kept = [_state(module) for module in (config, late)]
     classes = config.Config.WIDTH, config.Base.DEPTH, reading.Reading.FACTOR
     known: list[Any] = [
-        remembered._seen,
-        remembered._changed,
-        remembered._exempt,
-        remembered._told,
+        agreeing._seen,
+        agreeing._changed,
+        agreeing._exempt,
+        agreeing._told,
     ]
     before = [each.copy() for each in known]
     for each in known:

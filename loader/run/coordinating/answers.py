@@ -9,7 +9,6 @@ import numpy as np
 from tundish.loader.protocols.blame import NODE_MARK
 from tundish.loader.protocols.raised import carried
 from tundish.loader.run.messages import EXTRA, EXTRA_IN_SLOT, ROWS_INLINE, align, share_offset
-from tundish.loader.run.receiving import copy_rows
 from tundish.loader.run.starting.payload import loads_exception
 from tundish.shm.encode import decode
 from tundish.shm.layout import Layout
@@ -112,3 +111,14 @@ def count(block: Block, watch: Watch) -> None:
     for told in block.told:
         watch.absorb(told)
     block.told = []
+
+
+def copy_rows(block: Block, own: Layout, first: int, rows: memoryview) -> None:
+    """Rows that came packed in the message: each column's to its place in the block's private memory."""
+    assert block.layout is not None
+    if block.root is None:
+        block.root = np.empty(block.layout.nbytes, np.uint8)
+    at = 0
+    for offset, nbytes in block.layout.spans(first, own.rows):
+        block.root[offset : offset + nbytes] = rows[at : at + nbytes]
+        at += nbytes

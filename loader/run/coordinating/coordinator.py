@@ -22,8 +22,7 @@ from tundish.loader.protocols.items import ref_of
 from tundish.loader.protocols.rows import as_ref
 from tundish.loader.run.coordinating.answers import count, take_in
 from tundish.loader.run.coordinating.deaths import Deaths, Fate
-from tundish.loader.run.coordinating.definitions import Definition, Definitions
-from tundish.loader.run.coordinating.tasks import Tasks, rows_per_task
+from tundish.loader.run.coordinating.tasks import Definition, Definitions, Tasks, rows_per_task
 from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.messages import NOT_OPENED, STREAM_END, WRITING
 from tundish.loader.run.parallel import AheadRepeated

@@ -7,8 +7,7 @@ from weakref import WeakSet
 
 from tundish.errors import SharedMemoryError
 from tundish.loader.protocols.block import COPY_BELOW, Block
-from tundish.loader.run.coordinating.reserve import Reserve
-from tundish.loader.run.store import bury, shared_ring, visit_graves
+from tundish.loader.run.store import Reserve, bury, shared_ring, visit_graves
 from tundish.shm.budget import default_budget, parse_bytes
 
 if TYPE_CHECKING:

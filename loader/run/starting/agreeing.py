@@ -15,6 +15,7 @@ import pickle
 import sys
 from collections.abc import Iterable, Sequence
 from types import FunctionType
+from typing import NamedTuple
 
 from tundish.errors import ChangedGlobalsError
 from tundish.loader.plan.reaching import globals_read
@@ -23,9 +24,8 @@ from tundish.loader.run.starting.control import scratch_file
 from tundish.loader.run.starting.forms import form_of
 from tundish.loader.run.starting.globals import Entry, Found, found_here, shown
 from tundish.loader.run.starting.launcher import launcher
-from tundish.loader.run.starting.remembered import first_told, remember, remembered
 
-__all__ = ["Agreement", "entries_now", "told_of"]
+__all__ = ["Agreement", "Known", "entries_now", "first_told", "remember", "remembered", "told_of"]
 
 _MOST_S = 30.0  # that another import may take
 
@@ -164,3 +164,49 @@ def import_again(fds: list[int], config: bytes) -> int:
     found = {place: found_here(place) for place in places if place.module in sys.modules}
     os.pwrite(fds[0], pickle.dumps(found), 0)
     return 0
+
+
+class Known(NamedTuple):
+    """What is known about a global.
+
+    Parameters
+    ----------
+    counts : bool
+        Whether workers are to have the consumer's value.
+    changed : bool
+        Whether it was changed after its module was imported: nobody need find out again.
+    """
+
+    counts: bool
+    changed: bool
+
+
+_seen: dict[Global, bytes] = {}
+_changed: set[Global] = set()
+_exempt: dict[Global, bytes] = {}
+_told: set[Global] = set()
+
+
+def remembered(place: Global, form: bytes) -> Known:
+    """Return what is known about a global that has this form now."""
+    if _seen.setdefault(place, form) != form:
+        _changed.add(place)
+        _seen[place] = form
+    changed = place in _changed
+    return Known(changed or _exempt.get(place) != form, changed)
+
+
+def remember(place: Global, form: bytes, *, changed: bool) -> None:
+    """Keep that a global was changed at run time, or that this form of it comes of its import."""
+    if changed:
+        _changed.add(place)
+    else:
+        _exempt[place] = form
+
+
+def first_told(place: Global) -> bool:
+    """Return whether nobody has been told of a global yet; from now on somebody has."""
+    if place in _told:
+        return False
+    _told.add(place)
+    return True

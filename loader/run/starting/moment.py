@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.starting.garbage import uncollected
 from tundish.loader.run.starting.globals import Entry, Found, Taken
 from tundish.loader.run.starting.payload import unpack
 from tundish.loader.run.starting.settings import Applied, Values
+from tundish.loader.run.starting.surroundings import uncollected
 from tundish.loader.run.starting.template import inherited
 from tundish.snapshot.fingerprint.provenance import is_users_module
 

@@ -39,12 +39,15 @@ from tundish.loader.protocols.failure import dumps_exception, loads_exception
 from tundish.loader.run.starting.byvalue import ByValue, install, look_up, module_name
 from tundish.loader.run.starting.control import scratch_file
 from tundish.loader.run.starting.culprit import find_culprit
-from tundish.loader.run.starting.inherited import reduce_shared, starting
 from tundish.loader.run.starting.mapped import mapped_file, open_mapped
 from tundish.loader.run.starting.preload import named_in
+from tundish.loader.run.starting.reducers import (
+    reduce_shared,
+    reduce_view,
+    reduce_wrapped,
+    starting,
+)
 from tundish.loader.run.starting.tensors import reduce_shared_tensor, reduce_tensor
-from tundish.loader.run.starting.views import reduce_view
-from tundish.loader.run.starting.wrapped import reduce_wrapped
 from tundish.shm.budget import default_budget
 
 if sys.platform != "win32":

@@ -30,8 +30,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tundish import forked
 from tundish.loader.run.starting.control import Control, Message
-from tundish.loader.run.starting.pools import find_pools
-from tundish.loader.run.starting.surroundings import malloc_settings
+from tundish.loader.run.starting.surroundings import find_pools, malloc_settings
 from tundish.loader.run.starting.watchdog import ENDS, Ward, new_page, take_page
 from tundish.loader.run.starting.zygote import Started, Zygote, reseed
 

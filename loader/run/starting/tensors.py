@@ -11,7 +11,7 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.starting.inherited import Descriptor
+from tundish.loader.run.starting.reducers import Descriptor
 
 if TYPE_CHECKING:
     import numpy as np

@@ -42,9 +42,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from tundish.loader.run.starting.control import Control, Kind, Message
-from tundish.loader.run.starting.garbage import uncollected
 from tundish.loader.run.starting.request import Request, run_worker
-from tundish.loader.run.starting.surroundings import command, malloc_environ
+from tundish.loader.run.starting.surroundings import command, malloc_environ, uncollected
 from tundish.shm.backend import portable
 
 __all__ = ["Started", "Zygote", "kill_session", "run_worker", "serve"]

@@ -24,12 +24,11 @@ import itertools
 import json
 import os
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
-from tundish.loader.run.watching.notice import notice
-
-__all__ = ["Trace", "open_trace"]
+__all__ = ["Trace", "notice", "open_trace"]
 
 _SHORT_S = 0.0002
 _SPAN_S = 0.01
@@ -156,3 +155,19 @@ class Trace:
         except OSError as error:  # a full disk: the pipeline goes on
             self._file.close()
             notice(f"the trace {self._file.name} ends here: {error.strerror or error}")
+
+
+def notice(message: str) -> None:
+    """Warn; where warnings are errors it is shown all the same, and nothing is raised.
+
+    An exception here would take an element along that is on its way, or leave workers behind.
+
+    Parameters
+    ----------
+    message : str
+        What has happened, and what goes on without it.
+    """
+    try:
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
+    except RuntimeWarning:
+        warnings.showwarning(message, RuntimeWarning, __file__, 0)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tundish.loader.protocols.context import Context
-    from tundish.loader.run.outbox import Outbox
+    from tundish.loader.run.mail import Outbox
     from tundish.loader.run.working.blocks import Blocks
     from tundish.shm.layout import Layout
     from tundish.shm.memory import Arena

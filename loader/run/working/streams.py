@@ -19,10 +19,9 @@ from tundish.loader.run.writing import Rows, scatter
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
-    from tundish.loader.run.outbox import Outbox
+    from tundish.loader.run.mail import Outbox
     from tundish.loader.run.values import OpenInner
-    from tundish.loader.run.working.blocks import Blocks
-    from tundish.loader.run.working.inputs import Inputs
+    from tundish.loader.run.working.blocks import Blocks, Inputs
     from tundish.loader.run.working.stage import Stage
 
 _OPEN = 64

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tundish.formats.bytes.regular import parse_json
-from tundish.loader.run.watching.notice import notice
+from tundish.loader.run.watching.tracing import notice
 
 __all__ = ["MOST_BYTES", "SUFFIX", "VERSION", "Ring", "checked_line", "parse_line"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tundish.loader.plan.variables import Global
-from tundish.loader.run.starting.remembered import first_told
+from tundish.loader.run.starting.agreeing import first_told
 from tundish.testing.folders import folder
 
 __all__ = ["Configured"]

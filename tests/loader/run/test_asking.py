@@ -240,7 +240,7 @@ def test_edges_of_one_long_call_do_not_pile_up() -> None:
 def test_edges_are_counted_though_nobody_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process without a board: nobody ever asks for the statistics."""
     monkeypatch.setattr("tundish.loader.run.engine.EVERY_S", 0.0)
-    monkeypatch.setattr("tundish.loader.run.watching.reporting.publish", lambda *_: None)
+    monkeypatch.setattr("tundish.loader.run.watching.publishing.publish", lambda *_: None)
     with Dataset.range(5000).map(pure).latency_stats("a").iterator(workers=0) as iterator:
         collect(iterator, limit=5000)
         watch = iterator._engine.context.watch

@@ -1,11 +1,14 @@
-"""A worker's answers: several in a message, as long as nobody waits long for them."""
+"""A worker's end of its channel: messages that have come, and answers that are sent together."""
 
 from __future__ import annotations
 
 import contextlib
+import pickle
 import time
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, Any
 
+from tundish.loader.run.messages import RECORD, Kind
 from tundish.shm.channel import ChannelClosed
 
 if TYPE_CHECKING:
@@ -58,3 +61,39 @@ class Outbox:
             self._records.clear()
             self._nbytes = 0
         self._flushed = time.perf_counter()
+
+
+class Inbox:
+    """What has come for a worker: messages that arrive before an answer wait.
+
+    Parameters
+    ----------
+    channel : Channel
+        The worker's end.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._waiting: deque[bytes] = deque()
+
+    def recv(self) -> bytes | memoryview:
+        """Return the next message."""
+        if self._waiting:
+            return self._waiting.popleft()
+        message = self._channel.recv()
+        assert message is not None  # a worker's end waits
+        return message
+
+    def ask(self, question: Any) -> Any:
+        """Ask the coordinator something; raise what it answers if that is an exception."""
+        tail = pickle.dumps(question)
+        self._channel.send(RECORD.pack(Kind.ASK, 0, 0, 0, len(tail)) + tail)
+        while True:
+            message = self._channel.recv()
+            assert message is not None
+            if message[0] == Kind.TOLD:
+                answer = pickle.loads(bytes(message[RECORD.size :]))
+                if isinstance(answer, BaseException):
+                    raise answer
+                return answer
+            self._waiting.append(bytes(message))

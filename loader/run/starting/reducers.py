@@ -1,26 +1,38 @@
-"""Objects around a function that pickle finds by name or not at all: caches, weak tables, TorchScript.
+"""Objects that neither pickle nor cloudpickle sends, or not as they are.
 
-They are made again around the function in the worker. A cache begins empty there; what weak tables
-and references point to lives on in the worker if something else there holds it, as it did here.
+- Objects around a function (caches, weak tables, TorchScript) are made again around the function in
+  the worker. A cache begins empty there; what weak tables and references point to lives on in the
+  worker if something else there holds it, as it did here.
+- What multiprocessing shares (Value, Array, Event, Semaphore, Queue, Pipe) only travels while it
+  starts a process, and our workers are no children of its own. Those of a ``spawn`` or
+  ``forkserver`` context go by the name of a semaphore or the number of a descriptor, which a worker
+  opens through ``/proc``. Those of a ``fork`` context can only be inherited.
+- Memoryviews: pickle has none, and cloudpickle makes bytes of them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copyreg
 import functools
 import gc
 import importlib
 import io
+import multiprocessing.context
+import os
 import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
+
+import numpy as np
 
 from tundish.loader.run.starting.byvalue import look_up, module_name
 
-__all__ = ["reduce_wrapped"]
+__all__ = ["Descriptor", "reduce_shared", "reduce_view", "reduce_wrapped", "starting"]
 
 _Cached = type(functools.lru_cache(int))
 _MADE_ANEW = ("__wrapped__", "cache_parameters")
@@ -121,3 +133,82 @@ _REDUCERS: dict[type, Callable[[Any], Any]] = {
     weakref.WeakSet: lambda table: (type(table), ([*table],)),
     weakref.ref: _reduce_reference,
 }
+
+
+_HOMES = {
+    "multiprocessing.heap",
+    "multiprocessing.sharedctypes",
+    "multiprocessing.connection",
+}
+
+
+class Descriptor:
+    """An open file of another process.
+
+    Parameters
+    ----------
+    fd : int
+        Its number here.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._path = f"/proc/{os.getpid()}/fd/{fd}"
+
+    def detach(self) -> int:
+        """Open it in this process."""
+        return os.open(self._path, os.O_RDWR)
+
+
+class _Starting:
+    """What multiprocessing asks for descriptors while it believes that it starts a process."""
+
+    DupFd = Descriptor
+
+    def duplicate_for_child(self, fd: int) -> int:
+        return fd
+
+
+@contextlib.contextmanager
+def starting() -> Iterator[None]:
+    """Let multiprocessing's objects be pickled."""
+    before = multiprocessing.context.get_spawning_popen()
+    multiprocessing.context.set_spawning_popen(_Starting())  # type: ignore[arg-type]  # all it asks
+    try:
+        yield
+    finally:
+        multiprocessing.context.set_spawning_popen(before)
+
+
+def reduce_shared(value: Any) -> Any:
+    """As ``__reduce__``, for memory and pipes of multiprocessing; else `NotImplemented`."""
+    if not sys.platform.startswith("linux"):
+        return NotImplemented
+    reduce = getattr(ForkingPickler, "_extra_reducers", {}).get(type(value))
+    if reduce is None or reduce.__module__ not in _HOMES:
+        return NotImplemented
+    return reduce(value)
+
+
+def reduce_view(view: memoryview) -> tuple[Any, ...]:
+    """As ``__reduce_ex__``: a view of the same format, shape and content; of large memory a read-only one.
+
+    Parameters
+    ----------
+    view : memoryview
+        Of any format numpy knows, or `struct` by one letter; strides are not kept.
+    """
+    if len(view.format.lstrip("@")) == 1 and all(view.shape or ()):
+        # As an array's memory: a pickle.PickleBuffer over a memoryview crashes the garbage collector.
+        dense = np.frombuffer(view if view.c_contiguous else bytearray(view.tobytes()), np.uint8)
+        return _view, (dense, view.format, view.shape, view.readonly)
+    return _data, (np.ascontiguousarray(view), view.shape, view.readonly)
+
+
+def _view(memory: np.ndarray, letter: str, shape: tuple[int, ...], readonly: bool) -> memoryview:
+    found: memoryview = memory.data.cast(letter, shape)  # type: ignore[call-overload]
+    return found.toreadonly() if readonly else found
+
+
+def _data(array: np.ndarray, shape: tuple[int, ...], readonly: bool) -> memoryview:
+    found: memoryview = array.reshape(shape).data
+    return found.toreadonly() if readonly else found
