@@ -77,7 +77,9 @@ class Ledger:
         now = self._ended[0] if self._ended else perf_counter()
         wall_s = now - self.began
         if not self._inside:
-            return self.waited_s, self.own_s, self.outside_s + now - self._at, wall_s
+            # Not below 0 where the caller asks at this very moment, in another thread.
+            outside_s = max(0.0, self.outside_s + now - self._at)
+            return self.waited_s, self.own_s, outside_s, wall_s
         # Within a call: another thread asks, or a signal's handler.
         since, waited = self.waits_since, self._waited_s
         if since is not None:
