@@ -16,6 +16,7 @@ from tundish.errors import CardinalityError
 from tundish.forked import renewed
 from tundish.loader.operators.asserting import AssertingMethods
 from tundish.loader.operators.batching import BatchingMethods
+from tundish.loader.operators.cache import CacheMethods
 from tundish.loader.operators.costing import CostingMethods
 from tundish.loader.operators.counting import CountingMethods
 from tundish.loader.operators.elementwise import ElementwiseMethods
@@ -33,7 +34,6 @@ from tundish.loader.operators.resampling import ResamplingMethods
 from tundish.loader.operators.saving import SavingMethods
 from tundish.loader.operators.scanning import ScanningMethods
 from tundish.loader.operators.sources import SourceMethods
-from tundish.loader.operators.storing import StoringMethods
 from tundish.loader.operators.taking import TakingMethods
 from tundish.loader.operators.uniqueness import UniquenessMethods
 from tundish.loader.operators.windows import WindowMethods
@@ -54,7 +54,6 @@ from tundish.loader.run.describing import describe_pipeline, key_of, operators_o
 from tundish.loader.run.external import heed_external_state
 from tundish.loader.run.iterator import Iterator
 from tundish.loader.run.specs import learnt_spec
-from tundish.loader.run.storing.saving import found_dataset, keep_all, version_to_save
 from tundish.misspelt import did_you_mean
 from tundish.spec import DatasetSpec, Nested
 
@@ -84,7 +83,7 @@ class Dataset(
     UniquenessMethods,
     ResamplingMethods,
     AssertingMethods,
-    StoringMethods,
+    CacheMethods,
     SavingMethods,
     MeasuringMethods,
     OptionsMethods,
@@ -141,18 +140,6 @@ class Dataset(
 
     def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
         return self._of(kind(self._node, *args, **kwargs))
-
-    @classmethod
-    def _found(cls, path: str, *, wait: bool, reader_func: Callable[..., Any] | None) -> Self:
-        made: Self = found_dataset(cls, path, wait=wait, reader_func=reader_func)
-        return made
-
-    @staticmethod
-    def _version_to_save(path: str, *, again: bool) -> str:
-        return version_to_save(path, again=again)
-
-    def _keep_all(self, *, again: bool) -> None:
-        keep_all(self.iterator(), again=again)
 
     def _arguments(self) -> int | None:
         spec = static_spec(self._node)

@@ -1,113 +1,28 @@
-"""Elements written to files at once, and read again by the folder they stand in."""
+"""save and load: elements written to files at once, and read again by the folder they stand in."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import uuid
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
-from tundish.errors import SpecError
-from tundish.loader.operators.opening import shard_indices
-from tundish.loader.operators.sources import Range
-from tundish.loader.operators.storing import (
-    DatasetClass,
-    Found,
+from tundish.errors import SnapshotError, SpecError
+from tundish.loader.operators.loading import find, read_by
+from tundish.loader.operators.snapshot import (
     Keeping,
     Snapshot,
     SortedSnapshot,
-    Stored,
     check_compression,
     check_path,
 )
 from tundish.loader.plan.checks import check_callable, check_flag
 from tundish.loader.plan.node import INFINITE_CARDINALITY
-from tundish.loader.protocols.operator import Operator, Unary
 from tundish.spec import ArraySpec, flatten, paths, same_structure, show_tree
 
 if TYPE_CHECKING:
     import os
 
-    from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Spec
-    from tundish.loader.protocols.refs import Positions, Refs
-
-
-@dataclass(frozen=True, eq=False)
-class Load(Stored):
-    """A complete snapshot that was found by its folder: a source."""
-
-    content: str = ""
-    element_spec: Any = None
-
-    op = "load"
-    awaited = False
-
-    @property
-    def inputs(self) -> tuple[Operator, ...]:
-        return ()
-
-    @property
-    def parallel(self) -> int | None:
-        return None
-
-    def arguments(self) -> dict[str, Any]:
-        # The data, wherever they stand.
-        return {"content": self.content, "rows": self.found.rows}
-
-    def params(self) -> dict[str, Any]:
-        return self.arguments()
-
-    def spec(self, below: Spec) -> Any:
-        return self.element_spec
-
-
-@dataclass(frozen=True, eq=False)
-class Dealt(Unary):
-    """The elements that were dealt to one user shard of a snapshot that is complete."""
-
-    number: int
-    count: int
-
-    op = "user_shard"
-
-    @property
-    def cardinality(self) -> int:
-        return self.count
-
-    def refs_at(self, where: Positions, pass_: int, context: Context) -> Refs:
-        assert isinstance(self.up, Stored)
-        dealt = shard_indices(self.up.found)[self.number]
-        return self.up.refs_at(dealt[np.asarray(where)], pass_, context)
-
-
-def found_node(found: Found, content: str = "", spec: Any = None) -> Load:
-    """A complete snapshot as a source."""
-    return Load(Range(0, 0, 1), found.path, found=found, content=content, element_spec=spec)
-
-
-def read_by(
-    reader_func: Callable[..., Any], make: type[DatasetClass], node: Load, shards: Sequence[int]
-) -> Any:
-    """What a `reader_func` makes of a complete snapshot: a dataset.
-
-    Parameters
-    ----------
-    reader_func : callable
-        Called with a dataset of datasets.
-    make : type
-        `Dataset`.
-    node : Load
-        The snapshot.
-    shards : sequence of int
-        How many elements each user shard has.
-    """
-    nodes: list[Operator] = [Dealt(node, number, count) for number, count in enumerate(shards)]
-    made = reader_func(make.from_list([make._of(part) for part in nodes or [node]]))  # noqa: SLF001 - ours
-    if not isinstance(made, make):
-        raise TypeError(f"reader_func must return a Dataset, not {type(made).__name__} ({made!r})")
-    return made
+    from tundish.loader.protocols.operator import Operator
 
 
 class SavingMethods:
@@ -117,14 +32,11 @@ class SavingMethods:
         raise NotImplementedError
 
     @classmethod
-    def _found(cls, path: str, *, wait: bool, reader_func: Callable[..., Any] | None) -> Self:
+    def _of(cls, node: Operator) -> Self:
         raise NotImplementedError
 
-    @staticmethod
-    def _version_to_save(path: str, *, again: bool) -> str:
-        raise NotImplementedError
-
-    def _keep_all(self, *, again: bool) -> None:
+    def iterator(self) -> Any:
+        """Iterate with options of its own."""
         raise NotImplementedError
 
     def cardinality(self) -> int:
@@ -190,13 +102,13 @@ class SavingMethods:
         if self.cardinality() == INFINITE_CARDINALITY:
             raise ValueError("save needs a dataset that ends, and this one does not: take(n) of it")
         checked, again = check_path("path", path), checkpoint_args is not None
-        version = self._version_to_save(checked, again=again)
+        version = version_to_save(checked, again=again)
         if shard_func is not None:
             check_callable("shard_func", shard_func)
         kind = Snapshot if shard_func is None else SortedSnapshot
         keeping = Keeping(check_compression(compression), version, on_mismatch="any")
         kept = self._then(kind, checked, keeping, None, shard_func)
-        kept._keep_all(again=again)  # noqa: SLF001 - a Dataset, as this is
+        keep_all(kept.iterator(), again=again)
 
     @classmethod
     def load(
@@ -258,7 +170,9 @@ class SavingMethods:
         check_flag("wait", wait)
         if reader_func is not None:
             check_callable("reader_func", reader_func)
-        found = cls._found(checked, wait=wait, reader_func=reader_func)
+        node = find(checked, wait=wait)
+        make: Any = cls
+        found = cls._of(node) if reader_func is None else read_by(reader_func, make, node)
         if element_spec is not None:
             check_spec(checked, element_spec, found.element_spec)
         return found
@@ -289,3 +203,69 @@ def _includes(wide: ArraySpec, narrow: ArraySpec) -> bool:
     return len(wide.shape) == len(narrow.shape) and all(
         want is None or want == have for want, have in zip(wide.shape, narrow.shape, strict=True)
     )
+
+
+def version_to_save(path: str, *, again: bool) -> str:
+    """What a dataset that is saved is named after, so that it is the newest under its path.
+
+    Parameters
+    ----------
+    path : str
+        The folder.
+    again : bool
+        Whether one that was not written to its end is to be continued.
+    """
+    # pyarrow takes a while to load, and is needed by nobody else.
+    from tundish.snapshot.catalog import Catalog  # noqa: PLC0415 - see above
+
+    if not again:
+        return f"save {uuid.uuid4().hex}"
+    catalog = Catalog(path)
+    complete = [key for key in catalog.keys() if catalog.manifest(key) is not None]  # noqa: SIM118 - no dict
+    return f"save {len(complete)}"
+
+
+def keep_all(iterator: Any, *, again: bool) -> None:
+    """Run an iterator of a snapshot to its end.
+
+    Parameters
+    ----------
+    iterator : Iterator
+        Over a dataset whose last operator is a snapshot.
+    again : bool
+        Whether what was written is kept for another try, if it fails.
+
+    Raises
+    ------
+    SnapshotError
+        Another process is writing it.
+    Exception
+        The first element that failed.
+    """
+    from tundish.snapshot.catalog import Catalog  # noqa: PLC0415 - as above
+
+    at = iterator.stats.snapshots[-1]
+    catalog = Catalog(at.path)
+    try:
+        with iterator:
+            _run(iterator)
+    except BaseException:
+        if not again:
+            catalog.store.remove_tree(at.key)
+        raise
+    if at.doing == "pass":
+        raise SnapshotError(
+            f"{at.path}: another process is saving the same dataset there; wait for it, or save to "
+            "another path"
+        )
+
+
+def _run(iterator: Any) -> None:
+    try:
+        for _ in iterator:
+            pass
+    except Exception as error:
+        # What failed is not to stand there as an error, but to be tried again.
+        for recorder in iterator._engine.context.recorders:  # noqa: SLF001 - ours
+            recorder.give_up(error)
+        raise

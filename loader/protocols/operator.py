@@ -109,6 +109,18 @@ class Builder(Protocol):
         """Build the computed stream of a noting node's input, each item with its note."""
         ...
 
+    def recorded(self, node: Unary, pass_: int) -> Machine:
+        """Build the stream of a snapshot that is not complete: it is written as it passes."""
+        ...
+
+    def beside(self, plan: Operator, pass_: int) -> Machine:
+        """Build the computed stream of a plan of its own, in this process."""
+        ...
+
+    def cache_limit(self) -> int:
+        """Return the number of bytes that a cache may keep."""
+        ...
+
 
 class Maker(Protocol):
     """Compiles the evaluators of a plan's nodes."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.operators.files import Indexed, ReadFiles
-from tundish.loader.operators.storing import Snapshot, Stored
+from tundish.loader.operators.snapshot import Snapshot
+from tundish.loader.operators.stored import Stored
 from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.node import global_seed, walk, why_unnumbered
 from tundish.loader.plan.options import Options

@@ -10,7 +10,7 @@ from tundish.snapshot.fingerprint.describer import Describer, key_of
 from tundish.snapshot.fingerprint.inputs import InputFiles
 
 if TYPE_CHECKING:
-    from tundish.loader.operators.storing import Snapshot
+    from tundish.loader.operators.snapshot import Snapshot
     from tundish.loader.protocols.operator import Operator
 
 __all__ = ["describe_pipeline", "describe_sorting", "key_of", "operators_of"]

@@ -15,7 +15,6 @@ from tundish.loader.operators.elementwise import Enumerate, FlatMap, Map
 from tundish.loader.operators.options import WithOptions
 from tundish.loader.operators.order import Prefetch
 from tundish.loader.operators.sources import Range
-from tundish.loader.operators.storing import Reread
 from tundish.loader.protocols.blame import STOPPED
 from tundish.loader.protocols.chains import computes
 from tundish.loader.protocols.operator import Hand, Unary, Value
@@ -25,7 +24,6 @@ from tundish.loader.protocols.results import checked
 from tundish.loader.run.files import values as files
 from tundish.loader.run.operators import (
     batching,
-    caching,
     counting,
     elementwise,
     flattening,
@@ -41,7 +39,6 @@ from tundish.loader.run.operators import (
     zipping,
 )
 from tundish.loader.run.storing import stored
-from tundish.loader.run.storing.rereading import reread_value
 from tundish.loader.run.values import Maker, OpenInner, Tables
 
 if TYPE_CHECKING:
@@ -56,7 +53,6 @@ TABLES = Tables(
         **order.VALUES,
         **zipping.VALUES,
         **batching.VALUES,
-        **caching.VALUES,
         **flattening.VALUES,
         **padding.VALUES,
         **rebatching.VALUES,
@@ -67,13 +63,11 @@ TABLES = Tables(
         **grouping.VALUES,
         **files.VALUES,
         **stored.VALUES,
-        Reread: reread_value,
     },
     notes={
         **padding.NOTES,
         **taking.NOTES,
         **grouping.NOTES,
-        **stored.NOTES,
     },
 )
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from tundish.loader.operators.interleaving import Interleave
 from tundish.loader.plan.node import walk
+from tundish.loader.plan.options import Options
 from tundish.loader.protocols.chains import chain_base, defers
 from tundish.loader.run.batches import Batches
 from tundish.loader.run.operators.order import Repeated
 from tundish.loader.run.planner import Planner
-from tundish.loader.run.reference import replays, rereading
+from tundish.loader.run.reference import open_inline, replays
 from tundish.loader.run.stages import ParallelStage, StageOwner
 from tundish.loader.run.storing.recorded import Recorded
 from tundish.loader.run.streams import StreamStage
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from tundish.loader.operators.batching import Batch
     from tundish.loader.operators.elementwise import FlatMap
     from tundish.loader.operators.order import Repeat
-    from tundish.loader.operators.storing import Reread
-    from tundish.loader.plan.options import Options
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.operator import Forgettable, Machine, Operator
     from tundish.loader.run.operators.inners import Inners
@@ -203,8 +202,8 @@ class ParallelPlanner(Planner):
         self.keep(stage)
         return stage
 
-    def reread(self, node: Reread, pass_: int) -> Machine:
-        return rereading(node, self.context, pass_)
+    def beside(self, plan: Operator, pass_: int) -> Machine:
+        return open_inline(self.context.beside(plan, pass_), Options())
 
     def repeated(self, node: Repeat, pass_: int) -> Machine:
         return AheadRepeated(node, self, pass_)

@@ -28,7 +28,6 @@ from tundish.loader.operators.order import (
     Skip,
     Take,
 )
-from tundish.loader.operators.storing import Cache, Reread, Snapshot, SortedSnapshot
 from tundish.loader.protocols.chains import chain_base, defers
 from tundish.loader.protocols.positional import Positions
 from tundish.loader.run.operators import (
@@ -46,12 +45,11 @@ from tundish.loader.run.operators import (
     windows,
     zipping,
 )
-from tundish.loader.run.operators.caching import Cached, store_of
 from tundish.loader.run.operators.flattening import FlatMapped
 from tundish.loader.run.operators.inners import Inners, left_out
 from tundish.loader.run.operators.interleaving import Interleaved
 from tundish.loader.run.operators.order import Repeated
-from tundish.loader.run.storing.streaming import recorded
+from tundish.loader.run.storing.recorded import recorded
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
@@ -95,8 +93,12 @@ class Planner:
         """A machine that goes through its input again and again."""
         return Repeated(node, self.build, pass_)
 
-    def reread(self, node: Reread, pass_: int) -> Machine:
-        """A machine of a complete snapshot's elements, in an order of the user's."""
+    def recorded(self, node: Unary, pass_: int) -> Machine:
+        """Build the stream of a snapshot that is not complete."""
+        return recorded(self, node, pass_)
+
+    def beside(self, plan: Operator, pass_: int) -> Machine:
+        """Build the computed stream of a plan of its own, in this process."""
         raise NotImplementedError
 
     def cache_limit(self) -> int:
@@ -153,18 +155,11 @@ class Planner:
             if dropping:
                 base = node.up
             return self.flattened(node, base, pass_)
-        if isinstance(node, Cache):
-            store = store_of(node, self.cache_limit())
-            return Cached(lambda: self.computed(node.up, 0), store, node.up.cardinality)
-        if isinstance(node, Reread):
-            return self.reread(node, pass_)
         make = MACHINES.get(type(node))
         return node.machine(self, pass_) if make is None else make(self, node, pass_)
 
 
 MACHINES: dict[type[Operator], MakeMachine] = {
-    Snapshot: recorded,
-    SortedSnapshot: recorded,
     **sources.MACHINES,
     **order.MACHINES,
     **zipping.MACHINES,

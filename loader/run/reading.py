@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tundish.loader.operators.cache import Cache
 from tundish.loader.operators.files import Indexed
 from tundish.loader.operators.sources import FromSource
-from tundish.loader.operators.storing import Cache
 from tundish.loader.protocols.generating import Broken
 from tundish.loader.protocols.lineage import identities
 from tundish.loader.protocols.operator import Unary

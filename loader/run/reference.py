@@ -13,7 +13,7 @@ from tundish.loader.operators.elementwise import Map
 from tundish.loader.operators.files import FileRecords, Indexed, ReadFiles
 from tundish.loader.operators.measuring import measured, without_measuring
 from tundish.loader.operators.sources import Files, Generator, Range
-from tundish.loader.operators.storing import Stored
+from tundish.loader.operators.stored import Stored
 from tundish.loader.plan.options import Options
 from tundish.loader.protocols.chains import chain_base, defers, run_of
 from tundish.loader.protocols.generating import Broken, until_it_raises
@@ -30,7 +30,6 @@ from tundish.loader.run.inline import InlineBatches, InlineStage
 from tundish.loader.run.operators.inners import InlineInners, Inners
 from tundish.loader.run.plain import PlainStage, is_plain, numbers_of
 from tundish.loader.run.planner import Planner
-from tundish.loader.run.storing.rereading import Rereading
 from tundish.loader.run.storing.setup import resolved_inner
 from tundish.loader.run.storing.several import StoredStage
 from tundish.loader.run.storing.stored import source_of
@@ -42,7 +41,6 @@ from tundish.loader.run.watching.watched import is_watched, meter_of
 if TYPE_CHECKING:
     from tundish.loader.operators.batching import Batch
     from tundish.loader.operators.elementwise import FlatMap
-    from tundish.loader.operators.storing import Reread
     from tundish.loader.protocols.context import Context, Replay
     from tundish.loader.protocols.operator import Hand, Machine, Operator, Value
 
@@ -146,8 +144,8 @@ class InlinePlanner(Planner):
             return self.timing(files)
         return self.timing(InlineBatches(node, up, label, watch=context.watch, meter=meter))
 
-    def reread(self, node: Reread, pass_: int) -> Machine:
-        return rereading(node, self.context, pass_)
+    def beside(self, plan: Operator, pass_: int) -> Machine:
+        return open_inline(self.context.beside(plan, pass_), Options())
 
     def flattened(self, node: FlatMap, base: Operator, pass_: int) -> Machine:
         if not isinstance(node, ReadFiles):
@@ -225,12 +223,6 @@ def open_inline(
     network = planner.computed(node, context.iteration)
     leave_out(network, skip, context)
     return network
-
-
-def rereading(node: Reread, context: Context, pass_: int) -> Machine:
-    """A plan of its own: what only orders elements of files needs no workers."""
-    beside = context.beside(node.order, pass_)
-    return Rereading(lambda: open_inline(beside, Options()), node)
 
 
 def leave_out(machine: Machine, count: int, context: Context) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tundish import Dataset
-from tundish.loader.run.operators.caching import CacheStore
+from tundish.loader.operators.cache import CacheStore
 from tundish.testing import assert_passes_do_not_show
 from tundish.testing.folders import folder
 from tundish.testing.functions import Emit, Keep

@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SharedMemoryError, SnapshotError, StalledError, WorkerDiedError
-from tundish.loader.operators.storing import read_position, stored_position
+from tundish.loader.operators.stored import read_position, stored_position
 from tundish.loader.protocols.items import End, Failure, Made, NotReady
 from tundish.loader.protocols.raised import element_error
 from tundish.loader.protocols.rows import Row, Rows
 from tundish.loader.run.stages import ParallelStage
+from tundish.loader.run.storing.live import nothing_served
 from tundish.snapshot.encoding.structure import stored_tree
 from tundish.spec import flatten, unflatten
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tundish.loader.protocols.block import Block
-    from tundish.loader.protocols.operator import Machine, Mark
+    from tundish.loader.protocols.operator import Builder, Machine, Mark, Unary
     from tundish.loader.run.storing.recorder import Recorder
     from tundish.spec import Tree
 
@@ -250,6 +251,21 @@ class Recorded:
 
     def load(self, state: Any) -> None:
         self._given = read_position(state, self.content)
+
+
+def recorded(builder: Builder, node: Unary, pass_: int) -> Recorded:
+    """Return the stream of a snapshot that is not complete; its input is run in pass 0, as that of a `cache`."""
+    live = builder.context.live.get(id(node))
+
+    def build() -> Machine:
+        return builder.noted(node, 0) if node.noting else builder.computed(node.up, 0)
+
+    if live is None:
+        return Recorded(build, nothing_served, None, pass_, lazy=True)
+    machine = Recorded(build, live.served, live.recorder, pass_, lazy=not builder.ahead)
+    machine.content = live.content
+    builder.keeps(machine)
+    return machine
 
 
 def as_stored(item: Any) -> Any:

@@ -21,17 +21,15 @@ from tundish.errors import (
     IncompleteSnapshotError,
     SnapshotError,
 )
-from tundish.loader.operators.opening import look_again
-from tundish.loader.operators.saving import found_node
-from tundish.loader.operators.storing import Found, Reread, Snapshot, Stored
+from tundish.loader.operators.loading import found_node, look, read_by
+from tundish.loader.operators.snapshot import Snapshot
+from tundish.loader.operators.stored import Found, Reread, Stored, look_again
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.rebuilding import changed, other_inputs
 from tundish.loader.run.describing import describe_pipeline, describe_sorting, key_of
 from tundish.loader.run.ranges import range_of
-from tundish.loader.run.storing.dealing import in_order_of
 from tundish.loader.run.storing.lingering import wait_for
 from tundish.loader.run.storing.live import Live, Served, Setup, nothing_served
-from tundish.loader.run.storing.looking import look
 from tundish.loader.run.storing.orders import Target
 from tundish.loader.run.storing.recorder import WRITING, Recorder, leasing
 from tundish.loader.run.storing.telling import (
@@ -324,6 +322,6 @@ def _stored(node: Snapshot, found: Found) -> Operator:
         if node.reader_func is None or node.make is None:
             known[found] = Stored(**values, found=found)
         else:
-            read = in_order_of(node.reader_func, node.make, found_node(found, found.key))
+            read = read_by(node.reader_func, node.make, found_node(found, found.key))
             known[found] = Reread(**values, found=found, order=read._node)  # noqa: SLF001 - a Dataset
     return known[found]

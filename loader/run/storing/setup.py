@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tundish.loader.operators.files import ReadFiles
-from tundish.loader.operators.storing import Snapshot
+from tundish.loader.operators.snapshot import Snapshot
 from tundish.loader.plan.node import walk
 from tundish.loader.run.files.indexing import indexed
 from tundish.loader.run.permuting import check_permutations

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.operators.opening import reader_of
+from tundish.loader.operators.stored import reader_of
 from tundish.loader.protocols.items import End
 from tundish.loader.protocols.positional import Positions
 from tundish.loader.protocols.raised import element_error
 from tundish.loader.run.plain import PlainStage
 
 if TYPE_CHECKING:
-    from tundish.loader.operators.storing import Found
+    from tundish.loader.operators.stored import Found
 
 
 class StoredStage(PlainStage):

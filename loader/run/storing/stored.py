@@ -9,29 +9,21 @@ import numpy as np
 
 from tundish.loader.operators.batching import Batch
 from tundish.loader.operators.files import Indexed, ReadFiles, ReadFilesInTurn
-from tundish.loader.operators.opening import reader_of
+from tundish.loader.operators.loading import Dealt
 from tundish.loader.operators.options import WithOptions
 from tundish.loader.operators.order import Concatenate, Prefetch, Repeat, Shard, Shuffle, Skip, Take
-from tundish.loader.operators.saving import Dealt, Load
-from tundish.loader.operators.storing import (
-    Found,
-    Reread,
-    Snapshot,
-    SortedSnapshot,
-    Stored,
-)
+from tundish.loader.operators.snapshot import Snapshot
+from tundish.loader.operators.stored import Found, Reread, Stored, reader_of
 from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.node import walk
-from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.operator import Passing
 from tundish.loader.run.operators.batching import batch_of
-from tundish.loader.run.values import Maker
 from tundish.loader.watch.stats import SnapshotStats
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.operator import Operator, Value
-    from tundish.loader.run.values import Make, MakeNoted
+    from tundish.loader.run.values import Make, Maker
     from tundish.snapshot.reading.reader import Reader
     from tundish.source import Source
 
@@ -98,22 +90,6 @@ def frozen(element: Any) -> Any:
     return element
 
 
-def _element(maker: Maker, node: Stored) -> Value:
-    label = maker.context.label(node)
-    reader: Reader | None = None
-
-    def value(item: Any, _: int) -> Any:
-        nonlocal reader
-        try:
-            if reader is None:
-                reader = reader_of(node.found)
-            return reader.following(item)
-        except BaseException as error:  # noqa: BLE001 - the element's, or its file's
-            raise_from(error, label)
-
-    return value
-
-
 def _batch(maker: Maker, node: Batch) -> Value:
     """A batch of a complete snapshot is a slice of it, or gathered with one copy."""
     usual = batch_of(maker, node)
@@ -139,33 +115,7 @@ def _batch(maker: Maker, node: Batch) -> Value:
     return value
 
 
-def _shard(maker: Maker, node: SortedSnapshot, up: Value) -> Value:
-    assert node.shard_func is not None
-    function = node.shard_func
-
-    def shard(*parts: Any) -> int:
-        number = function(*parts)
-        if not isinstance(number, (int, np.integer, np.ndarray)) or isinstance(number, bool):
-            raise TypeError(
-                f"shard_func must return an int, not {type(number).__name__} ({number!r})"
-            )
-        if isinstance(number, np.ndarray) and (number.ndim or number.dtype.kind not in "iu"):
-            raise TypeError(f"shard_func must return an int, not {number!r}")
-        if number < 0:
-            raise ValueError(f"shard_func must return an int of at least 0, not {number}")
-        return int(number)
-
-    return maker.asking(node, shard, up)
-
-
-VALUES: dict[type[Operator], Make] = {
-    Snapshot: Maker.replayed,
-    SortedSnapshot: Maker.replayed,
-    Stored: _element,
-    Load: _element,
-    Batch: _batch,
-}
-NOTES: dict[type[Operator], MakeNoted] = {SortedSnapshot: _shard}
+VALUES: dict[type[Operator], Make] = {Batch: _batch}
 
 
 def snapshot_stats(context: Context) -> tuple[SnapshotStats, ...]:

@@ -13,7 +13,7 @@ from tundish.snapshot.fingerprint.differences import differences, touched
 from tundish.snapshot.lease import holder_of, lease_name
 
 if TYPE_CHECKING:
-    from tundish.loader.operators.storing import Snapshot
+    from tundish.loader.operators.snapshot import Snapshot
     from tundish.loader.protocols.operator import Operator
 
 log = logging.getLogger("tundish.snapshot")

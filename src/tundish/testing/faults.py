@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SnapshotError
-from tundish.loader.operators.storing import Snapshot, Stored
+from tundish.loader.operators.snapshot import Snapshot
+from tundish.loader.operators.stored import Stored
 from tundish.loader.plan.node import walk
 from tundish.loader.protocols.raised import is_interrupt
 from tundish.testing.compare import Outcome, collect, difference, digest, outcome_of

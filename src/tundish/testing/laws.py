@@ -23,7 +23,7 @@ from tundish.loader.operators.packing import Pack
 from tundish.loader.operators.padding import SizedGathering
 from tundish.loader.operators.rebatching import Rebatch
 from tundish.loader.operators.resampling import RejectionResample
-from tundish.loader.operators.storing import Snapshot
+from tundish.loader.operators.snapshot import Snapshot
 from tundish.loader.operators.windows import Window
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.options import Options

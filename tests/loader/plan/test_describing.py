@@ -17,7 +17,7 @@ from tests.loader.plan import recipe
 
 import tundish as td
 from tundish.errors import FingerprintError
-from tundish.loader.operators.storing import Snapshot
+from tundish.loader.operators.snapshot import Snapshot
 from tundish.loader.run.describing import describe_pipeline, describe_sorting, key_of
 from tundish.snapshot.fingerprint import inputs
 from tundish.snapshot.fingerprint import keys as description

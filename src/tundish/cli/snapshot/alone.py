@@ -14,9 +14,9 @@ from tundish.cli.snapshot.telling import traceback_of
 from tundish.cli.terminal import say
 from tundish.errors import RangeError, SpecError
 from tundish.loader.operators.asserting import AssertCardinality
+from tundish.loader.operators.cache import Cache
 from tundish.loader.operators.elementwise import Map
 from tundish.loader.operators.order import Repeat, Shard, Shuffle, Skip, Take
-from tundish.loader.operators.storing import Cache
 from tundish.loader.plan.node import walk
 from tundish.loader.protocols.operator import Operator, Passing, Unary
 from tundish.loader.run.iterator import Iterator

@@ -12,7 +12,7 @@ from tundish.cli.snapshot.exits import USAGE, Refusal
 from tundish.cli.snapshot.telling import raised_by_the_user
 from tundish.errors import FingerprintError, RangeError, SnapshotError
 from tundish.loader.operators.options import WithOptions
-from tundish.loader.operators.storing import Snapshot
+from tundish.loader.operators.snapshot import Snapshot
 from tundish.loader.plan.node import INFINITE_CARDINALITY, global_seed, walk
 from tundish.loader.protocols.context import first_seed
 from tundish.loader.protocols.rng import derive_seed

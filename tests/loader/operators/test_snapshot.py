@@ -11,7 +11,7 @@ import pytest
 from tundish import ArraySpec, Dataset
 from tundish.errors import IncompleteSnapshotError, SpecError
 from tundish.loader.operators.saving import check_spec
-from tundish.loader.operators.storing import check_compression
+from tundish.loader.operators.snapshot import check_compression
 
 TEN = Dataset.range(10)
 

@@ -1,4 +1,4 @@
-"""Operators that keep what was computed."""
+"""snapshot: the elements of the first pass, kept in files for this and later runs."""
 
 from __future__ import annotations
 
@@ -8,20 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
-from tundish.errors import IncompatibleCheckpointError
+import numpy as np
+
 from tundish.loader.plan.checks import check_callable, check_count, check_word
-from tundish.loader.plan.node import AUTOTUNE, UNKNOWN_CARDINALITY, walk
-from tundish.loader.protocols.lineage import as_tuple
+from tundish.loader.plan.node import UNKNOWN_CARDINALITY
 from tundish.loader.protocols.operator import Operator, Unary
-from tundish.loader.protocols.stated import count
 from tundish.tracebacks import callers_level
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.items import Ref
-    from tundish.loader.protocols.operator import Identity
-    from tundish.loader.protocols.refs import Positions, Refs
-    from tundish.loader.protocols.rng import Path
+    from tundish.loader.protocols.operator import Builder, Machine, Maker, Value
 
 Compression = Literal["auto", "lz4", "zstd"] | None
 Mode = Literal["auto", "read", "write", "off"]
@@ -37,34 +32,6 @@ class DatasetClass(Protocol):
 
 
 MIB = 1 << 20
-
-
-@dataclass(frozen=True, eq=False)
-class Cache(Unary):
-    """The elements of the first pass, kept in memory for later ones."""
-
-    computing = dynamic = passes = one_by_one = distributive = True
-    positional = False
-
-    @property
-    def batching(self) -> Operator | None:
-        return self.up.batching
-
-    def children(self, ref: Ref, pass_: int) -> list[tuple[int, Ref, int]]:
-        return [(0, ref, 0)]
-
-    def identity(
-        self, of: Callable[[Operator], Identity], prefix: tuple[Any, ...], *, by_number: bool
-    ) -> Identity:
-        up = of(self.up)
-
-        def pinned(ref: Any, pass_: int) -> tuple[int, Path]:
-            # Upstream the pass is 0 whenever it runs; a pass of a repeat there is part of the
-            # origin, and randomness downstream is of the pass that is being delivered.
-            p, path = up(ref, 0)
-            return pass_, (p, *as_tuple(path)) if p else path
-
-        return pinned
 
 
 @dataclass(frozen=True)
@@ -153,6 +120,12 @@ class Snapshot(Unary):
         # Where it stands and how it is kept changes no element: a state may be read elsewhere.
         return {k: v for k, v in super().params().items() if k == "reader_func"}
 
+    def machine(self, builder: Builder, pass_: int) -> Machine:
+        return builder.recorded(self, pass_)
+
+    def evaluator(self, maker: Maker) -> Value:
+        return maker.replayed(self)
+
 
 @dataclass(frozen=True, eq=False)
 class SortedSnapshot(Snapshot):
@@ -161,192 +134,28 @@ class SortedSnapshot(Snapshot):
     op = "snapshot"
     noting = True
 
-
-@dataclass(frozen=True)
-class Found:
-    """A complete snapshot, as it was found on disk: what a process needs to open it.
-
-    Parameters
-    ----------
-    path, key : str
-        Where it stands.
-    runs : tuple of str
-        Its runs, in order.
-    upto : tuple of int
-        How many journal records each of them has.
-    rows : int
-        How many elements.
-    mapped : bool
-        Whether elements are views of local files: then they are read in the consumer's process.
-    uniform : bool
-        Whether all elements have one structure, and leaves of one dtype and shape.
-    safe : bool
-        Whether none of them is an error.
-    verify : {"batch", "size", "full"}
-        What is checked.
-    content : str or None
-        The name of what was drawn that the plan does not say.
-    """
-
-    path: str
-    key: str
-    runs: tuple[str, ...]
-    upto: tuple[int, ...]
-    rows: int
-    mapped: bool
-    uniform: bool
-    safe: bool
-    verify: str = "batch"
-    content: str | None = None
+    def noter(self, maker: Maker, up: Value) -> Value:
+        assert self.shard_func is not None
+        function = self.shard_func
+        return maker.asking(self, lambda *parts: checked_shard(function(*parts)), up)
 
 
-@dataclass(frozen=True, eq=False)
-class Stored(Snapshot):
-    """A snapshot that is complete: a source with random access; its input is not run."""
-
-    found: Found = None  # type: ignore[assignment]  # always given; fields before it have defaults
-
-    op = "snapshot"
-    positional = True
-    computing = replays = False
-
-    @property
-    def dynamic(self) -> bool:
-        return False
-
-    @property
-    def safe(self) -> bool:
-        return self.found.safe
-
-    @property
-    def uniform(self) -> bool:
-        return self.found.uniform
-
-    @property
-    def cardinality(self) -> int:
-        return self.found.rows
-
-    @property
-    def numbers(self) -> int:
-        return self.found.rows
-
-    def refs_at(self, where: Positions, pass_: int, context: Context) -> Refs:
-        return where
-
-    def nested(self, at: int) -> Any:
-        return stored_position(at, self.found.content)
-
-    def position(self, state: dict[str, Any]) -> int:
-        return read_position(state, self.found.content)
-
-    @property
-    def running(self) -> tuple[Operator, ...]:
-        return ()
-
-    @property
-    def parallel(self) -> int | None:
-        """Compressed batches are read by as many workers as its input asked for."""
-        asked = [getattr(node, "parallel", None) for node in walk(self.up)]
-        counts = [count for count in asked if count is not None]
-        if self.found.mapped or not counts:
-            return None
-        return AUTOTUNE if AUTOTUNE in counts else max(counts)
+def checked_shard(number: Any) -> int:
+    """Return the number of a user shard, or raise."""
+    if not isinstance(number, (int, np.integer, np.ndarray)) or isinstance(number, bool):
+        raise TypeError(f"shard_func must return an int, not {type(number).__name__} ({number!r})")
+    if isinstance(number, np.ndarray) and (number.ndim or number.dtype.kind not in "iu"):
+        raise TypeError(f"shard_func must return an int, not {number!r}")
+    if number < 0:
+        raise ValueError(f"shard_func must return an int of at least 0, not {number}")
+    return int(number)
 
 
-@dataclass(frozen=True, eq=False)
-class Reread(Snapshot):
-    """A snapshot that is complete, in the order that its `reader_func` chose."""
-
-    found: Found = None  # type: ignore[assignment]  # always given, as below
-    order: Operator = None  # type: ignore[assignment]
-
-    op = "snapshot"
-
-    @property
-    def running(self) -> tuple[Operator, ...]:
-        return ()
-
-    def needs_replay(self, ref: Any) -> bool:
-        return bool(ref >= self.found.rows)  # else it is an index
-
-
-def stored_position(at: int, content: str | None) -> dict[str, Any]:
-    """Return a position in a snapshot as JSON: an index, and of what, if the plan does not say it."""
-    return {"n": at} if content is None else {"n": at, "content": content}
-
-
-def read_position(state: Any, content: str | None) -> int:
-    """Return the index that a position in a snapshot says.
-
-    Raises
-    ------
-    IncompatibleCheckpointError
-        It was taken of other draws than those that stand here.
-    """
-    at = count(state, "n")
-    there = state.get("content", content)
-    if at and there != content:
-        difference = (
-            f"snapshot: random operators below it drew {content} here, {there} in the state; "
-            "give them seeds"
-        )
-        raise IncompatibleCheckpointError((difference,))
-    return at
-
-
-class StoringMethods:
-    """Methods of `Dataset` that keep what was computed."""
+class SnapshotMethods:
+    """The method of `Dataset` that keeps elements in files."""
 
     def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
         raise NotImplementedError
-
-    def cache(self, filename: str | os.PathLike[str] = "", name: str | None = None) -> Self:
-        """Keep the elements in memory once a whole pass has been read, or in files.
-
-        Later passes (of a `repeat`, or of another iterator of this dataset in this process) are
-        served from memory. What lies below runs in pass 0 whenever it runs: later passes have the
-        same order and the same augmentations, served or recomputed.
-
-        Parameters
-        ----------
-        filename : path, optional
-            A folder: the elements are kept there, as by ``snapshot(filename, compression=None)``, for
-            later runs too.
-        name : str, optional
-            For tf.data's sake; ignored.
-
-        Returns
-        -------
-        Dataset
-
-        Notes
-        -----
-        In memory at most as many bytes as the memory budget are kept (16 GiB without workers), in the
-        consumer's process and beside what the budget counts. Past them nothing is kept, and each
-        pass is computed anew, with one warning. The first full pass completes the cache, whatever
-        was read in part before it or beside it; ``take(n)`` of exactly all is a full pass where
-        the cardinality is known, as in tf.data. A failed element is an element: it fails in each
-        pass (in tf.data it is missing from later ones). An iterator restored in another process
-        reads its pass again from the start; from files, it goes on where it was.
-
-        In tf.data a file is read whatever the pipeline below has become, and refused while somebody
-        writes it; here another pipeline is kept beside the first one, and who comes second computes.
-
-        Examples
-        --------
-        >>> import tundish as td
-        >>> ds = td.Dataset.range(2).cache().repeat(2)
-        >>> [int(x) for x in ds]
-        [0, 1, 0, 1]
-        """
-        if not isinstance(filename, (str, os.PathLike)):
-            raise TypeError(
-                "filename must be a path, or '' for a cache in memory, not "
-                f"{type(filename).__name__} ({filename!r})"
-            )
-        if os.fspath(filename):
-            return self.snapshot(filename, compression=None)
-        return self._then(Cache)
 
     def snapshot(
         self,

@@ -13,8 +13,8 @@ import pytest
 
 from tundish import Dataset
 from tundish.errors import WorkerTraceback
+from tundish.loader.operators.cache import CacheStore
 from tundish.loader.protocols.items import Made
-from tundish.loader.run.operators.caching import CacheStore
 
 
 class Large:

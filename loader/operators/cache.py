@@ -1,30 +1,71 @@
-"""The memory of `cache`: a pass that was read whole is served again."""
+"""cache: a pass that was read whole is served from memory again."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import threading
 import warnings
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from tundish.forked import renewed
-from tundish.loader.operators.storing import Cache
+from tundish.loader.operators.snapshot import SnapshotMethods
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.rebuilding import original
 from tundish.loader.protocols.failure import without_frames
 from tundish.loader.protocols.items import End, Failure, Made, NotReady
+from tundish.loader.protocols.lineage import as_tuple
+from tundish.loader.protocols.operator import Operator, Unary
 from tundish.loader.protocols.ownership import private, shared
 from tundish.loader.protocols.stated import count
 from tundish.spec import flatten, map_leaves
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Machine, Mark, Operator, Value
-    from tundish.loader.run.values import Make, Maker
+    from tundish.loader.protocols.items import Ref
+    from tundish.loader.protocols.operator import Builder, Identity, Machine, Maker, Mark, Value
+    from tundish.loader.protocols.rng import Path
+
+
+@dataclass(frozen=True, eq=False)
+class Cache(Unary):
+    """The elements of the first pass, kept in memory for later ones."""
+
+    computing = dynamic = passes = one_by_one = distributive = True
+    positional = False
+
+    @property
+    def batching(self) -> Operator | None:
+        return self.up.batching
+
+    def children(self, ref: Ref, pass_: int) -> list[tuple[int, Ref, int]]:
+        return [(0, ref, 0)]
+
+    def identity(
+        self, of: Callable[[Operator], Identity], prefix: tuple[Any, ...], *, by_number: bool
+    ) -> Identity:
+        up = of(self.up)
+
+        def pinned(ref: Any, pass_: int) -> tuple[int, Path]:
+            # Upstream the pass is 0 whenever it runs; a pass of a repeat there is part of the
+            # origin, and randomness downstream is of the pass that is being delivered.
+            p, path = up(ref, 0)
+            return pass_, (p, *as_tuple(path)) if p else path
+
+        return pinned
+
+    def machine(self, builder: Builder, pass_: int) -> Machine:
+        store = store_of(self, builder.cache_limit())
+        return Cached(lambda: builder.computed(self.up, 0), store, self.up.cardinality)
+
+    def evaluator(self, maker: Maker) -> Value:
+        up = maker.at_hand(maker.value(self.up))
+        return lambda item, _: up(item, 0)
 
 
 class Cached:
@@ -247,9 +288,53 @@ def store_of(node: Cache, limit: int) -> CacheStore:
     return store
 
 
-def _kept(maker: Maker, node: Cache) -> Value:
-    up = maker.at_hand(maker.value(node.up))
-    return lambda item, _: up(item, 0)
+class CacheMethods(SnapshotMethods):
+    """The methods of `Dataset` that keep what was computed, in memory and in files."""
 
+    def cache(self, filename: str | os.PathLike[str] = "", name: str | None = None) -> Self:
+        """Keep the elements in memory once a whole pass has been read, or in files.
 
-VALUES: dict[type[Operator], Make] = {Cache: _kept}
+        Later passes (of a `repeat`, or of another iterator of this dataset in this process) are
+        served from memory. What lies below runs in pass 0 whenever it runs: later passes have the
+        same order and the same augmentations, served or recomputed.
+
+        Parameters
+        ----------
+        filename : path, optional
+            A folder: the elements are kept there, as by ``snapshot(filename, compression=None)``, for
+            later runs too.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Returns
+        -------
+        Dataset
+
+        Notes
+        -----
+        In memory at most as many bytes as the memory budget are kept (16 GiB without workers), in the
+        consumer's process and beside what the budget counts. Past them nothing is kept, and each
+        pass is computed anew, with one warning. The first full pass completes the cache, whatever
+        was read in part before it or beside it; ``take(n)`` of exactly all is a full pass where
+        the cardinality is known, as in tf.data. A failed element is an element: it fails in each
+        pass (in tf.data it is missing from later ones). An iterator restored in another process
+        reads its pass again from the start; from files, it goes on where it was.
+
+        In tf.data a file is read whatever the pipeline below has become, and refused while somebody
+        writes it; here another pipeline is kept beside the first one, and who comes second computes.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> ds = td.Dataset.range(2).cache().repeat(2)
+        >>> [int(x) for x in ds]
+        [0, 1, 0, 1]
+        """
+        if not isinstance(filename, (str, os.PathLike)):
+            raise TypeError(
+                "filename must be a path, or '' for a cache in memory, not "
+                f"{type(filename).__name__} ({filename!r})"
+            )
+        if os.fspath(filename):
+            return self.snapshot(filename, compression=None)
+        return self._then(Cache)

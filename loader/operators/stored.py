@@ -1,0 +1,302 @@
+"""Snapshots that are complete: sources with random access, and those read in an order of the user's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from tundish.errors import IncompatibleCheckpointError
+from tundish.loader.operators.snapshot import Snapshot
+from tundish.loader.plan.node import AUTOTUNE, walk
+from tundish.loader.protocols.blame import raise_from
+from tundish.loader.protocols.items import End, Failure, Made
+from tundish.loader.protocols.raised import element_error
+from tundish.loader.protocols.stated import count, load_part
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Operator, Value
+    from tundish.loader.protocols.refs import Positions, Refs
+    from tundish.snapshot.reading.reader import Reader
+
+
+@dataclass(frozen=True)
+class Found:
+    """A complete snapshot, as it was found on disk: what a process needs to open it.
+
+    Parameters
+    ----------
+    path, key : str
+        Where it stands.
+    runs : tuple of str
+        Its runs, in order.
+    upto : tuple of int
+        How many journal records each of them has.
+    rows : int
+        How many elements.
+    mapped : bool
+        Whether elements are views of local files: then they are read in the consumer's process.
+    uniform : bool
+        Whether all elements have one structure, and leaves of one dtype and shape.
+    safe : bool
+        Whether none of them is an error.
+    verify : {"batch", "size", "full"}
+        What is checked.
+    content : str or None
+        The name of what was drawn that the plan does not say.
+    """
+
+    path: str
+    key: str
+    runs: tuple[str, ...]
+    upto: tuple[int, ...]
+    rows: int
+    mapped: bool
+    uniform: bool
+    safe: bool
+    verify: str = "batch"
+    content: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Stored(Snapshot):
+    """A snapshot that is complete: a source with random access; its input is not run."""
+
+    found: Found = None  # type: ignore[assignment]  # always given; fields before it have defaults
+
+    op = "snapshot"
+    positional = True
+    computing = replays = False
+
+    @property
+    def dynamic(self) -> bool:
+        return False
+
+    @property
+    def safe(self) -> bool:
+        return self.found.safe
+
+    @property
+    def uniform(self) -> bool:
+        return self.found.uniform
+
+    @property
+    def cardinality(self) -> int:
+        return self.found.rows
+
+    @property
+    def numbers(self) -> int:
+        return self.found.rows
+
+    def refs_at(self, where: Positions, pass_: int, context: Context) -> Refs:
+        return where
+
+    def nested(self, at: int) -> Any:
+        return stored_position(at, self.found.content)
+
+    def position(self, state: dict[str, Any]) -> int:
+        return read_position(state, self.found.content)
+
+    @property
+    def running(self) -> tuple[Operator, ...]:
+        return ()
+
+    @property
+    def parallel(self) -> int | None:
+        """Compressed batches are read by as many workers as its input asked for."""
+        asked = [getattr(node, "parallel", None) for node in walk(self.up)]
+        counts = [count for count in asked if count is not None]
+        if self.found.mapped or not counts:
+            return None
+        return AUTOTUNE if AUTOTUNE in counts else max(counts)
+
+    def evaluator(self, maker: Maker) -> Value:
+        label = maker.context.label(self)
+        reader: Reader | None = None
+
+        def value(item: Any, _: int) -> Any:
+            nonlocal reader
+            try:
+                if reader is None:
+                    reader = reader_of(self.found)
+                return reader.following(item)
+            except BaseException as error:  # noqa: BLE001 - the element's, or its file's
+                raise_from(error, label)
+
+        return value
+
+
+@dataclass(frozen=True, eq=False)
+class Reread(Snapshot):
+    """A snapshot that is complete, in the order that its `reader_func` chose."""
+
+    found: Found = None  # type: ignore[assignment]  # always given, as below
+    order: Operator = None  # type: ignore[assignment]
+
+    op = "snapshot"
+
+    @property
+    def running(self) -> tuple[Operator, ...]:
+        return ()
+
+    def needs_replay(self, ref: Any) -> bool:
+        return bool(ref >= self.found.rows)  # else it is an index
+
+    def machine(self, builder: Builder, pass_: int) -> Machine:
+        return Rereading(lambda: builder.beside(self.order, pass_), self.found)
+
+    def evaluator(self, maker: Maker) -> Value:
+        label, rows = maker.context.label(self), self.found.rows
+        again = maker.replayed(self)
+
+        def value(item: Any, pass_: int) -> Any:
+            if item >= rows:
+                return again(item, pass_)
+            try:
+                return reader_of(self.found)[item]
+            except BaseException as error:  # noqa: BLE001 - the element's, or its file's
+                raise_from(error, label)
+
+        return value
+
+
+class Rereading:
+    """The elements as `reader_func` orders them; as they were written, where a state says so.
+
+    Those of a state that was taken while the snapshot was written are named by their index, as they
+    were then; in the other order an element's name is its number behind the last index.
+
+    Parameters
+    ----------
+    build : callable
+        Makes the stream of the other order, of computed items.
+    found : Found
+        The snapshot.
+    """
+
+    def __init__(self, build: Callable[[], Machine], found: Found) -> None:
+        self._build, self._rows = build, found.rows
+        self._given = 0
+        self._up: Machine | None = None
+        self._written = False
+        self._found = found
+
+    def next(self) -> Any:
+        if self._written:
+            return self._as_written()
+        if self._up is None:
+            self._up = self._build()
+        item = self._up.next()
+        item.ref = self._rows + self._given
+        self._given += 1
+        return item
+
+    def _as_written(self) -> Any:
+        at = self._given
+        if at >= self._rows:
+            raise End
+        self._given = at + 1
+        try:
+            return Made(at, reader_of(self._found)[at])
+        except BaseException as error:  # noqa: BLE001 - the element's error
+            return Failure(at, element_error(error))
+
+    def mark(self) -> Mark:
+        return self._given, None if self._up is None else self._up.mark()
+
+    def dump(self, mark: Mark) -> Any:
+        given, below = mark
+        if not given or self._written:
+            return {"n": given}
+        assert self._up is not None
+        return {"n": given, "up": self._up.dump(below)}
+
+    def load(self, state: Any) -> None:
+        self._given = count(state, "n")
+        if "up" in state:
+            self._up = self._build()
+            load_part(self._up, state)
+        elif self._given:
+            self._written = True
+
+
+def stored_position(at: int, content: str | None) -> dict[str, Any]:
+    """Return a position in a snapshot as JSON: an index, and of what, if the plan does not say it."""
+    return {"n": at} if content is None else {"n": at, "content": content}
+
+
+def read_position(state: Any, content: str | None) -> int:
+    """Return the index that a position in a snapshot says.
+
+    Raises
+    ------
+    IncompatibleCheckpointError
+        It was taken of other draws than those that stand here.
+    """
+    at = count(state, "n")
+    there = state.get("content", content)
+    if at and there != content:
+        difference = (
+            f"snapshot: random operators below it drew {content} here, {there} in the state; "
+            "give them seeds"
+        )
+        raise IncompatibleCheckpointError((difference,))
+    return at
+
+
+# -- readers ----------------------------------------------------------------------------------------
+
+_READERS: WeakKeyDictionary[Found, Reader] = WeakKeyDictionary()
+
+
+def reader_of(found: Found) -> Reader:
+    """The reader of a complete snapshot; one for as long as a plan has it.
+
+    Mapping a file anew for each epoch would cost as much as reading it.
+    """
+    reader = _READERS.get(found)
+    if reader is None:
+        # pyarrow takes a while to load, and is needed by nobody else.
+        from tundish.snapshot.reading.reader import open_reader  # noqa: PLC0415 - see above
+
+        reader = _READERS[found] = open_reader(
+            found.path, found.key, runs=found.runs, upto=found.upto, verify=found.verify
+        )
+    return reader
+
+
+def look_again(found: Found) -> None:
+    """A pass begins: ask the files of an open reader whether they were changed."""
+    reader = _READERS.get(found)
+    if reader is not None:
+        reader.look_again()
+
+
+_INDICES: WeakKeyDictionary[Reader, tuple[np.ndarray, ...]] = WeakKeyDictionary()
+
+
+def shard_indices(found: Found) -> tuple[np.ndarray, ...]:
+    """The indices of each user shard's elements, ascending; of each file's without `shard_func`.
+
+    An element that failed was dealt to nobody: it stands behind the element before it.
+    """
+    reader = reader_of(found)
+    if reader not in _INDICES:
+        shards = [shard.indices for shard in reader.shards] or [np.empty(0, np.int64)]
+        if reader.errors:
+            shards = _with_errors(shards, np.array(sorted(reader.errors), np.int64))
+        _INDICES[reader] = tuple(shards)
+    return _INDICES[reader]
+
+
+def _with_errors(shards: list[np.ndarray], errors: np.ndarray) -> list[np.ndarray]:
+    owner = np.concatenate([np.full(len(indices), k) for k, indices in enumerate(shards)])
+    order = np.argsort(indices := np.concatenate(shards))
+    before = np.searchsorted(indices[order], errors) - 1
+    owners = owner[order][np.maximum(before, 0)] if len(owner) else np.zeros(len(errors), np.int64)
+    return [np.sort(np.append(shard, errors[owners == k])) for k, shard in enumerate(shards)]
