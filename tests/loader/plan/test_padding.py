@@ -9,7 +9,6 @@ import pytest
 
 from tundish import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, ArraySpec, Dataset, Ragged
 from tundish.errors import SpecError
-from tundish.loader.protocols.specs import static_spec
 
 ROWS = np.arange(12, dtype=np.int32).reshape(4, 3)
 NEST = {"x": ROWS, "y": (np.zeros((4, 2, 2), np.float32), np.arange(4) > 2)}
@@ -149,50 +148,52 @@ def test_cardinalities() -> None:
     assert endless.cardinality() == INFINITE_CARDINALITY
 
 
-def spec(ds: Dataset) -> Any:
-    return static_spec(ds._node)
-
-
-def test_static_specs() -> None:
+def test_what_a_plan_tells_of_its_elements() -> None:
     vector = ArraySpec((3,), np.int32)
     rows = Dataset.from_tensor_slices(ROWS)
 
-    assert spec(rows) == vector
-    assert spec(rows.shuffle(3).repeat(2).skip(1).take(9).shard(2, 0).cache().prefetch(1)) == vector
-    assert spec(rows.filter(np.any)) == vector
-    assert spec(rows.map(lambda row: row)) is None
-    assert spec(rows.map(lambda row: row, output_signature=vector)) == vector
-    assert spec(rows.batch(2)) == ArraySpec((None, 3), np.int32)
-    assert spec(rows.batch(2, drop_remainder=True)) == ArraySpec((2, 3), np.int32)
-    assert spec(rows.batch(2).unbatch()) == vector
-    assert spec(rows.enumerate()) == (ArraySpec((), np.int64), vector)
-    assert spec(Dataset.zip({"a": rows, "b": Dataset.range(3)}))["b"] == ArraySpec((), np.int64)
+    assert rows.element_spec == vector
+    assert (
+        rows.shuffle(3).repeat(2).skip(1).take(9).shard(2, 0).cache().prefetch(1).element_spec
+        == vector
+    )
+    assert rows.filter(np.any).element_spec == vector
+    assert rows.map(lambda row: row, output_signature=vector).element_spec == vector
+    assert rows.batch(2).element_spec == ArraySpec((None, 3), np.int32)
+    assert rows.batch(2, drop_remainder=True).element_spec == ArraySpec((2, 3), np.int32)
+    assert rows.batch(2).unbatch().element_spec == vector
+    assert rows.enumerate().element_spec == (ArraySpec((), np.int64), vector)
+    assert Dataset.zip({"a": rows, "b": Dataset.range(3)}).element_spec["b"] == ArraySpec(
+        (), np.int64
+    )
     wider = Dataset.from_tensor_slices(np.zeros((2, 5), np.int32))
-    assert spec(rows.concatenate(wider)) == ArraySpec((None,), np.int32)
+    assert rows.concatenate(wider).element_spec == ArraySpec((None,), np.int32)
     flat = Dataset.from_tensor_slices(np.zeros(2, np.int32))
-    assert spec(rows.concatenate(flat)) == ArraySpec(None, np.int32)
-    assert spec(rows.concatenate(rows.map(abs))) is None
+    assert rows.concatenate(flat).element_spec == ArraySpec(None, np.int32)
     objects = np.array([np.zeros(2), "a"], object)
-    assert spec(Dataset.from_tensor_slices(objects)) == ArraySpec(None, object)
+    assert Dataset.from_tensor_slices(objects).element_spec == ArraySpec(None, object)
 
 
-def test_static_specs_of_batches_of_uneven_elements() -> None:
+def test_what_a_plan_tells_of_batches_of_uneven_elements() -> None:
     signature = {"x": ArraySpec((None,), np.int32), "y": ArraySpec((), np.int64)}
     ds = Dataset.range(4).map(dict, output_signature=signature)
     scalar = ArraySpec((), np.int64)
     vectors, scalars = ArraySpec((2, None), np.int32), ArraySpec((2,), np.int64)
 
-    assert spec(ds.padded_batch(2, drop_remainder=True)) == {"x": vectors, "y": scalars}
+    assert ds.padded_batch(2, drop_remainder=True).element_spec == {"x": vectors, "y": scalars}
     fixed = ds.padded_batch(2, {"x": [7], "y": []})
-    assert spec(fixed)["x"] == ArraySpec((None, 7), np.int32)
+    assert fixed.element_spec["x"] == ArraySpec((None, 7), np.int32)
     rows = Dataset.from_tensor_slices(ROWS)
-    assert spec(rows.padded_batch(2, pad_to_multiple_of=8)) == ArraySpec((None, 8), np.int32)
-    ragged = spec(ds.ragged_batch(2, row_splits_dtype="int32"))
+    assert rows.padded_batch(2, pad_to_multiple_of=8).element_spec == ArraySpec((None, 8), np.int32)
+    ragged = ds.ragged_batch(2, row_splits_dtype="int32").element_spec
     assert tuple(ragged["x"]) == (ArraySpec((None,), np.int32),) * 2
     assert type(ragged["x"]) is Ragged
-    assert spec(ds.ragged_batch(2).unbatch()) == {"x": ArraySpec((None,), np.int32), "y": scalar}
-    assert spec(rows.batch_by_cost(9, np.sum)) == ArraySpec((None, 3), np.int32)
-    sparse = spec(rows.sparse_batch(2, [5]))
+    assert ds.ragged_batch(2).unbatch().element_spec == {
+        "x": ArraySpec((None,), np.int32),
+        "y": scalar,
+    }
+    assert rows.batch_by_cost(9, np.sum).element_spec == ArraySpec((None, 3), np.int32)
+    sparse = rows.sparse_batch(2, [5]).element_spec
     assert sparse.indices == ArraySpec((None, 2), np.int64)
 
 

@@ -9,7 +9,6 @@ import pytest
 
 from tundish import ArraySpec, Dataset, Ragged, Sparse
 from tundish.errors import SpecError
-from tundish.loader.run.operators.padding import as_cost
 
 WORKERS = pytest.mark.parametrize("workers", [0, 2])
 
@@ -285,12 +284,16 @@ def test_a_failed_cost_is_the_elements_error(workers: int) -> None:
     assert "cost must return a number of at least 0, not -1.0" in str(found[1])
 
 
-def test_costs_are_plain_numbers() -> None:
-    assert [type(as_cost(x)) for x in (1, np.int8(1), 1.5, np.float32(1.5), True)] == [
-        *(int, int, float, float, int)
-    ]
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, float, np.float32])
+def test_costs_of_any_type_of_number_are_added_as_plain_ones(kind: Any) -> None:
+    ds = Dataset.range(5).batch_by_cost(250, lambda _: kind(100))
+
+    assert [x.tolist() for x in ds] == [[0, 1], [2, 3], [4]]
+
+
+def test_a_cost_is_a_number() -> None:
     with pytest.raises(SpecError, match="cost must return a number, not None"):
-        as_cost(None)
+        next(iter(Dataset.range(3).batch_by_cost(2, lambda _: None)))  # type: ignore[arg-type,return-value]
 
 
 def test_a_batch_by_cost_continues_before_the_element_that_filled_it() -> None:

@@ -10,8 +10,6 @@ import pytest
 
 from tundish import Dataset
 from tundish.errors import SpecError
-from tundish.loader.protocols.items import Made
-from tundish.loader.run.operators.rebatching import whole
 from tundish.testing.functions import Become
 
 
@@ -48,14 +46,6 @@ def test_parts_of_a_batch_are_views_of_its_slot() -> None:
     assert start[1] - start[0] == one.nbytes  # side by side in one slot
     assert [x[:, 0].tolist() for x in (one, other)] == [[0, 1], [2, 3]]
     it.close()
-
-
-def test_a_whole_batch_is_passed_on() -> None:
-    batch = np.arange(3)
-    passed = whole(5, ((Made(7, batch), 0, 3),))
-
-    assert (passed.ref, passed.value is batch) == ((5, ((7, 0, 3),)), True)
-    assert type(whole(5, ((Made(7, batch), 0, 2),))) is tuple
 
 
 def test_what_is_given_up_is_told() -> None:

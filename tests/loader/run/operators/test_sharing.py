@@ -7,59 +7,13 @@ from typing import Any
 import pytest
 
 from tundish import Dataset, InputContext
-from tundish.loader.operators.sharing import BatchShare, NoRows, part_of
-from tundish.loader.protocols.items import End, Failure, NotReady
-from tundish.loader.run.operators.sharing import PartsOfBatches
+from tundish.loader.operators.sharing import BatchShare, part_of
 from tundish.testing import assert_resumes_anywhere, assert_workers_do_not_show
 from tundish.testing.functions import Draw, Keep
 
 
 def share(rows: int, count: int, index: int, short: Any = "keep") -> BatchShare:
     return BatchShare(Dataset.range(9)._node, InputContext(count, index, count), rows, short)
-
-
-class Slow:
-    """Items of which every other one is not ready when it is asked for first."""
-
-    def __init__(self, count: int) -> None:
-        self._count, self._at, self._asked = count, 0, False
-
-    def next(self) -> int:
-        self._asked = not self._asked
-        if self._asked:
-            raise NotReady
-        if self._at == self._count:
-            raise End
-        self._at += 1
-        return self._at - 1
-
-    def mark(self) -> int:
-        return self._at
-
-    def dump(self, mark: int) -> int:
-        return mark
-
-    def load(self, state: int) -> None:
-        self._at = state
-
-
-def test_marks_are_between_two_batches_whatever_is_ready() -> None:
-    machine = PartsOfBatches(share(4, 2, 1), Slow(9))
-    found: list[Any] = []
-    places = []
-    while True:
-        try:
-            item = machine.next()
-        except NotReady:
-            places.append(machine.mark())
-            continue
-        except End:
-            break
-        found.append(type(item.error) if isinstance(item, Failure) else item)
-        places.append(machine.mark())
-
-    assert found == [2, 3, 6, 7, NoRows]
-    assert set(places) == {0, 4, 8, 9}
 
 
 @pytest.mark.parametrize(("short", "items"), [("drop", [0, 1, 4, 5]), ("keep", [0, 1, 4, 5, 8])])

@@ -12,9 +12,7 @@ import psutil
 import pytest
 
 from tundish import Dataset, Options
-from tundish.loader.protocols.items import Failure
 from tundish.loader.run.serving import in_worker
-from tundish.shm.encode import Encoded, decode
 from tundish.testing import collect
 from tundish.testing.functions import OddError
 
@@ -203,14 +201,23 @@ def test_a_batch_of_them_is_an_array_of_objects(workers: int) -> None:
     assert found == [[[0, 1], [2, 3]], [[4, 5]]]
 
 
-def test_a_failure_crosses_with_its_error() -> None:
-    error = OddError(3, hint="odd")
+def odd(n: Any) -> Any:
+    error = OddError(int(n), hint="odd")
     error.add_note("where it was")
-    copy = decode(bytearray(Encoded((0, (Failure((1, 2), error),))).to_bytes()))[1][0]
+    raise error
 
-    assert copy.ref == (1, 2)
-    assert (type(copy.error), copy.error.args) == (OddError, (3, "odd"))
-    assert copy.error.__notes__ == ["where it was"]
+
+def test_a_failed_element_of_a_window_crosses_with_its_error() -> None:
+    with Dataset.range(3).map(odd).window(3).flat_map(itself).iterator(workers=2) as it:
+        for at in range(3):
+            with pytest.raises(OddError) as told:
+                next(it)
+            assert told.value.args == (at, "odd")
+            assert "where it was" in told.value.__notes__
+
+
+def itself(window: Any) -> Any:
+    return window
 
 
 def test_a_window_that_was_read_is_freed_at_once() -> None:
