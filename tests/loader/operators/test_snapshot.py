@@ -75,7 +75,8 @@ def compression(folder: Path, name: Any) -> str | None:
     """The compression that a snapshot says it has."""
     assert len(list(TEN.snapshot(folder, name))) == 10
     (run,) = folder.glob("*/runs/*/run.json")
-    return json.loads(run.read_text())["compression"]
+    kept: str | None = json.loads(run.read_text())["compression"]
+    return kept
 
 
 @pytest.mark.parametrize(

@@ -293,7 +293,7 @@ def test_costs_of_any_type_of_number_are_added_as_plain_ones(kind: Any) -> None:
 
 def test_a_cost_is_a_number() -> None:
     with pytest.raises(SpecError, match="cost must return a number, not None"):
-        next(iter(Dataset.range(3).batch_by_cost(2, lambda _: None)))  # type: ignore[arg-type,return-value]
+        next(iter(Dataset.range(3).batch_by_cost(2, lambda _: None)))
 
 
 def test_a_batch_by_cost_continues_before_the_element_that_filled_it() -> None:
