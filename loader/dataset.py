@@ -17,13 +17,13 @@ from tundish.forked import renewed
 from tundish.loader.operators.asserting import AssertingMethods
 from tundish.loader.operators.batching import BatchingMethods
 from tundish.loader.operators.cache import CacheMethods
+from tundish.loader.operators.choose import ChooseMethods
 from tundish.loader.operators.costing import CostingMethods
 from tundish.loader.operators.counting import CountingMethods
 from tundish.loader.operators.elementwise import ElementwiseMethods
 from tundish.loader.operators.grouping import GroupingMethods
 from tundish.loader.operators.interleaving import InterleavingMethods
 from tundish.loader.operators.measuring import MeasuringMethods
-from tundish.loader.operators.mixing import MixingMethods
 from tundish.loader.operators.options import OptionsMethods
 from tundish.loader.operators.order import OrderMethods
 from tundish.loader.operators.packing import PackingMethods
@@ -31,6 +31,7 @@ from tundish.loader.operators.padding import PaddingMethods
 from tundish.loader.operators.rebatching import RebatchingMethods
 from tundish.loader.operators.reducing import ReducingMethods
 from tundish.loader.operators.resampling import ResamplingMethods
+from tundish.loader.operators.sample import SampleMethods
 from tundish.loader.operators.saving import SavingMethods
 from tundish.loader.operators.scanning import ScanningMethods
 from tundish.loader.operators.sources import SourceMethods
@@ -68,7 +69,8 @@ class Dataset(
     CountingMethods,
     ElementwiseMethods,
     InterleavingMethods,
-    MixingMethods,
+    ChooseMethods,
+    SampleMethods,
     OrderMethods,
     BatchingMethods,
     PaddingMethods,

@@ -42,7 +42,7 @@ class IgnoreErrors(Unary):
 
     op = "ignore_errors"
     tuning = frozenset({"log_warning"})
-    computing = dynamic = passes = one_by_one = distributive = True
+    computing = counts = dynamic = passes = one_by_one = distributive = True
     cardinality = UNKNOWN_CARDINALITY
     positional = False
 

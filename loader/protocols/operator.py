@@ -184,6 +184,11 @@ class Operator(Node):
     """True if it calls a user's function with each element of its input, to make its own or choose among them."""
 
     @property
+    def counts(self) -> bool:
+        """True if its states count what it left out or took of each source, for an iterator's stats."""
+        return False
+
+    @property
     def drops(self) -> bool:
         """True if it may leave out an element because of its value."""
         return False

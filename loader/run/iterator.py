@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tundish.errors import CheckpointError, OutOfRangeError
-from tundish.loader.operators.asserting import IgnoreErrors
-from tundish.loader.operators.mixing import Sample
+from tundish.loader.operators.mixing import count_sources
 from tundish.loader.operators.options import judged_options
 from tundish.loader.plan.checks import check_count, check_word
 from tundish.loader.plan.node import check_workers, global_seed, walk
@@ -32,7 +31,6 @@ from tundish.loader.run.critical import patient, stay_away
 from tundish.loader.run.effective import effective
 from tundish.loader.run.engine import Engine, InlineEngine
 from tundish.loader.run.external import heed_external_state
-from tundish.loader.run.operators.mixing import count_sources
 from tundish.loader.run.optional import Optional
 from tundish.loader.run.parallelengine import ParallelEngine
 from tundish.loader.run.parallelism import how_many_workers, is_tuned, writes_apart
@@ -493,13 +491,8 @@ class Iterator:
         snapshots = snapshot_stats(self._engine.context)
         if snapshots:
             stats = replace(stats, snapshots=snapshots)
-        nodes = list(walk(self._root, running=True))
-        skips = any(
-            isinstance(node, IgnoreErrors) or getattr(node, "on_error", None) == "skip"
-            for node in nodes
-        )
-        mixes = any(isinstance(node, Sample) and node.names for node in nodes)
-        if skips or mixes:
+        nodes = walk(self._root, running=True)
+        if any(node.counts or getattr(node, "on_error", None) == "skip" for node in nodes):
             with self._lock:
                 at = self._position()
             stats = replace(stats, skipped=count_skipped(at), sources=count_sources(at))

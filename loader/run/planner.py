@@ -33,7 +33,6 @@ from tundish.loader.protocols.positional import Positions
 from tundish.loader.run.operators import (
     batching,
     grouping,
-    mixing,
     order,
     packing,
     padding,
@@ -165,7 +164,6 @@ MACHINES: dict[type[Operator], MakeMachine] = {
     **zipping.MACHINES,
     **batching.MACHINES,
     **windowing.MACHINES,
-    **mixing.MACHINES,
     **padding.MACHINES,
     **rebatching.MACHINES,
     **packing.MACHINES,

@@ -1,0 +1,164 @@
+"""choose_from_datasets: another dataset says which one gives the next element."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from tundish.errors import SpecError
+from tundish.loader.operators.mixing import Chooser, Mixing, MixingMethods, several
+from tundish.loader.plan.checks import check_flag
+from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+from tundish.loader.protocols.blame import raise_from
+from tundish.loader.protocols.items import Failure
+from tundish.loader.protocols.refs import not_there
+from tundish.loader.protocols.specs import check_alike
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Operator, Value
+
+
+@dataclass(frozen=True, eq=False)
+class Choose(Mixing):
+    """Inputs chosen by the numbers of another dataset."""
+
+    choice: Operator
+
+    op = "choose_from_datasets"
+    safe = False
+    dynamic = sequential = True
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        return (*self.ups, self.choice)
+
+    @property
+    def cardinality(self) -> int:
+        endless = [up.cardinality == INFINITE_CARDINALITY for up in self.ups]
+        for_ever = self.choice.cardinality == INFINITE_CARDINALITY and (
+            all(endless) if self.stop else any(endless)
+        )
+        return INFINITE_CARDINALITY if for_ever else UNKNOWN_CARDINALITY
+
+    def params(self) -> dict[str, Any]:
+        return {"stop": self.stop, "of": len(self.ups)}
+
+    def chooser(self, builder: Builder, pass_: int) -> Chooser:
+        choices = builder.computed(self.choice, pass_)
+        return Choices(choices, len(self.ups), builder.context.label(self))
+
+    def evaluators(self, maker: Maker) -> list[Value]:
+        parts, label = super().evaluators(maker), maker.context.label(self)
+        choice, count = maker.at_hand(maker.value(self.choice)), len(self.ups)
+
+        def refused(item: Any, pass_: int) -> Any:
+            try:
+                check_choice(choice(item, pass_), count)
+            except (SpecError, IndexError) as error:
+                raise_from(error, label)
+            raise not_there("a choice that was refused")
+
+        return [*parts, refused]
+
+
+class Choices:
+    """Which input each element of another dataset chooses; a mark is that of its stream."""
+
+    def __init__(self, up: Machine, count: int, label: str) -> None:
+        self.eligible = frozenset(range(count))
+        self._up, self._count, self._label = up, count, label
+
+    def next(self, _: frozenset[int]) -> int | Failure:
+        item = self._up.next()
+        ref = (self._count, item.ref)
+        if type(item) is Failure:
+            return Failure(ref, item.error)
+        try:
+            return check_choice(item.value, self._count)
+        except (SpecError, IndexError) as error:
+            error.add_note(f"tundish: in {self._label}, at element {item.ref} of the choices")
+            return Failure(ref, error)
+
+    def mark(self) -> Mark:
+        return self._up.mark()
+
+    def dump(self, mark: Mark) -> Any:
+        return self._up.dump(mark)
+
+    def load(self, state: Any) -> None:
+        self._up.load(state)
+
+
+def check_choice(value: Any, count: int) -> int:
+    """A choice among so many inputs.
+
+    Raises
+    ------
+    SpecError
+        It is no scalar int64.
+    IndexError
+        There is no such input.
+    """
+    if type(value) is not np.int64:
+        shown = f"{type(value).__name__} {value!r}"
+        raise SpecError(f"a choice must be a scalar int64, not {shown:.200}")
+    if not 0 <= value < count:
+        raise IndexError(f"a choice must be from 0 to {count - 1}, not {value}")
+    return int(value)
+
+
+class ChooseMethods(MixingMethods):
+    """The class method that makes a `Dataset` of several by the numbers of another."""
+
+    @classmethod
+    def choose_from_datasets(
+        cls,
+        datasets: Any,
+        choice_dataset: Any,
+        stop_on_empty_dataset: bool = True,
+        name: str | None = None,
+    ) -> Self:
+        """Take each element from the dataset that another one names.
+
+        Parameters
+        ----------
+        datasets : sequence of Dataset
+            At least one.
+        choice_dataset : Dataset
+            Of scalar int64: which dataset gives the next element. Its end ends all.
+        stop_on_empty_dataset : bool, default True
+            True: end when a dataset is chosen that has ended. False: leave such a choice out, and
+            end when all have ended.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Raises
+        ------
+        TypeError, ValueError
+            No datasets, or something else in their place.
+
+        Notes
+        -----
+        A choice that is no scalar int64 is a `SpecError` at its place, one that is out of range
+        an ``IndexError``; the next choice is taken behind it. tf.data refuses the former when the
+        dataset is made.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> letters = [td.Dataset.from_tensors(x).repeat() for x in "abc"]
+        >>> list(td.Dataset.choose_from_datasets(letters, td.Dataset.range(3).repeat(2)))
+        ['a', 'b', 'c', 'a', 'b', 'c']
+        """
+        names, nodes = several(datasets)
+        if names is not None:
+            raise TypeError("datasets must be a list or tuple of datasets, not dict")
+        if not isinstance(choice_dataset, MixingMethods):
+            raise TypeError(
+                f"choice_dataset must be a Dataset, not {type(choice_dataset).__name__}"
+            )
+        check_alike("choose_from_datasets", nodes)
+        stop = check_flag("stop_on_empty_dataset", stop_on_empty_dataset)
+        return cls._of(Choose(nodes, stop, choice_dataset._node))  # noqa: SLF001 - ours
