@@ -18,26 +18,33 @@ from tundish.loader.operators.asserting import AssertingMethods
 from tundish.loader.operators.batching import BatchingMethods
 from tundish.loader.operators.cache import CacheMethods
 from tundish.loader.operators.choose import ChooseMethods
+from tundish.loader.operators.choosing import ChoosingMethods
+from tundish.loader.operators.concatenate import ConcatenateMethods
 from tundish.loader.operators.costing import CostingMethods
 from tundish.loader.operators.counting import CountingMethods
 from tundish.loader.operators.elementwise import ElementwiseMethods
+from tundish.loader.operators.generator import GeneratorMethods
 from tundish.loader.operators.grouping import GroupingMethods
 from tundish.loader.operators.interleaving import InterleavingMethods
+from tundish.loader.operators.listing import ListingMethods
 from tundish.loader.operators.measuring import MeasuringMethods
 from tundish.loader.operators.options import OptionsMethods
-from tundish.loader.operators.order import OrderMethods
 from tundish.loader.operators.packing import PackingMethods
 from tundish.loader.operators.padding import PaddingMethods
 from tundish.loader.operators.rebatching import RebatchingMethods
 from tundish.loader.operators.reducing import ReducingMethods
+from tundish.loader.operators.repeat import RepeatMethods
 from tundish.loader.operators.resampling import ResamplingMethods
 from tundish.loader.operators.sample import SampleMethods
 from tundish.loader.operators.saving import SavingMethods
 from tundish.loader.operators.scanning import ScanningMethods
+from tundish.loader.operators.sharing import SharingMethods
+from tundish.loader.operators.shuffle import ShuffleMethods
 from tundish.loader.operators.sources import SourceMethods
 from tundish.loader.operators.taking import TakingMethods
 from tundish.loader.operators.uniqueness import UniquenessMethods
 from tundish.loader.operators.windows import WindowMethods
+from tundish.loader.operators.zip import ZipMethods
 from tundish.loader.plan.checks import check_callable
 from tundish.loader.plan.node import (
     INFINITE_CARDINALITY,
@@ -67,11 +74,18 @@ _OF_ITERATORS = frozenset(
 class Dataset(
     SourceMethods,
     CountingMethods,
+    ListingMethods,
+    GeneratorMethods,
+    ZipMethods,
     ElementwiseMethods,
     InterleavingMethods,
     ChooseMethods,
     SampleMethods,
-    OrderMethods,
+    ShuffleMethods,
+    RepeatMethods,
+    ChoosingMethods,
+    SharingMethods,
+    ConcatenateMethods,
     BatchingMethods,
     PaddingMethods,
     CostingMethods,

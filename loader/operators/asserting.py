@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from tundish.errors import CardinalityError, SpecError
+from tundish.loader.operators.concatenate import Concatenate
 from tundish.loader.operators.elementwise import Map
-from tundish.loader.operators.order import Concatenate, Repeat
+from tundish.loader.operators.repeat import Repeat
 from tundish.loader.operators.sources import Tensors
 from tundish.loader.plan.checks import check_count, check_flag
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, OwnFunction

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from tundish.loader.operators.order import Repeat, Shard, Shuffle, Skip, Take
+from tundish.loader.operators.choosing import Shard, Skip, Take
+from tundish.loader.operators.repeat import Repeat
 from tundish.loader.operators.sharing import BatchShare
+from tundish.loader.operators.shuffle import Shuffle
 from tundish.loader.operators.sources import Slices, Tensors
 from tundish.loader.plan.checks import check_count, check_flag, check_optional_flag
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, check_workers

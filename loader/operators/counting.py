@@ -1,30 +1,52 @@
-"""Sources that nothing has to be read for: counters, random numbers, elements written down."""
+"""Sources of numbers: ranges, counters, random numbers."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from tundish.errors import SpecError
 from tundish.loader.plan.checks import check_count, check_optional_flag, check_seed
 from tundish.loader.plan.node import INFINITE_CARDINALITY
-from tundish.loader.protocols.operator import Operator, SourceNode, Spec
-from tundish.loader.protocols.specs import common
-from tundish.spec import (
-    ArraySpec,
-    flatten,
-    leaf_key,
-    normalise,
-    paths,
-    same_structure,
-    show_tree,
-    spec_of,
-    unflatten,
-)
+from tundish.loader.protocols.fluent import Fluent
+from tundish.loader.protocols.operator import SourceNode
+from tundish.loader.protocols.shuffling import pair_of_pass, philox32
+from tundish.spec import ArraySpec, normalise
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.operator import Maker, Spec, Value
+
+_AT_ONCE = 512
+_KEPT = 64
+"""Blocks of so many random numbers: a window downstream may ask for any of the last ones."""
+
+
+@dataclass(frozen=True, eq=False)
+class Range(SourceNode):
+    """The numbers of a Python range."""
+
+    start: int
+    stop: int
+    step: int
+    dtype: str | None = None
+    """Of its elements; None: int64."""
+
+    positional = True
+
+    def spec(self, below: Spec) -> Any:
+        return ArraySpec((), self.dtype or np.int64)
+
+    @property
+    def cardinality(self) -> int:
+        return len(range(self.start, self.stop, self.step))
+
+    def evaluator(self, maker: Maker) -> Value:
+        start, step, kind = self.start, self.step, np.dtype(self.dtype or np.int64).type
+        if start == 0 and step == 1:
+            return lambda item, _: kind(item)
+        return lambda item, _: kind(start + item * step)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +62,19 @@ class Counter(SourceNode):
 
     def spec(self, below: Spec) -> Any:
         return ArraySpec((), self.dtype or np.int64)
+
+    def evaluator(self, maker: Maker) -> Value:
+        start, step, dtype = self.start, self.step, np.dtype(self.dtype or np.int64)
+        kind = dtype.type
+        if dtype.kind == "f":
+            return lambda item, _: kind(start + item * step)
+        bits = 8 * dtype.itemsize
+        low, size = int(np.iinfo(dtype).min), 1 << bits
+
+        def value(item: int, _: int) -> Any:
+            return kind((start + item * step - low) % size + low)  # around the end, as tf.data's
+
+        return value
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,46 +95,73 @@ class Random(SourceNode):
     def seedless(self) -> bool:
         return self.seed is None
 
+    def evaluator(self, maker: Maker) -> Value:
+        pair = maker.context.pair_of(self)
+        known: dict[tuple[int, int | None], list[np.int64]] = {}
 
-@dataclass(frozen=True, eq=False)
-class FromList(SourceNode):
-    """Elements written down, one after another."""
+        def value(item: int, pass_: int) -> Any:
+            key = (item // _AT_ONCE, pass_ if self.rerandomize else None)
+            numbers = known.get(key)
+            if numbers is None:
+                if len(known) >= _KEPT:
+                    known.clear()
+                number, of = key
+                seeds = pair_of_pass(pair, of)
+                words = philox32(*seeds, number * _AT_ONCE // 4, _AT_ONCE // 4)
+                numbers = known[key] = list(words.astype(np.int64))
+            return numbers[item % _AT_ONCE]
 
-    elements: tuple[tuple[tuple[Any, ...], Any], ...]
-    """Of each its leaves and its structure."""
-
-    op = "from_list"
-    positional = True
-
-    def spec(self, below: Spec) -> Any:
-        return functools.reduce(
-            common, [spec_of(unflatten(tree, leaves)) for leaves, tree in self.elements]
-        )
-
-    @property
-    def gives_paths(self) -> bool:
-        return all(isinstance(leaf, (str, bytes)) for leaves, _ in self.elements for leaf in leaves)
-
-    @property
-    def uniform(self) -> bool:
-        forms = {(tree, tuple(map(leaf_key, leaves))) for leaves, tree in self.elements}
-        return len(forms) == 1
-
-    @property
-    def cardinality(self) -> int:
-        return len(self.elements)
-
-    def params(self) -> dict[str, Any]:
-        leaves, tree = self.elements[0]
-        return {"spec": str(spec_of(unflatten(tree, leaves))), "count": len(self.elements)}
+        return value
 
 
-class CountingMethods:
-    """The class methods that make a `Dataset` of numbers, or of elements written down."""
+class CountingMethods(Fluent):
+    """The class methods that make a `Dataset` of numbers."""
 
     @classmethod
-    def _of(cls, node: Operator) -> Self:
-        raise NotImplementedError
+    def range(cls, *args: int, output_type: Any = np.int64, name: str | None = None) -> Self:
+        """Make the numbers of ``range(*args)``.
+
+        Parameters
+        ----------
+        *args : int
+            ``stop``, or ``start, stop[, step]``, as for Python's range. A step in the wrong
+            direction gives an empty dataset.
+        output_type : dtype, default int64
+            Of the elements: an integer or a float.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Raises
+        ------
+        TypeError
+            An argument is no int, or there are none or too many of them.
+        ValueError
+            The step is 0.
+        SpecError
+            An integer dtype cannot hold the numbers.
+
+        Notes
+        -----
+        Numbers that do not fit are refused when the dataset is made; tf.data wraps them around.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> [int(x) for x in td.Dataset.range(1, 8, 3)]
+        [1, 4, 7]
+        """
+        if not 1 <= len(args) <= 3:
+            raise TypeError(f"range takes 1 to 3 ints (stop; start, stop, step), not {len(args)}")
+        names = ("stop",) if len(args) == 1 else ("start", "stop", "step")
+        numbers = [check_count(name, a) for name, a in zip(names, args, strict=False)]
+        if len(numbers) == 3 and not numbers[2]:
+            raise ValueError(f"step must not be 0, as in range({numbers[0]}, {numbers[1]}, 0)")
+        span = range(*numbers)
+        for edge in (span.start, span.stop):
+            normalise(edge)
+        dtype = check_dtype("output_type", output_type)
+        check_fits("range", span, dtype)
+        return cls._of(Range(span.start, span.stop, span.step, None if dtype == "int64" else dtype))
 
     @classmethod
     def counter(
@@ -175,62 +237,6 @@ class CountingMethods:
             )
         )
 
-    @classmethod
-    def from_list(cls, elements: Sequence[Any], name: str | None = None) -> Self:
-        """Make a dataset of elements written down one by one.
-
-        Parameters
-        ----------
-        elements : list or tuple of nests
-            At least one. All have the structure and dtypes of the first; shapes may differ. A
-            list within an element is an array.
-        name : str, optional
-            For tf.data's sake; ignored.
-
-        Raises
-        ------
-        TypeError
-            `elements` is no list and no tuple.
-        ValueError
-            It is empty.
-        SpecError
-            An element has another structure or dtype than the first.
-
-        Notes
-        -----
-        For many elements of one shape `from_tensor_slices` is faster.
-
-        Examples
-        --------
-        >>> import tundish as td
-        >>> for x in td.Dataset.from_list([{"a": [1]}, {"a": [2, 3]}]):
-        ...     print(x)
-        {'a': array([1])}
-        {'a': array([2, 3])}
-        """
-        if not isinstance(elements, (list, tuple)):
-            raise TypeError(
-                f"elements must be a list of elements, not {type(elements).__name__}; "
-                "for the rows of an array use from_tensor_slices"
-            )
-        if not elements:
-            raise ValueError("elements must hold at least one element, not 0")
-        taken = tuple(_element(at, element) for at, element in enumerate(elements))
-        first = _dtypes(*taken[0])
-        for at, (leaves, tree) in enumerate(taken):
-            if not same_structure(tree, taken[0][1]):
-                raise SpecError(
-                    f"elements must have one structure: element {at} is {show_tree(tree)}, "
-                    f"element 0 is {show_tree(taken[0][1])}"
-                )
-            for path, dtype in _dtypes(leaves, tree).items():
-                if dtype != first[path]:
-                    raise SpecError(
-                        f"elements must have equal dtypes: {path or 'the value'} is {_show(dtype)} in "
-                        f"element {at}, {_show(first[path])} in element 0"
-                    )
-        return cls._of(FromList(taken))
-
 
 def check_dtype(name: str, dtype: Any) -> str:
     """The name of an integer or float dtype; a TypeError for anything else."""
@@ -270,29 +276,3 @@ def _number(name: str, value: Any, dtype: str) -> int | float:
     ):
         raise TypeError(f"{name} must be a number, not {type(value).__name__} ({value!r})")
     return float(value)
-
-
-def _element(at: int, element: Any) -> tuple[tuple[Any, ...], Any]:
-    try:
-        leaves, tree = flatten(normalise(element))
-    except SpecError as error:
-        error.add_note(f"tundish: at element {at} of from_list")
-        raise
-    return tuple(_frozen(leaf) for leaf in leaves), tree
-
-
-def _frozen(leaf: Any) -> Any:
-    if isinstance(leaf, np.ndarray):
-        leaf = leaf.view()
-        leaf.flags.writeable = False
-    return leaf
-
-
-def _dtypes(leaves: Sequence[Any], tree: Any) -> dict[str, Any]:
-    keys = [leaf_key(leaf) for leaf in leaves]
-    kinds = [key if isinstance(key, type) else key[0] for key in keys]
-    return dict(zip(paths(tree), kinds, strict=True))
-
-
-def _show(dtype: Any) -> str:
-    return dtype.__name__ if isinstance(dtype, type) else str(dtype)

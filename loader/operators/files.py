@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from tundish.formats.files import UNREADABLE
+from tundish.loader.operators.choosing import Shard, Skip, Take
 from tundish.loader.operators.elementwise import FlatMap
 from tundish.loader.operators.interleaving import Interleave
-from tundish.loader.operators.order import Shard, Skip, Take
-from tundish.loader.operators.sources import Files, FromSource
+from tundish.loader.operators.listing import Files
+from tundish.loader.operators.sources import FromSource
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY, OwnFunction
 from tundish.loader.protocols.operator import Operator, Passing, SourceNode, Unary
 

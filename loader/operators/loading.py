@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.errors import MissingSnapshotError
-from tundish.loader.operators.sources import Range
+from tundish.loader.operators.counting import Range
 from tundish.loader.operators.stored import Found, Stored, reader_of, shard_indices
 from tundish.loader.protocols.operator import Operator, Unary
 from tundish.spec import ArraySpec, unflatten

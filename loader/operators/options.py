@@ -1,17 +1,18 @@
-"""The operator that says how the plan before it is run."""
+"""Operators that say how the plan before them is run."""
 
 from __future__ import annotations
 
 import functools
 import warnings
 import weakref
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
+from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.contradictions import check_together
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.options import Options
+from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.operator import Operator, Passing
 from tundish.tracebacks import callers_level
 
@@ -33,6 +34,15 @@ class WithOptions(Passing):
         # Only what changes the elements belongs to the plan.
         policy = self.options.on_error
         return {"on_error": policy} if policy else {}
+
+
+@dataclass(frozen=True, eq=False)
+class Prefetch(Passing):
+    """How many elements may be ready ahead of the consumer."""
+
+    buffer_size: int
+
+    one_by_one = True
 
 
 _NONE = Options().closed()
@@ -113,13 +123,8 @@ def conflicts(root: Operator) -> list[str]:
     return list(found)
 
 
-class OptionsMethods:
-    """Methods of `Dataset` about its options."""
-
-    _node: Operator
-
-    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
-        raise NotImplementedError
+class OptionsMethods(Fluent):
+    """Methods of `Dataset` that say how it is run."""
 
     def options(self) -> Options:
         """The options of this dataset, those of its inputs merged in; they cannot be changed."""
@@ -160,3 +165,35 @@ class OptionsMethods:
         check_together(options.given())
         options_of(self._node).warn_of_changes(options, "those set later win")
         return self._then(WithOptions, options.closed())
+
+    def prefetch(self, buffer_size: int, name: str | None = None) -> Self:
+        """Let workers be at least `buffer_size` elements ahead of the consumer.
+
+        Parameters
+        ----------
+        buffer_size : int
+            At least 0, or ``AUTOTUNE``: the library's choice.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Raises
+        ------
+        ValueError
+            `buffer_size` is below -1.
+
+        Notes
+        -----
+        The elements and their order are the same. Workers run ahead in any case, bounded in bytes;
+        this raises the least number. Without workers it does nothing; in tf.data it starts a
+        thread.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> [x.tolist() for x in td.Dataset.range(4).batch(2).prefetch(td.AUTOTUNE)]
+        [[0, 1], [2, 3]]
+        """
+        buffer_size = check_count("buffer_size", buffer_size)
+        if buffer_size < -1:
+            raise ValueError(f"buffer_size must be at least 0 or AUTOTUNE, not {buffer_size}")
+        return self._then(Prefetch, buffer_size)

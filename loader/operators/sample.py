@@ -11,8 +11,8 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.loader.operators.choose import Choose
+from tundish.loader.operators.choosing import Take
 from tundish.loader.operators.mixing import Chooser, Mixing, MixingMethods, several
-from tundish.loader.operators.order import Take
 from tundish.loader.plan.checks import check_flag, check_items, check_optional_flag, check_seed
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from tundish.loader.protocols.blame import raise_from

@@ -1,32 +1,56 @@
-"""One process's part of every batch: what `tundish.distribute` puts below the last `batch`."""
+"""shard_by_process: one process's part of the elements, or of every batch; positions stay global."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from tundish.loader.operators.order import ShardByProcess
+from tundish.errors import SpecError
+from tundish.loader.plan.inputs import InputContext
+from tundish.loader.protocols.fluent import Fluent
+from tundish.loader.protocols.items import End, Failure, ref_of
+from tundish.loader.protocols.operator import Unary
+from tundish.loader.protocols.positional import Positions
+from tundish.loader.protocols.stated import load_part, own
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Short
+    from tundish.loader.protocols.operator import Builder, Machine, Mark, Short
 
-__all__ = ["BatchShare", "NoRows", "part_of"]
+__all__ = ["BatchShare", "NoRows", "ShardByProcess", "SharingMethods", "part_of"]
 
 
 class NoRows(Exception):  # noqa: N818 - no error: it stands for a step
     """In the place of a batch of which this process has no rows: the others have one."""
 
 
-def part_of(rows: int, index: int, count: int) -> tuple[int, int]:
-    """Where a part of a batch begins and ends; sizes differ by at most one, the first are larger.
+@dataclass(frozen=True, eq=False)
+class ShardByProcess(Unary):
+    """One process's share of the elements; positions stay global."""
 
-    Examples
-    --------
-    >>> [part_of(7, index, 4) for index in range(4)]
-    [(0, 2), (2, 4), (4, 6), (6, 7)]
-    """
-    size, rest = divmod(rows, count)
-    return size * index + min(index, rest), size * (index + 1) + min(index + 1, rest)
+    context: InputContext
+
+    op = "shard_by_process"
+    positional = False
+    passes = relays = choosing = True
+    undivided = "divides the elements already: leave it out, or put it above the snapshot"
+
+    @property
+    def share(self) -> InputContext:
+        return self.context
+
+    @property
+    def cardinality(self) -> int:
+        below, count = self.up.cardinality, self.context.num_input_pipelines
+        return (
+            max(0, -(-(below - self.context.input_pipeline_id) // count)) if below >= 0 else below
+        )
+
+    def params(self) -> dict[str, Any]:
+        return {}  # one fingerprint on every host and for every number of hosts
+
+    def machine(self, builder: Builder, pass_: int) -> Machine:
+        return ProcessShare(self, builder.build(self.up, pass_))
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,3 +94,173 @@ class BatchShare(ShardByProcess):
 
     def params(self) -> dict[str, Any]:
         return {"rows": self.rows}  # one fingerprint for every number of processes
+
+    def machine(self, builder: Builder, pass_: int) -> Machine:
+        return PartsOfBatches(self, builder.build(self.up, pass_))
+
+
+def part_of(rows: int, index: int, count: int) -> tuple[int, int]:
+    """Where a part of a batch begins and ends; sizes differ by at most one, the first are larger.
+
+    Examples
+    --------
+    >>> [part_of(7, index, 4) for index in range(4)]
+    [(0, 2), (2, 4), (4, 6), (6, 7)]
+    """
+    size, rest = divmod(rows, count)
+    return size * index + min(index, rest), size * (index + 1) + min(index + 1, rest)
+
+
+class ProcessShare:
+    """shard_by_process: one item of each round over all processes; its state is between rounds."""
+
+    def __init__(self, node: ShardByProcess, up: Machine) -> None:
+        self._up = up
+        self._count = node.context.num_input_pipelines
+        self._index = node.context.input_pipeline_id
+        self._round: list[Any] = []
+        self._ended = False
+
+    def next(self) -> Any:
+        if self._ended:
+            raise End
+        while len(self._round) < self._count:
+            try:
+                self._round.append(self._up.next())
+            except End:
+                self._ended = True
+                break
+        mine = self._round[self._index : self._index + 1]
+        self._round = []
+        if not mine:
+            raise End
+        return mine[0]
+
+    def mark(self) -> Mark:
+        return self._up.mark()
+
+    def dump(self, mark: Mark) -> Any:
+        below = self._up.dump(mark)
+        # Not at the top: a stage above tells its own counts from a state without any there.
+        counted = isinstance(below, dict) and "counts" in below
+        return {"share": below} if counted else below
+
+    def load(self, state: Any) -> None:
+        if own(state, "share"):
+            load_part(self._up, state, "share")
+        else:
+            self._up.load(state)
+
+
+class PartsOfBatches:
+    """Of each round of items those of this process; its state is between rounds.
+
+    Behind an element that failed the batch above begins within a round. A state that is taken there
+    says that the round is over: whoever wants to stay in step with other processes goes there.
+
+    Parameters
+    ----------
+    node : BatchShare
+        How many items a round has, and which are whose.
+    up : Machine
+        All items.
+    """
+
+    def __init__(self, node: BatchShare, up: Machine) -> None:
+        self._node, self._up = node, up
+        self._round: list[Any] = []
+        self._mine: Iterator[Any] = iter(())
+        self._ended = False
+        self._reached: Mark = up.mark()
+
+    def next(self) -> Any:
+        for item in self._mine:
+            return item
+        if not self._ended:
+            self._gather()
+        found, self._round = self._round, []
+        rows, node = len(found), self._node
+        if not rows or (rows < node.rows and node.short == "drop"):
+            raise End
+        if rows < node.rows and node.short == "error":
+            return Failure(ref_of(found[-1]), _not_whole(rows, node.rows))
+        first, stop = node.mine(rows)
+        if first == stop:
+            return Failure(ref_of(found[0]), NoRows())
+        self._mine = iter(found[first:stop])
+        return next(self._mine)
+
+    def _gather(self) -> None:
+        """Go on to the end of a round; what has come is kept where an item is not ready."""
+        found, up, rows = self._round, self._up, self._node.rows
+        try:
+            while len(found) < rows:
+                if isinstance(up, Positions):
+                    found += up.run(rows - len(found))
+                else:
+                    found.append(up.next())
+        except End:
+            self._ended = True
+        self._reached = up.mark()
+
+    def mark(self) -> Mark:
+        return self._reached
+
+    def dump(self, mark: Mark) -> Any:
+        below = self._up.dump(mark)
+        # Not at the top: a stage above tells its own counts from a state without any there.
+        counted = isinstance(below, dict) and "counts" in below
+        return {"share": below} if counted else below
+
+    def load(self, state: Any) -> None:
+        if own(state, "share"):
+            load_part(self._up, state, "share")
+        else:
+            self._up.load(state)
+        self._reached = self._up.mark()
+
+
+def _not_whole(rows: int, whole: int) -> SpecError:
+    return SpecError(
+        f"the last global batch has {rows} of {whole} elements, and uneven='error': 'drop' leaves it "
+        "out, 'pad' fills it up and says by a mask which rows are real"
+    )
+
+
+class SharingMethods(Fluent):
+    """The method of `Dataset` that divides it among processes."""
+
+    def shard_by_process(self, context: InputContext | None = None) -> Self:
+        """Keep this process's share, with one plan and one state on every process.
+
+        Process i of n takes the elements whose *global* position modulo n is i. The state counts
+        global positions: saved by n processes at the same step, it is restored by any other
+        number of them, and together they deliver the rest, each element once.
+
+        Parameters
+        ----------
+        context : InputContext, optional
+            Default: from the environment, as torchrun, Slurm, MPI and others set it.
+
+        Raises
+        ------
+        TypeError
+            `context` is something else.
+
+        Notes
+        -----
+        tf.data has only `shard`. Put `shuffle` before it, not behind: a window filled with one
+        process's share cannot be continued by another number of processes (such a state is
+        refused).
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> [int(x) for x in td.Dataset.range(7).shard_by_process(td.InputContext(3, 1))]
+        [1, 4]
+        """
+        if context is None:
+            context = InputContext.from_environment()
+        if not isinstance(context, InputContext):
+            raise TypeError(f"context must be an InputContext, not {type(context).__name__}")
+        return self._then(ShardByProcess, context)

@@ -1,14 +1,20 @@
-"""The operator that ends a dataset at an element's word."""
+"""take_while: the elements before the first one that a function says no to."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tundish.loader.plan.checks import check_callable
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY
-from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.fluent import Fluent
+from tundish.loader.protocols.items import End, Failure
+from tundish.loader.protocols.operator import Unary
+from tundish.loader.protocols.stated import flag, load_part
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Value
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,12 +29,47 @@ class TakeWhile(Unary):
     positional = False
     safe = False
 
+    def machine(self, builder: Builder, pass_: int) -> Machine:
+        return TakenWhile(builder.noted(self, pass_))
 
-class TakingMethods:
-    """Methods of `Dataset` that end it at an element's word."""
+    def noter(self, maker: Maker, up: Value) -> Value:
+        predicate = self.predicate
 
-    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
-        raise NotImplementedError
+        def verdict(*element: Any) -> bool:
+            return bool(predicate(*element))
+
+        return maker.asking(self, verdict, up)
+
+
+class TakenWhile:
+    """Computed items, until one whose note is false; what comes after it is never asked for."""
+
+    def __init__(self, up: Machine) -> None:
+        self._up = up
+        self._ended = False
+
+    def next(self) -> Any:
+        if self._ended:
+            raise End
+        item = self._up.next()
+        if type(item) is not Failure and not item.note:
+            self._ended = True
+            raise End
+        return item
+
+    def mark(self) -> Mark:
+        return (self._ended, self._up.mark())
+
+    def dump(self, mark: Mark) -> Any:
+        return {"ended": mark[0], "up": self._up.dump(mark[1])}
+
+    def load(self, state: Any) -> None:
+        self._ended = flag(state, "ended")
+        load_part(self._up, state)
+
+
+class TakingMethods(Fluent):
+    """The method of `Dataset` that ends it at an element's word."""
 
     def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Self:
         """Keep the elements before the first one for which a function is false.

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.items import Ref
     from tundish.loader.protocols.refs import Positions, Refs
     from tundish.loader.protocols.rng import Path
+    from tundish.loader.watch.watch import StageMeter
 
 Mark = Any
 
@@ -109,6 +110,14 @@ class Builder(Protocol):
         """Build the computed stream of a noting node's input, each item with its note."""
         ...
 
+    def repeated(self, node: Any, pass_: int) -> Machine:
+        """Build the stream of a `Repeat`; where there are workers its next pass may begin early."""
+        ...
+
+    def meter(self, node: Operator) -> StageMeter:
+        """Make the meter of a node whose elements are made as the consumer asks for them."""
+        ...
+
     def recorded(self, node: Unary, pass_: int) -> Machine:
         """Build the stream of a snapshot that is not complete: it is written as it passes."""
         ...
@@ -180,6 +189,8 @@ class Operator(Node):
     """True if something of each element is noted as it passes."""
     elementwise: ClassVar[bool] = False
     """True if it makes an element of one of its input's, by itself: it runs in one chain with such as are next to it."""
+    relays: ClassVar[bool] = False
+    """True if it gives its inputs' items as they come, computed or not: it holds none that a state names."""
     calls: ClassVar[bool] = False
     """True if it calls a user's function with each element of its input, to make its own or choose among them."""
 

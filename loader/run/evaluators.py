@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tundish.loader.operators.counting import Range
 from tundish.loader.operators.elementwise import Enumerate, FlatMap, Map
-from tundish.loader.operators.options import WithOptions
-from tundish.loader.operators.order import Prefetch
-from tundish.loader.operators.sources import Range
+from tundish.loader.operators.options import Prefetch, WithOptions
 from tundish.loader.protocols.blame import STOPPED
 from tundish.loader.protocols.chains import computes
 from tundish.loader.protocols.operator import Hand, Unary, Value
@@ -24,16 +23,12 @@ from tundish.loader.protocols.results import checked
 from tundish.loader.run.files import values as files
 from tundish.loader.run.operators import (
     batching,
-    counting,
     elementwise,
     flattening,
     grouping,
-    order,
     packing,
     padding,
     rebatching,
-    sources,
-    taking,
     windows,
     zipping,
 )
@@ -47,16 +42,13 @@ if TYPE_CHECKING:
 
 TABLES = Tables(
     values={
-        **sources.VALUES,
         **elementwise.VALUES,
-        **order.VALUES,
         **zipping.VALUES,
         **batching.VALUES,
         **flattening.VALUES,
         **padding.VALUES,
         **rebatching.VALUES,
         **packing.VALUES,
-        **counting.VALUES,
         **windows.VALUES,
         **grouping.VALUES,
         **files.VALUES,
@@ -64,7 +56,6 @@ TABLES = Tables(
     },
     notes={
         **padding.NOTES,
-        **taking.NOTES,
         **grouping.NOTES,
     },
 )

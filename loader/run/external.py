@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 from tundish.errors import ExternalStateError
+from tundish.loader.operators.generator import Generator
 from tundish.loader.operators.options import options_of
-from tundish.loader.operators.sources import FromSource, Generator
+from tundish.loader.operators.sources import FromSource
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.policies import ExternalStatePolicy
 from tundish.loader.plan.search import Place, Search

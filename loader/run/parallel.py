@@ -6,11 +6,11 @@ from copy import copy
 from typing import TYPE_CHECKING, Protocol
 
 from tundish.loader.operators.interleaving import Interleave
+from tundish.loader.operators.repeat import Repeated
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.options import Options
 from tundish.loader.protocols.chains import chain_base, defers
 from tundish.loader.run.batches import Batches
-from tundish.loader.run.operators.order import Repeated
 from tundish.loader.run.planner import Planner
 from tundish.loader.run.reference import open_inline, replays
 from tundish.loader.run.stages import ParallelStage, StageOwner
@@ -21,7 +21,7 @@ from tundish.loader.run.watching.watched import meter_of
 if TYPE_CHECKING:
     from tundish.loader.operators.batching import Batch
     from tundish.loader.operators.elementwise import FlatMap
-    from tundish.loader.operators.order import Repeat
+    from tundish.loader.operators.repeat import Repeat
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.operator import Forgettable, Machine, Operator
     from tundish.loader.run.operators.inners import Inners
@@ -223,8 +223,6 @@ def is_static(node: Operator) -> bool:
 
 
 def _reaches_batch(node: Operator) -> bool:
-    if node.label == "batch":
-        return True
-    if node.label in ("repeat", "shard", "shard_by_process", "skip", "take", "concatenate"):
+    if node.relays:
         return any(_reaches_batch(chain_base(up)[0]) for up in node.inputs)
-    return False
+    return node.label == "batch"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from tundish.loader.operators.order import Prefetch
+from tundish.loader.operators.options import Prefetch
 from tundish.loader.plan.node import AUTOTUNE, walk
 from tundish.loader.run.serving import overruled
 from tundish.loader.run.storing.stored import computes_something

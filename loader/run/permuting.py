@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tundish.errors import SpecError
 from tundish.loader.operators.files import ReadFiles
-from tundish.loader.operators.order import Shuffle, no_permutation
+from tundish.loader.operators.shuffle import Shuffle, no_permutation
 from tundish.loader.operators.snapshot import Snapshot
 from tundish.loader.plan.node import walk
 

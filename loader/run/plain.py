@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.operators.counting import Counter, Random
-from tundish.loader.operators.options import WithOptions
-from tundish.loader.operators.order import Concatenate, Prefetch, Repeat, Shard, Shuffle, Skip, Take
-from tundish.loader.operators.sources import Files, Range
+from tundish.loader.operators.choosing import Shard, Skip, Take
+from tundish.loader.operators.concatenate import Concatenate
+from tundish.loader.operators.counting import Counter, Random, Range
+from tundish.loader.operators.listing import Files
+from tundish.loader.operators.options import Prefetch, WithOptions
+from tundish.loader.operators.repeat import Repeat
+from tundish.loader.operators.shuffle import Shuffle, WindowShuffle
 from tundish.loader.plan.node import walk
 from tundish.loader.protocols.positional import Positions
 from tundish.loader.run.inline import InlineStage
-from tundish.loader.run.operators.windowing import WindowShuffle
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Mark, Operator

@@ -20,40 +20,29 @@ from tundish.loader.operators.batching import Batch
 from tundish.loader.operators.elementwise import FlatMap
 from tundish.loader.operators.interleaving import Interleave
 from tundish.loader.operators.measuring import measured
-from tundish.loader.operators.order import (
-    Concatenate,
-    Repeat,
-    Shard,
-    ShardByProcess,
-    Skip,
-    Take,
-)
+from tundish.loader.operators.repeat import Repeat, Repeated
 from tundish.loader.protocols.chains import chain_base, defers
 from tundish.loader.protocols.positional import Positions
 from tundish.loader.run.operators import (
     batching,
     grouping,
-    order,
     packing,
     padding,
     rebatching,
-    sharing,
-    sources,
-    taking,
-    windowing,
     windows,
     zipping,
 )
 from tundish.loader.run.operators.flattening import FlatMapped
 from tundish.loader.run.operators.inners import Inners, left_out
 from tundish.loader.run.operators.interleaving import Interleaved
-from tundish.loader.run.operators.order import Repeated
 from tundish.loader.run.storing.recorded import recorded
+from tundish.loader.run.watching.watched import meter_of
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.operator import Forgettable, Machine, Operator, Unary
     from tundish.loader.run.machines import MakeMachine
+    from tundish.loader.watch.watch import StageMeter
 
 
 class Planner:
@@ -92,6 +81,10 @@ class Planner:
         """A machine that goes through its input again and again."""
         return Repeated(node, self.build, pass_)
 
+    def meter(self, node: Operator) -> StageMeter:
+        """Make the meter of a node whose elements are made as the consumer asks for them."""
+        return meter_of(node, self.context, "consumer")
+
     def recorded(self, node: Unary, pass_: int) -> Machine:
         """Build the stream of a snapshot that is not complete."""
         return recorded(self, node, pass_)
@@ -120,13 +113,9 @@ class Planner:
             return True
         if defers(node):
             return False
-        if isinstance(base, Batch):
-            return not base.positional
-        if base.computing:
-            return True
-        if isinstance(base, (Repeat, Shard, ShardByProcess, Skip, Take, Concatenate)):
-            return not base.positional and all(self.is_computed(up) for up in base.inputs)
-        return False  # a restored shuffle's window holds refs
+        if base.positional:
+            return False
+        return base.computing or (base.relays and all(map(self.is_computed, base.inputs)))
 
     def noted(self, node: Unary, pass_: int) -> Machine:
         """The computed stream of a noting node's input, each item with its note."""
@@ -145,8 +134,6 @@ class Planner:
             base, dropping = chain_base(node)
             up = self.below(node, base, pass_)
             return self.stage(node, base, up, pass_) if dropping else up
-        if isinstance(node, Repeat):
-            return self.repeated(node, pass_)
         if isinstance(node, Batch):
             return self.batches(node, self.computed(node.up, pass_), pass_)
         if isinstance(node, FlatMap):
@@ -159,17 +146,12 @@ class Planner:
 
 
 MACHINES: dict[type[Operator], MakeMachine] = {
-    **sources.MACHINES,
-    **order.MACHINES,
     **zipping.MACHINES,
     **batching.MACHINES,
-    **windowing.MACHINES,
     **padding.MACHINES,
     **rebatching.MACHINES,
     **packing.MACHINES,
-    **taking.MACHINES,
     **windows.MACHINES,
     **grouping.MACHINES,
-    **sharing.MACHINES,
 }
 """The machines of operators that are the same wherever elements are computed."""

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tundish.errors import RangeError
+from tundish.loader.operators.choosing import Skip, Take
 from tundish.loader.operators.options import options_of
-from tundish.loader.operators.order import Skip, Take
 from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.node import INFINITE_CARDINALITY, global_seed, walk
 from tundish.loader.protocols.operator import Operator, Unary

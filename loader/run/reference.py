@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tundish.loader.operators.counting import Counter, Random
+from tundish.loader.operators.counting import Counter, Random, Range
 from tundish.loader.operators.elementwise import Map
 from tundish.loader.operators.files import FileRecords, Indexed, ReadFiles
+from tundish.loader.operators.generator import Generator
+from tundish.loader.operators.listing import Files
 from tundish.loader.operators.measuring import measured, without_measuring
-from tundish.loader.operators.sources import Files, Generator, Range
 from tundish.loader.operators.stored import Stored
 from tundish.loader.plan.options import Options
 from tundish.loader.protocols.chains import chain_base, defers, run_of

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.errors import CheckpointError, IncompatibleCheckpointError
 from tundish.loader.operators.batching import Batch
-from tundish.loader.operators.order import ShardByProcess, Shuffle
 from tundish.loader.operators.padding import SizedGathering
+from tundish.loader.operators.sharing import ShardByProcess
+from tundish.loader.operators.shuffle import Shuffle
 from tundish.loader.plan.node import walk
 
 if TYPE_CHECKING:

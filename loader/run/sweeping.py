@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tundish.loader.operators.counting import Range
 from tundish.loader.operators.elementwise import Filter, Map
-from tundish.loader.operators.sources import Range
 from tundish.loader.plan.node import walk
 from tundish.loader.protocols.blame import NODE_MARK, raise_from
 from tundish.loader.protocols.chains import run_of

@@ -24,7 +24,6 @@ _MOVED = {
     "measuring": "MeasuringMethods StatsOptions",
     "mixing": "MixingMethods",
     "options": "OptionsMethods",
-    "order": "OrderMethods",
     "packing": "PackingMethods",
     "padding": "PaddingMethods",
     "pads": "Pad Padding",
@@ -43,6 +42,18 @@ _MOVED = {
 _FIRST = {
     name: f"{_PLAN}.{home}.{name}" for home, names in _MOVED.items() for name in names.split()
 }
+_FIRST |= {
+    name: f"{_PLAN}.{home}"
+    for home, names in {
+        "counting.CountingMethods.from_list": "SourceMethods.from_list",
+        "order.OrderMethods": "ChoosingMethods ConcatenateMethods RepeatMethods SharingMethods ShuffleMethods",
+        "order.OrderMethods.prefetch": "OptionsMethods.prefetch",
+        "sources.SourceMethods": "GeneratorMethods ListingMethods ZipMethods",
+        "sources.SourceMethods.range": "CountingMethods.range",
+    }.items()
+    for name in names.split()
+}
+"""Classes and methods that had another name."""
 
 
 def first_name(module: str, name: str) -> str:
@@ -55,6 +66,8 @@ def first_name(module: str, name: str) -> str:
     """
     if module.startswith(_FILES):
         return f"{_PLAN}.files.{module.removeprefix(_FILES)}.{name}"
+    if not module.startswith("tundish.loader."):
+        return f"{module}.{name}"
     head, dot, rest = name.partition(".")
-    first = _FIRST.get(head) if module.startswith("tundish.loader.") else None
-    return f"{module}.{name}" if first is None else f"{first}{dot}{rest}"
+    first = _FIRST.get(head)
+    return _FIRST.get(name, f"{module}.{name}" if first is None else f"{first}{dot}{rest}")

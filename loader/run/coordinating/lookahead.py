@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tundish.loader.operators.order import Prefetch
+from tundish.loader.operators.options import Prefetch
 from tundish.loader.plan.node import AUTOTUNE
 from tundish.loader.run.coordinating.tasks import tasks_per_block
 from tundish.loader.run.streams import StreamStage

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tundish.formats.files import RecordFiles
+from tundish.loader.operators.choosing import Shard, Skip
 from tundish.loader.operators.files import ByNumber, Indexed, ReadFiles, paths_node
-from tundish.loader.operators.order import Shard, ShardByProcess, Shuffle, Skip
+from tundish.loader.operators.sharing import ShardByProcess
+from tundish.loader.operators.shuffle import Shuffle
 from tundish.loader.operators.sources import FromSource
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY, walk
 from tundish.loader.plan.rebuilding import changed, exchanging

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tundish.formats.format import Records, Run
+from tundish.loader.operators.choosing import Shard, Skip, Take
 from tundish.loader.operators.files import Indexed
-from tundish.loader.operators.options import WithOptions
-from tundish.loader.operators.order import Prefetch, Repeat, Shard, Shuffle, Skip, Take
+from tundish.loader.operators.options import Prefetch, WithOptions
+from tundish.loader.operators.repeat import Repeat
+from tundish.loader.operators.shuffle import Shuffle
 from tundish.loader.protocols.items import End, Failure
 from tundish.loader.protocols.positional import Positions, listed
 from tundish.loader.run.files.records import mark_as_own

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.operators.files import Filenames, Indexed, ReadFiles, ReadFilesInTurn
+from tundish.loader.operators.files import Indexed, ReadFiles, ReadFilesInTurn
 from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.generating import Broken
 from tundish.loader.run.operators.flattening import inside
-from tundish.loader.run.operators.sources import paths_of
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator, Value
@@ -35,7 +34,6 @@ def _record(maker: Maker, node: Indexed) -> Value:
 
 
 VALUES: dict[type[Operator], Make] = {
-    Filenames: paths_of,
     Indexed: _record,
     ReadFiles: inside,
     ReadFilesInTurn: inside,

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.loader.operators.batching import Batch
+from tundish.loader.operators.choosing import Shard, Skip, Take
+from tundish.loader.operators.concatenate import Concatenate
 from tundish.loader.operators.files import Indexed, ReadFiles, ReadFilesInTurn
 from tundish.loader.operators.loading import Dealt
-from tundish.loader.operators.options import WithOptions
-from tundish.loader.operators.order import Concatenate, Prefetch, Repeat, Shard, Shuffle, Skip, Take
+from tundish.loader.operators.options import Prefetch, WithOptions
+from tundish.loader.operators.repeat import Repeat
+from tundish.loader.operators.shuffle import Shuffle
 from tundish.loader.operators.snapshot import Snapshot
 from tundish.loader.operators.stored import Found, Reread, Stored, reader_of
 from tundish.loader.plan.checks import check_count

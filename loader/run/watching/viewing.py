@@ -10,11 +10,11 @@ from tundish.loader.operators.cache import Cache
 from tundish.loader.operators.costing import Cost
 from tundish.loader.operators.elementwise import FlatMap, Map
 from tundish.loader.operators.files import FileRecords, Indexed, Reads
+from tundish.loader.operators.generator import Generator
 from tundish.loader.operators.grouping import Groups
 from tundish.loader.operators.options import options_of
-from tundish.loader.operators.order import Shuffle
+from tundish.loader.operators.shuffle import Shuffle
 from tundish.loader.operators.snapshot import Snapshot
-from tundish.loader.operators.sources import Generator
 from tundish.loader.plan.node import OwnFunction, function_name
 from tundish.loader.protocols.chains import chain_base, computes
 from tundish.loader.protocols.operator import Operator

@@ -16,9 +16,10 @@ from tundish.loader.operators.batching import Batch, Unbatch
 from tundish.loader.operators.cache import Cache
 from tundish.loader.operators.elementwise import FlatMap
 from tundish.loader.operators.files import ByNumber, ReadFiles, ReadFilesInTurn
-from tundish.loader.operators.options import WithOptions, options_of
-from tundish.loader.operators.order import Prefetch, Shuffle
-from tundish.loader.operators.sources import Files, Generator
+from tundish.loader.operators.generator import Generator
+from tundish.loader.operators.listing import Files
+from tundish.loader.operators.options import Prefetch, WithOptions, options_of
+from tundish.loader.operators.shuffle import Shuffle
 from tundish.loader.plan.node import AUTOTUNE, function_name, walk
 from tundish.loader.protocols.chains import chain_base
 from tundish.loader.protocols.chains import computes as made_below

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tundish.distribute.options import InputOptions
-from tundish.loader.operators.order import Prefetch
+from tundish.loader.operators.options import Prefetch
 from tundish.loader.plan.checks import check_callable, check_count
 from tundish.loader.plan.inputs import InputContext
 from tundish.loader.plan.node import walk

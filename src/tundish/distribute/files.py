@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tundish.loader.operators.order import Shard
+from tundish.loader.operators.choosing import Shard
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.rebuilding import other_inputs
 from tundish.loader.protocols.operator import Unary

@@ -18,11 +18,11 @@ from tundish.loader.operators.batching import Batch
 from tundish.loader.operators.costing import BatchByCost
 from tundish.loader.operators.grouping import Groups
 from tundish.loader.operators.interleaving import Interleave
-from tundish.loader.operators.order import Shuffle
 from tundish.loader.operators.packing import Pack
 from tundish.loader.operators.padding import SizedGathering
 from tundish.loader.operators.rebatching import Rebatch
 from tundish.loader.operators.resampling import RejectionResample
+from tundish.loader.operators.shuffle import Shuffle
 from tundish.loader.operators.snapshot import Snapshot
 from tundish.loader.operators.windows import Window
 from tundish.loader.plan.node import walk

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from tundish.cli.snapshot.log import amount, duration
 from tundish.errors import RangeError
-from tundish.loader.operators.order import Shuffle, Take
+from tundish.loader.operators.choosing import Take
+from tundish.loader.operators.shuffle import Shuffle
 from tundish.loader.run.iterator import Iterator
 from tundish.loader.run.ranges import base_of, over
 from tundish.snapshot.encoding.forms import Columns, Form, columns_of, encode

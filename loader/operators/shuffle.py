@@ -1,23 +1,80 @@
-"""tf.data's shuffle as a machine: a window that is drawn from and refilled."""
+"""shuffle: tf.data's window, that is drawn from and refilled, or a keyed permutation."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from tundish.loader.operators.order import Shuffle
+from tundish.errors import SpecError
+from tundish.loader.plan.checks import check_count, check_optional_flag, check_seed
+from tundish.loader.plan.node import UNKNOWN_CARDINALITY, walk, why_unnumbered
+from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Ref, ref_of, to_json
 from tundish.loader.protocols.lineage import note_wanted, refs
+from tundish.loader.protocols.operator import Operator, Unary
 from tundish.loader.protocols.positional import Positions, listed
-from tundish.loader.protocols.shuffling import Draws
+from tundish.loader.protocols.shuffling import Draws, permute
 from tundish.loader.protocols.stated import count, load_part
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Builder, Machine, Mark, Operator
-    from tundish.loader.run.machines import MakeMachine
+    from tundish.loader.protocols.operator import Builder, Machine, Mark
+    from tundish.loader.protocols.refs import Positions as Places
+    from tundish.loader.protocols.refs import Refs
+
+
+@dataclass(frozen=True, eq=False)
+class Shuffle(Unary):
+    """A window shuffle, or with no window a keyed permutation."""
+
+    window: int | None
+    seed: int | None
+    reshuffle: bool
+
+    seeded = scatters = passes = choosing = distributive = True
+
+    @property
+    def seedless(self) -> bool:
+        return self.seed is None
+
+    @property
+    def undivided(self) -> str:
+        if not self.up.files:
+            return ""
+        return "of list_files has no order that ranges share: list_files(shuffle=False)"
+
+    @property
+    def positional(self) -> bool:
+        return self.window is None and self.up.positional
+
+    def refs_at(self, where: Places, pass_: int, context: Context) -> Refs:
+        key = pass_ if self.reshuffle else 0
+        moved = permute(np.asarray(where, np.int64), self.cardinality, context.seed_of(self), key)
+        return self.up.refs_at(moved, pass_, context)
+
+    def machine(self, builder: Builder, pass_: int) -> Machine:
+        return WindowShuffle(self, builder.build(self.up, pass_), pass_, builder.context)
+
+
+def may_permute(node: Operator) -> bool:
+    """Whether ``shuffle(None)`` may stand above a node.
+
+    A snapshot has random access once it is complete; that shows when an iterator is made.
+    """
+    if any(below.awaited for below in walk(node)):
+        return True
+    return node.positional and node.cardinality >= 0
+
+
+def no_permutation(node: Operator) -> SpecError:
+    """What is raised of ``shuffle(None)`` above any other node."""
+    return SpecError(
+        "shuffle(None) permutes positions and needs a finite dataset with random access; "
+        f"{node.label} has none{why_unnumbered(node)}; use shuffle(buffer_size)"
+    )
 
 
 class WindowShuffle:
@@ -165,8 +222,61 @@ class WindowShuffle:
         self._snapshot()
 
 
-def _shuffled(builder: Builder, node: Shuffle, pass_: int) -> Machine:
-    return WindowShuffle(node, builder.build(node.up, pass_), pass_, builder.context)
+class ShuffleMethods(Fluent):
+    """The method of `Dataset` that shuffles it."""
 
+    def shuffle(
+        self,
+        buffer_size: int | None,
+        seed: int | None = None,
+        reshuffle_each_iteration: bool | None = None,
+        name: str | None = None,
+    ) -> Self:
+        """Shuffle the elements.
 
-MACHINES: dict[type[Operator], MakeMachine] = {Shuffle: _shuffled}
+        Parameters
+        ----------
+        buffer_size : int or None
+            An int is tf.data's window shuffle, draw for draw: each element is drawn from the next
+            `buffer_size` that have not come yet (-2: from all). None is a true permutation of the
+            whole dataset in O(1) memory, with random access below it.
+        seed : int, optional
+            At most 64 bits. Without one, it is derived from a number that the dataset object draws
+            for its first iterator, and that is in each iterator's state.
+        reshuffle_each_iteration : bool, optional
+            Default True: another order in each iteration and each pass of a `repeat`.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Raises
+        ------
+        SpecError
+            ``shuffle(None)`` over a dataset without random access (a generator, a filter), or an
+            endless one.
+        ValueError
+            `buffer_size` is below 1, and not -2.
+
+        Notes
+        -----
+        The window's order is tf.data's for the same seed; ``shuffle(None)`` is ours alone. An
+        element whose function failed is shuffled like any other: its error is raised where it
+        comes out. tf.data raises it while the window is filled.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> [int(x) for x in td.Dataset.range(6).shuffle(3, seed=1)]
+        [1, 3, 0, 5, 2, 4]
+        >>> sorted(int(x) for x in td.Dataset.range(6).shuffle(None, seed=1))
+        [0, 1, 2, 3, 4, 5]
+        """
+        if buffer_size is None:
+            if not may_permute(self._node):
+                raise no_permutation(self._node)
+        else:
+            buffer_size = check_count("buffer_size", buffer_size)
+            if buffer_size < 1 and buffer_size != UNKNOWN_CARDINALITY:
+                raise ValueError(f"buffer_size must be at least 1, or None, not {buffer_size}")
+        reshuffle = check_optional_flag("reshuffle_each_iteration", reshuffle_each_iteration)
+        reshuffle = reshuffle is None or reshuffle
+        return self._then(Shuffle, buffer_size, check_seed(seed), reshuffle)

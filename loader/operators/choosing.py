@@ -1,0 +1,269 @@
+"""skip, take, shard: operators that keep elements by their positions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from tundish.loader.plan.checks import check_count
+from tundish.loader.plan.node import INFINITE_CARDINALITY
+from tundish.loader.plan.policies import SHARD_HINT
+from tundish.loader.protocols.fluent import Fluent
+from tundish.loader.protocols.items import End, several_of
+from tundish.loader.protocols.operator import Passing, Unary
+from tundish.loader.protocols.refs import scaled
+from tundish.loader.protocols.stated import count, load_part
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Builder, Machine, Mark, Operator
+    from tundish.loader.protocols.refs import Positions, Refs
+
+
+@dataclass(frozen=True, eq=False)
+class Choosing(Unary):
+    """The elements at ``first, first + step, ...`` of the input."""
+
+    passes = relays = choosing = True
+
+    @property
+    def chosen(self) -> tuple[int, int]:
+        """The first element that is kept, and the distance to the next."""
+        raise NotImplementedError
+
+    @property
+    def stop(self) -> int | None:
+        """The number of elements of the input that are asked for; None for all."""
+        return None
+
+    def refs_at(self, where: Positions, pass_: int, context: Context) -> Refs:
+        first, step = self.chosen
+        return self.up.refs_at(scaled(where, step, first), pass_, context)
+
+    def nested(self, at: int) -> Any:
+        first, step = self.chosen
+        seen = first + (at - 1) * step + 1 if at else 0
+        return {"seen": seen, "up": self.up.expand(seen)}
+
+    def position(self, state: dict[str, Any]) -> int:
+        first, step = self.chosen
+        return max(0, -(-(count(state, "seen") - first) // step))
+
+    def machine(self, builder: Builder, pass_: int) -> Machine:
+        return Chosen(builder.build(self.up, pass_), *self.chosen, self.stop)
+
+
+@dataclass(frozen=True, eq=False)
+class Skip(Choosing):
+    """All but the first `count` elements; a negative count skips all."""
+
+    count: int
+
+    contiguous = True
+
+    @property
+    def chosen(self) -> tuple[int, int]:
+        return max(0, self.count), 1
+
+    @property
+    def stop(self) -> int | None:
+        return 0 if self.count < 0 else None
+
+    @property
+    def cardinality(self) -> int:
+        below = self.up.cardinality
+        if self.count < 0:
+            return 0
+        return max(0, below - self.count) if below >= 0 else below
+
+
+@dataclass(frozen=True, eq=False)
+class Take(Choosing):
+    """The first `count` elements; a negative count takes all."""
+
+    count: int
+
+    contiguous = True
+
+    @property
+    def chosen(self) -> tuple[int, int]:
+        return 0, 1
+
+    @property
+    def stop(self) -> int | None:
+        return self.count
+
+    @property
+    def cardinality(self) -> int:
+        below = self.up.cardinality
+        if self.count < 0 or self.count == 0:
+            return below if self.count < 0 else 0
+        if below == INFINITE_CARDINALITY:
+            return self.count
+        return min(below, self.count) if below >= 0 else below
+
+    def machine(self, builder: Builder, pass_: int) -> Machine:
+        return builder.build(self.up, pass_) if self.count < 0 else super().machine(builder, pass_)
+
+
+@dataclass(frozen=True, eq=False)
+class Shard(Choosing):
+    """Every `count`-th element, from `index`."""
+
+    count: int
+    index: int
+
+    @property
+    def chosen(self) -> tuple[int, int]:
+        return self.index, self.count
+
+    @property
+    def cardinality(self) -> int:
+        below = self.up.cardinality
+        return max(0, -(-(below - self.index) // self.count)) if below >= 0 else below
+
+
+@dataclass(frozen=True, eq=False)
+class ShardHint(Passing):
+    """Where a distributed dataset is to be divided; every element, as long as it is not."""
+
+    op = "shard_hint"
+
+    def sharded(self, count: int, index: int) -> Operator:
+        return Shard(self.up, count, index)
+
+
+class Chosen:
+    """skip, take and shard: the items at ``first, first + step, ...`` below ``stop``."""
+
+    def __init__(self, up: Machine, first: int, step: int, stop: int | None) -> None:
+        self._up, self._first, self._step, self._stop = up, first, step, stop
+        self._seen = 0
+
+    def next(self) -> Any:
+        up, first, step = self._up, self._first, self._step
+        while True:
+            if self._seen < first:
+                left_out = several_of(up, first - self._seen)
+                if left_out is not None:
+                    self._seen += len(left_out)
+                    continue
+            if self._stop is not None and self._seen >= self._stop:
+                raise End
+            item = up.next()
+            at = self._seen - first
+            self._seen += 1
+            if at >= 0 and at % step == 0:
+                return item
+
+    def several(self, most: int) -> list[Any] | None:
+        """As the input's, if it has such a method; None where items are left out, and at the end."""
+        if self._stop is not None:
+            most = min(most, self._stop - self._seen)
+        if self._step > 1 or self._seen < self._first or most < 1:
+            return None
+        found = several_of(self._up, most)
+        self._seen += len(found or ())
+        return found
+
+    def mark_back(self, left: int) -> Mark:
+        """The mark so many elements before the last one of `several`."""
+        up: Any = self._up
+        return (self._seen - left, up.mark_back(left))
+
+    def mark(self) -> Mark:
+        return (self._seen, self._up.mark())
+
+    def dump(self, mark: Mark) -> Any:
+        return {"seen": mark[0], "up": self._up.dump(mark[1])}
+
+    def load(self, state: Any) -> None:
+        self._seen = count(state, "seen")
+        load_part(self._up, state)
+
+
+class ChoosingMethods(Fluent):
+    """Methods of `Dataset` that keep elements by their positions."""
+
+    def skip(self, count: int, name: str | None = None) -> Self:
+        """Leave out the first elements.
+
+        Parameters
+        ----------
+        count : int
+            How many; all of them when it is negative.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Notes
+        -----
+        An element whose function failed counts as one. tf.data begins to count anew behind it.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> [int(x) for x in td.Dataset.range(4).skip(2)]
+        [2, 3]
+        """
+        return self._then(Skip, check_count("count", count))
+
+    def take(self, count: int, name: str | None = None) -> Self:
+        """Keep the first elements.
+
+        Parameters
+        ----------
+        count : int
+            How many; all of them when it is negative.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Notes
+        -----
+        An element whose function failed counts as one; in tf.data it does not.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> [int(x) for x in td.Dataset.range(4).take(2)]
+        [0, 1]
+        """
+        return self._then(Take, check_count("count", count))
+
+    def shard(self, num_shards: int, index: int, name: str | None = None) -> Self:
+        """Keep the elements whose position modulo `num_shards` is `index`.
+
+        Parameters
+        ----------
+        num_shards : int
+            At least 1.
+        index : int
+            From 0, below `num_shards`. ``SHARD_HINT`` for both: `td.distribute` fills them in where
+            the options say HINT; until then every element is kept.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Raises
+        ------
+        ValueError
+            `num_shards` is below 1, or `index` out of its range.
+
+        Notes
+        -----
+        Shards are disjoint, complete, and differ by at most one element. The numbers are part of
+        the plan; `shard_by_process` keeps them out of it. A `shuffle` below needs a seed, the same
+        in all shards.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> [int(x) for x in td.Dataset.range(7).shard(3, 1)]
+        [1, 4]
+        """
+        if num_shards == index == SHARD_HINT:
+            return self._then(ShardHint)
+        num_shards = check_count("num_shards", num_shards, least=1)
+        index = check_count("index", index)
+        if not 0 <= index < num_shards:
+            allowed = f"from 0 to {num_shards - 1} (num_shards is {num_shards})"
+            raise ValueError(f"index must be {allowed}, not {index}")
+        return self._then(Shard, num_shards, index)

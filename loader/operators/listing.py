@@ -1,0 +1,122 @@
+"""list_files: paths of files that match a pattern."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from tundish.formats.paths import find
+from tundish.loader.operators.shuffle import Shuffle
+from tundish.loader.plan.checks import check_items, check_optional_flag, check_options, check_seed
+from tundish.loader.protocols.fluent import Fluent
+from tundish.loader.protocols.operator import Operator, SourceNode
+from tundish.spec import ArraySpec
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.operator import Maker, Spec, Value
+
+_PATH = (str, bytes, os.PathLike)
+
+
+@dataclass(frozen=True, eq=False)
+class Files(SourceNode):
+    """Paths of files, found when the pipeline was built."""
+
+    paths: tuple[str, ...]
+
+    op = "list_files"
+    files = ("paths",)
+    positional = gives_paths = True
+
+    def spec(self, below: Spec) -> Any:
+        return ArraySpec((), str)
+
+    @property
+    def cardinality(self) -> int:
+        return len(self.paths)
+
+    def evaluator(self, maker: Maker) -> Value:
+        """The evaluator of paths, by their number."""
+        found = self.paths
+        return lambda item, _: found[item]
+
+
+class ListingMethods(Fluent):
+    """The class method that makes a `Dataset` of paths."""
+
+    @classmethod
+    def list_files(
+        cls,
+        file_pattern: Any,
+        shuffle: bool | None = None,
+        seed: int | None = None,
+        name: str | None = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> Self:
+        r"""Make a dataset of the paths, as str, that match a pattern.
+
+        Parameters
+        ----------
+        file_pattern : str, path or sequence of them
+            Glob patterns, of local paths or of URLs that fsspec knows (``s3://bucket/train-*``). ``*`` and
+            ``?`` stand for any characters of a name, ``[ab]``, ``[a-z]`` and ``[!ab]`` for one of them, ``**`` for
+            any number of folders, or for all files below; a backslash takes their meaning away. The
+            folders are read now.
+        shuffle : bool, optional
+            Default True, as in tf.data: in a new order each iteration. False: sorted.
+        seed : int, optional
+            Of the shuffle.
+        name : str, optional
+            For tf.data's sake; ignored.
+        storage_options : dict, optional
+            What a URL's filesystem is made with.
+
+        Raises
+        ------
+        FileNotFoundError
+            Nothing matches any of the patterns.
+        OSError
+            A folder cannot be read.
+        ValueError
+            There is no pattern.
+
+        Notes
+        -----
+        As in tf.data, names that begin with a dot match as all others do, folders match as files do, and
+        paths that several patterns match come as often. tf.data reads the folders when it is iterated,
+        has ``**`` stand for one folder, as ``*`` does, and puts ``./`` in front of relative paths.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> from pathlib import Path
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     for name in ("b.txt", "a.txt", "c.png"):
+        ...         Path(folder, name).touch()
+        ...     ds = td.Dataset.list_files(f"{folder}/*.txt", shuffle=False)
+        >>> [Path(path).name for path in ds]
+        ['a.txt', 'b.txt']
+        """
+        several = not isinstance(file_pattern, _PATH)
+        given = check_items("file_pattern", file_pattern, "paths") if several else [file_pattern]
+        if not given:
+            raise ValueError("file_pattern must hold at least one pattern, not 0")
+        for each in given:
+            if not isinstance(each, _PATH):
+                raise TypeError(
+                    f"file_pattern must hold paths, not {type(each).__name__} ({each!r})"
+                )
+        check_options("storage_options", storage_options)
+        patterns = [os.fsdecode(each) for each in given]
+        found = find(patterns, storage_options)
+        if not found:
+            shown = " or ".join(map(repr, patterns[:5])) + (" or ..." if len(patterns) > 5 else "")
+            raise FileNotFoundError(f"file_pattern must match a file, and nothing matches {shown}")
+        node: Operator = Files(tuple(found))
+        if check_optional_flag("shuffle", shuffle) is not False:
+            node = Shuffle(node, max(1, len(found)), check_seed(seed), reshuffle=True)
+        return cls._of(node)

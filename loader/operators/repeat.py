@@ -1,0 +1,242 @@
+"""repeat: the elements again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from tundish.loader.plan.checks import check_count
+from tundish.loader.plan.node import INFINITE_CARDINALITY
+from tundish.loader.protocols.fluent import Fluent
+from tundish.loader.protocols.items import End, Made, rewrap, several_of
+from tundish.loader.protocols.operator import Operator, Unary, position_under_up
+from tundish.loader.protocols.refs import ints, numbered, pieced, scaled
+from tundish.loader.protocols.stated import count, flag, load_part
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.items import Ref
+    from tundish.loader.protocols.operator import Builder, Identity, Machine, Maker, Mark, Value
+    from tundish.loader.protocols.refs import Positions, Refs
+
+
+_ENDLESS_RADIX = 2**32
+
+
+@dataclass(frozen=True, eq=False)
+class Repeat(Unary):
+    """The elements again and again; `count` None is for ever."""
+
+    count: int | None
+
+    passes = relays = choosing = contiguous = distributive = True
+
+    @property
+    def reorders(self) -> bool:
+        return self.count != 1
+
+    @property
+    def cardinality(self) -> int:
+        below = self.up.cardinality
+        if self.count == 0 or below == 0:
+            return 0
+        if self.count is None:
+            return INFINITE_CARDINALITY
+        return below * self.count if below >= 0 else below
+
+    @property
+    def positional(self) -> bool:
+        return self.up.positional and self.up.cardinality != INFINITE_CARDINALITY
+
+    # An int ref is ``pass * base + ref``, a tuple ``(pass, ref)``: `base` is the space of the input's refs.
+    # Around the input the number of the pass is ``pass * radix + pass here``.
+
+    @property
+    def base(self) -> int | None:
+        """What int refs count a pass by; None where refs are tuples."""
+        return self.up.space
+
+    @property
+    def radix(self) -> int:
+        """The radix of this node's digit in the number of a pass."""
+        return _ENDLESS_RADIX if self.count is None else max(1, self.count)
+
+    @property
+    def int_refs(self) -> bool:
+        return self.base is not None
+
+    @property
+    def space(self) -> int | None:
+        return None if self.base is None or self.count is None else self.base * self.count
+
+    def refs_at(self, where: Positions, pass_: int, context: Context) -> Refs:
+        n, base, radix = self.up.cardinality, self.base, self.radix
+
+        def one(p: int, below: Positions) -> Refs:
+            refs = self.up.refs_at(below, pass_ * radix + p, context)
+            if base is None:
+                return [(p, ref) for ref in ints(refs)]
+            if isinstance(refs, (range, np.ndarray)):
+                return scaled(refs, 1, p * base)
+            return [p * base + ref for ref in refs]
+
+        if isinstance(where, range) and len(where):
+            first, last = where[0] // n, where[-1] // n
+            if first == last:
+                return one(first, scaled(where, 1, -first * n))
+        array = np.asarray(where, np.int64)
+        passes = array // n
+        parts = [
+            (at := np.flatnonzero(passes == p), one(int(p), array[at] - int(p) * n))
+            for p in np.unique(passes)
+        ]
+        return pieced(parts, len(array))
+
+    def parts(self, ref: Ref) -> list[tuple[int, Ref]]:
+        return [(0, split_ref(ref, self.base)[1])]
+
+    def children(self, ref: Ref, pass_: int) -> list[tuple[int, Ref, int]]:
+        p, below = split_ref(ref, self.base)
+        if not 0 <= p < self.radix:
+            raise ValueError(f"{self.label} has passes 0 to {self.radix - 1}")
+        return [(0, below, pass_ * self.radix + p)]
+
+    def identity(
+        self, of: Callable[[Operator], Identity], prefix: tuple[Any, ...], *, by_number: bool
+    ) -> Identity:
+        up, base, radix = of(self.up), self.base, self.radix
+        if base is None:
+            return lambda ref, pass_: up(ref[1], pass_ * radix + ref[0])
+        return lambda ref, pass_: up(ref % base, pass_ * radix + ref // base)
+
+    def nested(self, at: int) -> Any:
+        whole = self.up.cardinality
+        pass_, within = divmod(at, whole) if whole else (0, 0)
+        if at and not within:
+            pass_, within = pass_ - 1, whole
+        return {"pass": pass_, "some": within > 0, "up": self.up.expand(within)}
+
+    def position(self, state: dict[str, Any]) -> int:
+        return count(state, "pass") * self.up.cardinality + position_under_up(self.up, state)
+
+    def machine(self, builder: Builder, pass_: int) -> Machine:
+        return builder.repeated(self, pass_)
+
+    def evaluator(self, maker: Maker) -> Value:
+        up, base, digits = maker.below(self, self.up), self.base, self.radix
+
+        def value(item: Any, pass_: int) -> Any:
+            ref: Any = item if type(item) is int or type(item) is tuple else item.ref
+            p, below = ref if base is None else divmod(ref, base)
+            return up(below if ref is item else Made(below, item.value), pass_ * digits + p)
+
+        return value
+
+
+def split_ref(ref: Ref, base: int | None) -> tuple[int, Ref]:
+    """Return the pass that a ref of a `Repeat` is of, and the ref there."""
+    if base is None:
+        p, below = numbered(ref)
+        return p, below
+    if type(ref) is int and base:
+        return divmod(ref, base)
+    raise ValueError("it must be an integer")
+
+
+class Repeated:
+    """Pass after pass of the input; a pass that gives nothing ends it."""
+
+    def __init__(self, node: Repeat, build: Callable[[Operator, int], Machine], pass_: int) -> None:
+        self._node, self._build, self._pass = node, build, pass_
+        self._base, self._radix = node.base, node.radix
+        self._p = 0
+        self._some = False
+        self._open()
+
+    def _open(self) -> None:
+        self._set(self._build(self._node.up, self._pass * self._radix + self._p))
+
+    def _set(self, up: Machine) -> None:
+        self._up = up
+        p, base = self._p, self._base
+        if base is None:
+            self._wrap: Callable[[Ref], Ref] = lambda ref: (p, ref)
+        else:
+            self._wrap = lambda ref: p * base + ref
+
+    def next(self) -> Any:
+        count = self._node.count
+        while count is None or self._p < count:
+            try:
+                item = self._up.next()
+            except End:
+                if not self._some:
+                    raise
+                if count is not None and self._p + 1 >= count:
+                    raise
+                self._p += 1
+                self._some = False
+                self._open()
+                continue
+            self._some = True
+            return rewrap(item, self._wrap)
+        raise End
+
+    def several(self, most: int) -> list[Any] | None:
+        """As the input's, if it has such a method; None at the end of a pass."""
+        try:
+            found = several_of(self._up, most)
+        except End:
+            return None
+        self._some = self._some or bool(found)
+        return found
+
+    def mark_back(self, left: int) -> Mark:
+        """The mark so many elements before the last one of `several`."""
+        up: Any = self._up
+        return (self._p, self._some, up, up.mark_back(left))
+
+    def mark(self) -> Mark:
+        return (self._p, self._some, self._up, self._up.mark())
+
+    def dump(self, mark: Mark) -> Any:
+        p, some, up, below = mark
+        return {"pass": p, "some": some, "up": up.dump(below)}
+
+    def load(self, state: Any) -> None:
+        self._p = count(state, "pass", most=self._radix - 1)
+        self._some = flag(state, "some")
+        self._open()
+        load_part(self._up, state)
+
+
+class RepeatMethods(Fluent):
+    """The method of `Dataset` that delivers its elements again."""
+
+    def repeat(self, count: int | None = None, name: str | None = None) -> Self:
+        """Deliver the elements several times, or for ever.
+
+        Parameters
+        ----------
+        count : int, optional
+            How often; None or a negative number is for ever.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Notes
+        -----
+        Each pass is another one: shuffles below reshuffle, augmentations differ. A pass that
+        delivers nothing ends it, as in tf.data: an empty dataset repeated for ever is empty.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> [int(x) for x in td.Dataset.range(2).repeat(2)]
+        [0, 1, 0, 1]
+        """
+        if count is not None:
+            count = check_count("count", count)
+        return self._then(Repeat, None if count is None or count < 0 else count)

@@ -1,0 +1,172 @@
+"""zip: the elements of several datasets side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+from tundish.loader.protocols.fluent import Fluent
+from tundish.loader.protocols.items import End, Failure, ref_of
+from tundish.loader.protocols.operator import Operator
+from tundish.loader.protocols.ownership import owned
+from tundish.loader.protocols.refs import ints, numbered
+from tundish.loader.protocols.stated import count, load_parts
+from tundish.spec import flatten, unflatten
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Spec, Value
+    from tundish.loader.protocols.refs import Positions, Refs
+
+
+@dataclass(frozen=True, eq=False)
+class Zip(Operator):
+    """Tuples (or dicts) of the elements of several datasets; the shortest ends it."""
+
+    ups: tuple[Operator, ...]
+    tree: Any
+
+    origin = "ordinal"
+    flat = False
+
+    def parts(self, ref: Any) -> list[tuple[int, Any]]:
+        return list(enumerate(numbered(ref, 1 + len(self.ups))[1:]))
+
+    def refs_at(self, where: Positions, pass_: int, context: Context) -> Refs:
+        columns = [up.refs_at(where, pass_, context) for up in self.ups]
+        return list(zip(ints(where), *map(ints, columns), strict=True))
+
+    def nested(self, at: int) -> Any:
+        return {"n": at, "ups": [up.expand(at) for up in self.ups]}
+
+    @property
+    def inputs(self) -> tuple[Operator, ...]:
+        return self.ups
+
+    def spec(self, below: Spec) -> Any:
+        told = [below(up) for up in self.ups]
+        return None if None in told else unflatten(self.tree, told)
+
+    @property
+    def cardinality(self) -> int:
+        counts = [up.cardinality for up in self.ups]
+        if UNKNOWN_CARDINALITY in counts:
+            return UNKNOWN_CARDINALITY
+        finite = [n for n in counts if n != INFINITE_CARDINALITY]
+        return min(finite) if finite else INFINITE_CARDINALITY
+
+    @property
+    def positional(self) -> bool:
+        return all(up.positional for up in self.ups)
+
+    def machine(self, builder: Builder, pass_: int) -> Machine:
+        return Zipped([builder.build(up, pass_) for up in self.ups])
+
+    def evaluator(self, maker: Maker) -> Value:
+        with maker.handing(owned):  # each is kept while the next is made, the last excepted
+            parts = [maker.below(self, up) for up in self.ups[:-1]]
+        parts.append(maker.below(self, self.ups[-1]))
+        tree = self.tree
+
+        def value(item: Any, pass_: int) -> Any:
+            if Failure in map(type, item):
+                for part, x in zip(parts, item[1:], strict=True):
+                    if type(x) is Failure:
+                        raise x.error
+                    part(x, pass_)  # its own error, if it has one, comes first
+            return unflatten(
+                tree, [part(x, pass_) for part, x in zip(parts, item[1:], strict=True)]
+            )
+
+        return value
+
+
+class Zipped:
+    """One item of each input, side by side; the first input to end ends it."""
+
+    def __init__(self, ups: list[Machine]) -> None:
+        self._ups = ups
+        self._count = 0
+        self._held: list[Any] = []
+        self._ended = False
+        self._reached: Mark = None
+
+    def next(self) -> Any:
+        if self._ended:
+            raise End
+        held = self._held
+        if not held:
+            self.mark()  # items whose partners never come are in no state
+        try:
+            while len(held) < len(self._ups):
+                held.append(self._ups[len(held)].next())
+        except End:
+            self._ended = True
+            raise
+        self._held = []
+        self._reached = None
+        n = self._count
+        self._count += 1
+        first = held[0]
+        if type(first) is Failure:
+            return Failure((n, *map(ref_of, held)), first.error)
+        return (n, *held)  # a later input's error waits: the first may be one when it is computed
+
+    def mark(self) -> Mark:
+        if self._reached is None:
+            self._reached = (self._count, [up.mark() for up in self._ups])
+        return self._reached
+
+    def dump(self, mark: Mark) -> Any:
+        return {"n": mark[0], "ups": [u.dump(m) for u, m in zip(self._ups, mark[1], strict=True)]}
+
+    def load(self, state: Any) -> None:
+        self._count = count(state, "n")
+        self._reached = None
+        load_parts(self._ups, state)
+
+
+class ZipMethods(Fluent):
+    """The class method that makes a `Dataset` of several."""
+
+    @classmethod
+    def zip(cls, *args: Any, datasets: Any = None, name: str | None = None) -> Self:
+        """Put the elements of several datasets side by side; the shortest one ends it.
+
+        Parameters
+        ----------
+        *args : Dataset, or one nest of Dataset
+            A nest gives elements of its structure; several arguments give tuples.
+        datasets : nest of Dataset, optional
+            tf.data's older spelling.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Raises
+        ------
+        TypeError
+            There is no dataset, or something else among them.
+
+        Notes
+        -----
+        If parts failed, the element is the first one's error, and all datasets go on behind it.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> a = td.Dataset.range(2)
+        >>> [tuple(map(int, x)) for x in td.Dataset.zip(a, a)]
+        [(0, 0), (1, 1)]
+        """
+        nest = datasets if datasets is not None else (args if len(args) != 1 else args[0])
+        leaves, tree = flatten(nest)
+        if not leaves:
+            raise TypeError("zip takes at least one dataset, not none")
+        for leaf in leaves:
+            if not isinstance(leaf, Fluent):
+                what = f"{type(leaf).__name__} ({leaf!r})"
+                raise TypeError(
+                    f"zip takes datasets, or tuples, dicts and namedtuples of datasets, not {what}"
+                )
+        return cls._of(Zip(tuple(leaf._node for leaf in leaves), tree))  # noqa: SLF001 - ours
