@@ -48,6 +48,7 @@ _FIRST |= {
         "counting.CountingMethods.from_list": "SourceMethods.from_list",
         "order.OrderMethods": "ChoosingMethods ConcatenateMethods RepeatMethods SharingMethods ShuffleMethods",
         "order.OrderMethods.prefetch": "OptionsMethods.prefetch",
+        "scanning.ScanningMethods": "ReducingMethods",
         "sources.SourceMethods": "GeneratorMethods ListingMethods ZipMethods",
         "sources.SourceMethods.range": "CountingMethods.range",
     }.items()
