@@ -51,6 +51,7 @@ _FIRST |= {
         "scanning.ScanningMethods": "ReducingMethods",
         "sources.SourceMethods": "GeneratorMethods ListingMethods ZipMethods",
         "sources.SourceMethods.range": "CountingMethods.range",
+        "storing.StoringMethods": "CacheMethods SnapshotMethods",
     }.items()
     for name in names.split()
 }
