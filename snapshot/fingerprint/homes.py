@@ -46,6 +46,7 @@ _FIRST |= {
     name: f"{_PLAN}.{home}"
     for home, names in {
         "counting.CountingMethods.from_list": "SourceMethods.from_list",
+        "mixing.MixingMethods": "ChooseMethods SampleMethods",
         "order.OrderMethods": "ChoosingMethods ConcatenateMethods RepeatMethods SharingMethods ShuffleMethods",
         "order.OrderMethods.prefetch": "OptionsMethods.prefetch",
         "scanning.ScanningMethods": "ReducingMethods",
