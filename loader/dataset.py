@@ -31,6 +31,7 @@ from tundish.loader.operators.measuring import MeasuringMethods
 from tundish.loader.operators.options import OptionsMethods
 from tundish.loader.operators.packing import PackingMethods
 from tundish.loader.operators.padding import PaddingMethods
+from tundish.loader.operators.ragged import RaggedMethods
 from tundish.loader.operators.rebatching import RebatchingMethods
 from tundish.loader.operators.reducing import ReducingMethods
 from tundish.loader.operators.repeat import RepeatMethods
@@ -88,6 +89,7 @@ class Dataset(
     ConcatenateMethods,
     BatchingMethods,
     PaddingMethods,
+    RaggedMethods,
     CostingMethods,
     RebatchingMethods,
     PackingMethods,

@@ -27,7 +27,6 @@ from tundish.loader.run.operators import (
     flattening,
     grouping,
     packing,
-    padding,
     rebatching,
     windows,
     zipping,
@@ -46,7 +45,6 @@ TABLES = Tables(
         **zipping.VALUES,
         **batching.VALUES,
         **flattening.VALUES,
-        **padding.VALUES,
         **rebatching.VALUES,
         **packing.VALUES,
         **windows.VALUES,
@@ -55,7 +53,6 @@ TABLES = Tables(
         **stored.VALUES,
     },
     notes={
-        **padding.NOTES,
         **grouping.NOTES,
     },
 )

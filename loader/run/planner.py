@@ -27,7 +27,6 @@ from tundish.loader.run.operators import (
     batching,
     grouping,
     packing,
-    padding,
     rebatching,
     windows,
     zipping,
@@ -148,7 +147,6 @@ class Planner:
 MACHINES: dict[type[Operator], MakeMachine] = {
     **zipping.MACHINES,
     **batching.MACHINES,
-    **padding.MACHINES,
     **rebatching.MACHINES,
     **packing.MACHINES,
     **windows.MACHINES,
