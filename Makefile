@@ -1,8 +1,8 @@
 # Every target sets up what it needs: a private .venv with the versions pinned in constraints.txt.
 #
 #   make demo    real photographs through worker processes, and the promises shown
-#   make test    formatter, linter, type checker and every test that needs no framework
-#   make fast    the same without the slow tests: for every save
+#   make fast    formatter, linter, type checker, laws 1 to 3 over every operator and the quickest unit tests: for every save
+#   make test    the same, with every law over every operator and every test that needs no framework
 #   make thorough  the laws over every case in their long forms, and all with poisoned memory, before a release
 #   make test-torch     the tests against real PyTorch (its CPU build, where pip finds one), in .venv-torch
 #   make test-bridges   the tests of the bridges to JAX, Orbax and TensorFlow, in .venv-jax and .venv-tensorflow
@@ -11,13 +11,22 @@
 #   make docs    the guide and the reference as a site in docs/_build; a broken link fails
 #   make clean   remove the virtual environments and all caches
 #
-# Another interpreter: make test PYTHON=python3.13
+# Another interpreter: make test PYTHON=python3.13. More processes that run tests: make test PROCESSES=4
 
 PYTHON ?= python3
+PROCESSES ?= 2
 VENV := .venv
 PY := $(VENV)/bin/python
+# Whoever is free takes tests of the others: some take a minute, most a millisecond.
+PYTEST := python -m pytest --numprocesses $(PROCESSES) --dist worksteal
 BENCHMARKS := transport_large transport_small jpeg startup inprocess overhead robustness loading snapshot_reading snapshot_epochs reading parsing watch bottlenecks
 FRAMEWORKS := tests/torch tests/bridges tests/services
+FAST := tests/laws/test_operators.py tests/laws/test_errors.py tests/loader/plan tests/shm tests/formats/tables \
+  tests/snapshot/encoding tests/test_experimental.py tests/test_exports.py tests/test_guide.py tests/test_layers.py \
+  tests/test_names.py
+
+# Tests start a thousand interpreters: without bytecode each would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 # The stamp names the checkout and the interpreter, so that a copied checkout or another PYTHON=
 # never runs with a .venv made for something else.
@@ -45,13 +54,13 @@ demo: venv
 	$(VENV)/bin/tundish demo
 
 test: check
-	$(PY) -m pytest -m "not thorough" $(FRAMEWORKS:%=--ignore=%)
+	$(VENV)/bin/$(PYTEST) -m "not thorough" $(FRAMEWORKS:%=--ignore=%)
 
 fast: check
-	$(PY) -m pytest -m "not slow and not thorough" $(FRAMEWORKS:%=--ignore=%)
+	$(VENV)/bin/$(PYTEST) -m "not slow and not thorough" $(FAST)
 
 thorough: venv
-	$(PY) -m pytest -m thorough tests/laws
+	$(VENV)/bin/$(PYTEST) -m thorough $(FRAMEWORKS:%=--ignore=%)
 	$(PY) -m tundish.testing.poisoned -m pytest -m "not thorough" tests/laws
 
 test-torch: .venv-torch/installed

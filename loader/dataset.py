@@ -31,7 +31,6 @@ from tundish.loader.operators.measuring import MeasuringMethods
 from tundish.loader.operators.options import OptionsMethods
 from tundish.loader.operators.packing import PackingMethods
 from tundish.loader.operators.padding import PaddingMethods
-from tundish.loader.operators.ragged import RaggedMethods
 from tundish.loader.operators.rebatching import RebatchingMethods
 from tundish.loader.operators.reducing import ReducingMethods
 from tundish.loader.operators.repeat import RepeatMethods
@@ -89,7 +88,6 @@ class Dataset(
     ConcatenateMethods,
     BatchingMethods,
     PaddingMethods,
-    RaggedMethods,
     CostingMethods,
     RebatchingMethods,
     PackingMethods,

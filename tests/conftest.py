@@ -126,19 +126,22 @@ def descriptors() -> Iterator[tuple[str, str]]:
 
     But for the board that a process has once and keeps.
     """
-    for path in DESCRIPTORS.iterdir():
-        if path.is_symlink():
-            target = str(path.readlink())
+    for name in os.listdir(DESCRIPTORS):  # noqa: PTH208 - this runs before and after each test
+        path = f"{DESCRIPTORS}/{name}"
+        try:
+            target = os.readlink(path)  # noqa: PTH115 - likewise
+        except OSError:
+            if os.path.exists(path):  # noqa: PTH110 - not so what listed the folder: it is closed by now
+                yield name, ""
+        else:
             if not target.startswith("/memfd:tundish-board"):
-                yield path.name, target
-        elif path.exists():  # not so the one that listed the folder: it is closed by now
-            yield path.name, ""
+                yield name, target
 
 
 def names() -> Iterator[str]:
-    """What of ours has a name in shared memory; there, too, are the thousand folders of the cases."""
-    with suppress(FileNotFoundError), os.scandir(NAMED_MEMORY) as entries:
-        yield from (entry.name for entry in entries if "tundish" in entry.name)
+    """What of ours has a name in shared memory."""
+    with suppress(FileNotFoundError):
+        yield from (name for name in os.listdir(NAMED_MEMORY) if "tundish" in name)  # noqa: PTH208
 
 
 def collect() -> None:

@@ -7,6 +7,7 @@ running any of it.
 from __future__ import annotations
 
 import ast
+import functools
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -103,6 +104,7 @@ def layer(module: str) -> str:
     return f"loader.{rest[0]}" if first == "loader" and rest else first
 
 
+@functools.cache
 def graph(*, types: bool = True) -> dict[str, set[str]]:
     """Who imports whom, the facade left out: it names its homes as text."""
     paths = modules()

@@ -154,10 +154,6 @@ class Maker(Protocol):
         """Wrap an evaluator so that it takes the value of an item that has been computed."""
         ...
 
-    def noted(self, node: Unary) -> Value:
-        """Compile the evaluator of a noting node's input; what it notes goes to the context's notes."""
-        ...
-
     def asking(self, node: Operator, function: Callable[..., Any], up: Value) -> Value:
         """Wrap an evaluator so that it notes ``function(element)``."""
         ...

@@ -27,6 +27,7 @@ from tundish.loader.run.operators import (
     flattening,
     grouping,
     packing,
+    padding,
     rebatching,
     windows,
     zipping,
@@ -45,6 +46,7 @@ TABLES = Tables(
         **zipping.VALUES,
         **batching.VALUES,
         **flattening.VALUES,
+        **padding.VALUES,
         **rebatching.VALUES,
         **packing.VALUES,
         **windows.VALUES,
@@ -53,6 +55,7 @@ TABLES = Tables(
         **stored.VALUES,
     },
     notes={
+        **padding.NOTES,
         **grouping.NOTES,
     },
 )

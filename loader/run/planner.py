@@ -27,6 +27,7 @@ from tundish.loader.run.operators import (
     batching,
     grouping,
     packing,
+    padding,
     rebatching,
     windows,
     zipping,
@@ -147,6 +148,7 @@ class Planner:
 MACHINES: dict[type[Operator], MakeMachine] = {
     **zipping.MACHINES,
     **batching.MACHINES,
+    **padding.MACHINES,
     **rebatching.MACHINES,
     **packing.MACHINES,
     **windows.MACHINES,

@@ -311,6 +311,7 @@ def test_without_a_pid_those_that_tell_are_listed(
         (os.getpid(), "shows no tundish pipeline"),
         (0, "0 is no pid"),
     ],
+    ids=["of nobody", "of one without a pipeline", "zero"],
 )
 def test_nothing_to_see(pid: int, reason: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", str(pid)]) == 2

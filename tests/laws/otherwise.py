@@ -6,7 +6,15 @@ import faulthandler
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+
+
+def assert_some_laws_hold(chosen: Mapping[str, str], **variables: str) -> None:
+    """Run the quick tests of some files in one process: of each those that its ``-k`` expression chooses."""
+    tests = " or ".join(f"({file} and ({some}))" if some else file for file, some in chosen.items())
+    files = [f"tests/laws/{file}" for file in chosen]
+    assert_laws_hold("-m", "not slow and not thorough", "-k", tests, *files, **variables)
 
 
 def assert_laws_hold(*arguments: str, **variables: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 import tundish as td
 from tundish.loader.watch.hints import Keep, Move, Together
 from tundish.testing.advising import assert_advice_is_harmless, hints_for
-from tundish.testing.registry import CASES
+from tundish.testing.registry import FIRST, OTHERS, Case
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,8 +109,13 @@ def test_a_shuffle_of_batches_stays_after_batch() -> None:
 
 
 @pytest.mark.slow
-def test_no_advice_on_any_operator_shows() -> None:
-    made = [type(hint) for case in CASES for hint in assert_advice_is_harmless(case.build)]
+@pytest.mark.parametrize(
+    ("cases", "keeps", "moves"),
+    [(FIRST, 20, 0), pytest.param(OTHERS, 180, 4, marks=pytest.mark.thorough)],
+    ids=["one of each", "all others"],
+)
+def test_no_advice_on_any_operator_shows(cases: tuple[Case, ...], keeps: int, moves: int) -> None:
+    made = [type(hint) for case in cases for hint in assert_advice_is_harmless(case.build)]
 
-    assert made.count(Keep) > 200
-    assert made.count(Move) > 3
+    assert made.count(Keep) >= keeps
+    assert made.count(Move) >= moves

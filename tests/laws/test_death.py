@@ -23,13 +23,16 @@ ENOUGH = 8
 """So many elements, or there is nobody left to kill."""
 
 
-COUNTS = {case: sum(not told.error for told in case.expected()) for case in CASES}
+def elements(case: Case) -> int:
+    return sum(not outcome.error for outcome in case.expected())
+
+
 KILLED = [
-    next((case for case in cases if COUNTS[case] >= ENOUGH), max(cases, key=COUNTS.__getitem__))
+    next((case for case in cases if elements(case) >= ENOUGH), None) or max(cases, key=elements)
     for cases in REGISTRY.values()
 ]
 """Of each operator the first case of enough elements; else the one of most."""
-OTHERS = [case for case in CASES if COUNTS[case] >= ENOUGH and case not in KILLED]
+OTHERS = [case for case in CASES if case not in KILLED]
 
 
 @pytest.mark.parametrize("how", functions.DEATHS)
@@ -80,6 +83,8 @@ def test_kills_at_random_steps_do_not_show(case: Case) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("case", OTHERS, ids=lambda c: c.name)
 def test_kills_do_not_show_in_any_case(case: Case) -> None:
+    if elements(case) < ENOUGH:
+        pytest.skip("it may end before a worker can be killed")
     assert_survives_kills(lambda: case.build().map(Pause(2)), kills=3, workers=3, limit=case.limit)
 
 

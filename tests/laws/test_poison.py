@@ -12,7 +12,7 @@ import pytest
 
 from tundish.testing import poison
 
-LAW = Path(__file__).with_name("test_workers.py")
+LAWS = [str(Path(__file__).with_name(name)) for name in ("test_operators.py", "test_workers.py")]
 MAKE_MEMORY = (
     "structs pad ragged sparse rebatch pack batch group snapshot save cache parquet tfrecord"
 )
@@ -21,9 +21,10 @@ MAKE_MEMORY = (
 @pytest.mark.slow
 @pytest.mark.skipif(poison.wanted(), reason="all laws are run so")
 def test_workers_do_not_show() -> None:
-    chosen = f"test_two_workers and ({' or '.join(MAKE_MEMORY.split())})"
+    laws = "(test_operators and resumes) or test_two_workers"
+    chosen = f"({laws}) and ({' or '.join(MAKE_MEMORY.split())})"
 
-    assert poison.run(["-m", "pytest", "-q", str(LAW), "-k", chosen]) == 0
+    assert poison.run(["-m", "pytest", "-q", *LAWS, "-k", chosen, "-m", "not thorough"]) == 0
 
 
 @pytest.mark.slow

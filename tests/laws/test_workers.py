@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.laws import functions
+from tests.laws.sampling import some
 
 from tundish import Dataset, Options
 from tundish.errors import SpecError
 from tundish.testing import assert_workers_do_not_show, collect
 from tundish.testing.functions import Draw, Fail, Pause
-from tundish.testing.registry import CASES, FIRST, Case
+from tundish.testing.registry import CASES, FIRST, OTHERS, Case
 
 
-@pytest.mark.parametrize("case", CASES[::2], ids=lambda c: c.name)
+@pytest.mark.parametrize("case", OTHERS[::3], ids=lambda c: c.name)
 def test_two_workers_do_not_show(case: Case) -> None:
     assert_workers_do_not_show(case.build, workers=(0, 2), limit=case.limit)
 
@@ -30,7 +31,7 @@ def test_no_number_of_workers_shows_in_any_case(case: Case) -> None:
     assert_workers_do_not_show(case.build, limit=case.limit)
 
 
-@pytest.mark.parametrize("case", CASES[::6], ids=lambda c: c.name)
+@pytest.mark.parametrize("case", [*FIRST, *some(12)], ids=lambda c: c.name)
 def test_threads_do_not_show(case: Case) -> None:
     options = Options(executor="thread")
     assert_workers_do_not_show(lambda: case.build().with_options(options), (0, 2), limit=case.limit)

@@ -45,13 +45,24 @@ def folder() -> Folder:
     >>> Path(path).is_dir()
     True
     """
-    parent = _MEMORY if _MEMORY.is_dir() else Path(tempfile.gettempdir())
-    _remove_left(parent)
-    path = Folder(tempfile.mkdtemp(prefix=f"kept-{os.getpid()}-", dir=parent))
-    weakref.finalize(path, _remove, str(path), os.getpid())
+    path = _new(_home(os.getpid()), "")
     if poison.wanted():
         poison.watch(path)
     return path
+
+
+def _new(parent: Path | str, prefix: str) -> Folder:
+    path = Folder(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    weakref.finalize(path, _remove, str(path), os.getpid())
+    return path
+
+
+@functools.cache
+def _home(pid: int) -> Folder:
+    """The one folder of a process in which it makes all others, so that listing shared memory stays cheap."""
+    parent = _MEMORY if _MEMORY.is_dir() else Path(tempfile.gettempdir())
+    _remove_left(parent)
+    return _new(parent, f"kept-{pid}-")
 
 
 def _remove(path: str, owner: int) -> None:
@@ -80,9 +91,8 @@ def saved(dataset: Any, count: int, **how: Any) -> Folder:
     return path
 
 
-@functools.cache
 def _remove_left(parent: Path) -> None:
-    """Remove what processes left that were killed; once in a process."""
+    """Remove what processes left that were killed."""
     for left in parent.glob("kept-*-*"):
         pid = left.name.split("-")[1]
         if pid.isdecimal() and not psutil.pid_exists(int(pid)):

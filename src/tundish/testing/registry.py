@@ -36,7 +36,7 @@ from tundish.testing.values import Give, Given
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["CASES", "FIRST", "NOT_OPERATORS", "READERS", "REGISTRY", "Case"]
+__all__ = ["CASES", "FIRST", "NOT_OPERATORS", "OTHERS", "READERS", "REGISTRY", "Case"]
 
 NOT_OPERATORS = frozenset(
     {
@@ -388,5 +388,8 @@ for family in FAMILIES:
 
 FIRST = tuple(cases[0] for cases in (*REGISTRY.values(), *READERS.values()))
 """One case of every operator and source."""
+
+OTHERS = tuple(case for cases in (*REGISTRY.values(), *READERS.values()) for case in cases[1:])
+"""All other cases."""
 
 CASES = tuple(case for cases in (*REGISTRY.values(), *READERS.values()) for case in cases)

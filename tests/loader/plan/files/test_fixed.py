@@ -88,7 +88,6 @@ def test_what_is_left_over(paths: list[Path]) -> None:
         ({"filenames": iter("x")}, TypeError, "filenames must be a path, a list of paths, or a D"),
         ({"filenames": None}, TypeError, "filenames must be a path, .* not NoneType"),
     ],
-    ids=str,
 )
 def test_arguments(arguments: dict[str, Any], kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):

@@ -1,0 +1,20 @@
+"""The cases that `make test` takes: one of every operator, and some of the others; `make thorough` takes all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tundish.testing.registry import OTHERS, Case
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def some(every: int, cases: Iterable[Case] = OTHERS) -> list[Any]:
+    """Leave all but one in so many of the cases to `make thorough`."""
+    return [
+        case if number % every == 0 else pytest.param(case, marks=pytest.mark.thorough)
+        for number, case in enumerate(cases)
+    ]
