@@ -22,16 +22,20 @@ from tundish.loader.operators.choosing import ChoosingMethods
 from tundish.loader.operators.concatenate import ConcatenateMethods
 from tundish.loader.operators.costing import CostingMethods
 from tundish.loader.operators.counting import CountingMethods
-from tundish.loader.operators.elementwise import ElementwiseMethods
+from tundish.loader.operators.enumerate import EnumerateMethods
+from tundish.loader.operators.filter import FilterMethods
+from tundish.loader.operators.flat_map import FlatMapMethods
 from tundish.loader.operators.generator import GeneratorMethods
 from tundish.loader.operators.grouping import GroupingMethods
 from tundish.loader.operators.interleaving import InterleavingMethods
 from tundish.loader.operators.listing import ListingMethods
+from tundish.loader.operators.map import MapMethods
+from tundish.loader.operators.map_batches import MapBatchesMethods
 from tundish.loader.operators.measuring import MeasuringMethods
 from tundish.loader.operators.options import OptionsMethods
 from tundish.loader.operators.packing import PackingMethods
 from tundish.loader.operators.padding import PaddingMethods
-from tundish.loader.operators.rebatching import RebatchingMethods
+from tundish.loader.operators.rebatch import RebatchMethods
 from tundish.loader.operators.reducing import ReducingMethods
 from tundish.loader.operators.repeat import RepeatMethods
 from tundish.loader.operators.resampling import ResamplingMethods
@@ -77,7 +81,10 @@ class Dataset(
     ListingMethods,
     GeneratorMethods,
     ZipMethods,
-    ElementwiseMethods,
+    MapMethods,
+    FilterMethods,
+    FlatMapMethods,
+    EnumerateMethods,
     InterleavingMethods,
     ChooseMethods,
     SampleMethods,
@@ -89,7 +96,8 @@ class Dataset(
     BatchingMethods,
     PaddingMethods,
     CostingMethods,
-    RebatchingMethods,
+    RebatchMethods,
+    MapBatchesMethods,
     PackingMethods,
     TakingMethods,
     WindowMethods,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import tundish as td
-from tundish.loader.operators.elementwise import ElementwiseMethods
+from tundish.loader.operators.map import MapMethods
 
 RANGE: Any = td.Dataset.range(4)
 
@@ -78,7 +78,7 @@ def test_modules_and_options() -> None:
 
 
 def test_methods_are_what_they_were_to_those_who_look() -> None:
-    plain, answered = vars(ElementwiseMethods)["map"], td.Dataset.map
+    plain, answered = vars(MapMethods)["map"], td.Dataset.map
 
     assert inspect.signature(answered) == inspect.signature(plain)
     assert answered.__doc__ == plain.__doc__

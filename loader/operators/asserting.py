@@ -11,7 +11,7 @@ import numpy as np
 
 from tundish.errors import CardinalityError, SpecError
 from tundish.loader.operators.concatenate import Concatenate
-from tundish.loader.operators.elementwise import Map
+from tundish.loader.operators.map import Map
 from tundish.loader.operators.repeat import Repeat
 from tundish.loader.operators.sources import Tensors
 from tundish.loader.plan.checks import check_count, check_flag

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from tundish.errors import SpecError
 from tundish.loader.operators.choosing import Shard, Skip, Take
 from tundish.loader.operators.repeat import Repeat
 from tundish.loader.operators.sharing import BatchShare
@@ -15,16 +16,29 @@ from tundish.loader.operators.shuffle import Shuffle
 from tundish.loader.operators.sources import Slices, Tensors
 from tundish.loader.plan.checks import check_count, check_flag, check_optional_flag
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, check_workers
+from tundish.loader.protocols.blame import raise_from
+from tundish.loader.protocols.collate import collate
+from tundish.loader.protocols.items import Failure, Made
 from tundish.loader.protocols.operator import Batching, Operator, Passing, Short, Unary
-from tundish.loader.protocols.refs import ints, numbered, some, within_one
+from tundish.loader.protocols.refs import ints, not_there, numbered, some, within_one
 from tundish.loader.protocols.specs import over, stacked
+from tundish.loader.protocols.stated import count, load_part
 from tundish.ragged import RaggedRows, ragged_apart
-from tundish.spec import ArraySpec, flatten, map_leaves
+from tundish.spec import (
+    ArraySpec,
+    copy_element,
+    flatten,
+    map_leaves,
+    normalise,
+    paths,
+    spec_of,
+    unflatten,
+)
 
 if TYPE_CHECKING:
     from tundish.loader.plan.inputs import InputContext
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Spec
+    from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Spec, Value
     from tundish.loader.protocols.refs import Positions, Refs
 
 _SAME = (Passing, Repeat, Shard, Shuffle, Skip, Take)
@@ -63,6 +77,19 @@ class Batch(Batching, Unary):
 
     def nested(self, at: int) -> Any:
         return {"n": at, "up": self.up.expand(min(at * self.size, self.up.cardinality))}
+
+    def machine(self, builder: Builder, pass_: int) -> Machine:
+        return builder.batches(self, builder.computed(self.up, pass_))
+
+    def evaluator(self, maker: Maker) -> Value:
+        with maker.handing(None):  # each is written into its row before the next is made
+            up = maker.at_hand(maker.value(self.up), again=not self.positional)
+
+        def value(item: Any, pass_: int) -> Any:
+            rows = item[1]
+            return collate((up(x, pass_) for x in rows), len(rows))
+
+        return value
 
     @property
     def dynamic(self) -> bool:
@@ -109,6 +136,23 @@ class Unbatch(Unary):
             return None
         return map_leaves(row_spec, ragged_apart(told))
 
+    def machine(self, builder: Builder, pass_: int) -> Machine:
+        return Unbatched(builder.computed(self.up, pass_), builder.context.label(self))
+
+    def evaluator(self, maker: Maker) -> Value:
+        up, label, hand = maker.held(self.up), maker.context.label(self), maker.hand
+
+        def value(item: Any, pass_: int) -> Any:
+            try:
+                rows, take = split(up(item[0], pass_))
+                if not 0 <= item[1] < rows:
+                    raise not_there(f"row {item[1]} of a batch of {rows}")
+                return take(item[1]) if hand is None else copy_element(take(item[1]))
+            except SpecError as error:
+                raise_from(error, label)
+
+        return value
+
     @property
     def cardinality(self) -> int:
         below = self.up.cardinality
@@ -141,6 +185,76 @@ def row_spec(spec: Any) -> ArraySpec:
         values: Any = spec.ragged.values
         return ArraySpec(values.shape and (None, *values.shape[1:]), values.dtype)
     return ArraySpec(spec.shape and spec.shape[1:], spec.dtype)
+
+
+class Unbatched:
+    """The rows of computed items."""
+
+    def __init__(self, up: Machine, label: str) -> None:
+        self._up, self._label = up, label
+        self._row = self._rows = 0
+        self._skip = 0
+        self._before: Mark = up.mark()
+        self._reached = self._before
+
+    def next(self) -> Any:
+        while self._row >= self._rows:
+            item = self._up.next()
+            # A mark is good just after an item: one that is not ready may have moved a part of it.
+            self._before, self._reached = self._reached, self._up.mark()
+            if type(item) is Failure:
+                return Failure((item.ref, -1), item.error)
+            self._row = self._rows = 0
+            try:
+                self._rows, self._take = split(item.value)
+            except SpecError as error:
+                error.add_note(f"tundish: in {self._label}, at element {item.ref}")
+                return Failure((item.ref, -1), error)
+            self._ref = item.ref
+            self._row, self._skip = self._skip, 0
+        k = self._row
+        self._row += 1
+        return Made((self._ref, k), self._take(k))
+
+    def mark(self) -> Mark:
+        # Between two inputs the state names the next one; within one, that one and the row.
+        if self._skip:
+            return (self._skip, self._before)
+        if self._row >= self._rows:
+            return (0, self._reached)
+        return (self._row, self._before)
+
+    def dump(self, mark: Mark) -> Any:
+        return {"row": mark[0], "up": self._up.dump(mark[1])}
+
+    def load(self, state: Any) -> None:
+        self._skip = count(state, "row")
+        load_part(self._up, state)
+        self._before = self._reached = self._up.mark()
+
+
+def split(value: Any) -> tuple[int, Callable[[int], Any]]:
+    """Return the number of rows of a batched element, and a function that takes one.
+
+    Raises
+    ------
+    SpecError
+        A leaf is no array, or first dimensions differ.
+    """
+    leaves, tree = flatten(ragged_apart(value))
+    sizes = set()
+    for leaf, path in zip(leaves, paths(tree), strict=True):
+        if not isinstance(leaf, (np.ndarray, RaggedRows)) or leaf.ndim == 0:
+            raise SpecError(
+                f"unbatch needs arrays with a first dimension; {path or 'the element'} is {spec_of(leaf)}"
+            )
+        sizes.add(len(leaf))
+    if len(sizes) != 1:
+        raise SpecError(f"unbatch needs leaves with equal first dimensions, not {sorted(sizes)}")
+    if tree is None:
+        array = leaves[0]
+        return len(array), lambda k: normalise(array[k])
+    return sizes.pop(), lambda k: unflatten(tree, [normalise(leaf[k]) for leaf in leaves])
 
 
 class BatchingMethods:

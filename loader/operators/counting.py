@@ -35,6 +35,10 @@ class Range(SourceNode):
 
     positional = True
 
+    @property
+    def progression(self) -> tuple[int, int, Any]:
+        return self.start, self.step, self.dtype or np.int64
+
     def spec(self, below: Spec) -> Any:
         return ArraySpec((), self.dtype or np.int64)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tundish.formats.files import UNREADABLE
 from tundish.loader.operators.choosing import Shard, Skip, Take
-from tundish.loader.operators.elementwise import FlatMap
+from tundish.loader.operators.flat_map import FlatMap
 from tundish.loader.operators.interleaving import Interleave
 from tundish.loader.operators.listing import Files
 from tundish.loader.operators.sources import FromSource

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import Generator, Philox
 
 from tundish.errors import SpecError
-from tundish.loader.operators.elementwise import Map
+from tundish.loader.operators.map import Map
 from tundish.loader.plan.checks import check_callable, check_seed
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY
 from tundish.loader.protocols.items import Failure

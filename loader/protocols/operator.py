@@ -15,7 +15,7 @@ workers and without, so the order cannot depend on workers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
@@ -42,6 +42,16 @@ Hand = Callable[..., Any] | None
 
 Spec = Callable[["Operator"], Any]
 """``spec(node)``: the nest of specs of a node's elements, or None."""
+
+Step = Callable[[Iterator[Any]], Iterator[Any]]
+"""A generator of an operator's elements, given those of its input."""
+
+Steps = tuple[str, Callable[..., Any], Callable[[Callable[..., Any], bool], Step]]
+"""An operator's label, the user's function, and ``make(function, owning)``: the step of that function, or of one
+that is timed, for a stage that owns what it gives or lends it."""
+
+Sweep = Callable[[range], Iterator[Any]]
+"""``sweep(refs)``: a generator of the elements of a whole range of refs."""
 
 Identity = Callable[[Any, int], "tuple[int, Path]"]
 """``identity(ref, pass)``: the number of the pass and the origin, which key an element's randomness."""
@@ -130,6 +140,14 @@ class Builder(Protocol):
         """Return the number of bytes that a cache may keep."""
         ...
 
+    def batches(self, node: Any, up: Machine) -> Machine:
+        """Build the machine that stacks computed items as a `Batch` says."""
+        ...
+
+    def flattened(self, node: Any, base: Operator, pass_: int) -> Machine:
+        """Build the machine of the elements of a `FlatMap`'s inner datasets, which are made of `base`'s items."""
+        ...
+
 
 class Maker(Protocol):
     """Compiles the evaluators of a plan's nodes."""
@@ -152,6 +170,10 @@ class Maker(Protocol):
 
     def at_hand(self, value: Value, *, again: bool = True, changed: bool = False) -> Value:
         """Wrap an evaluator so that it takes the value of an item that has been computed."""
+        ...
+
+    def noted(self, node: Unary) -> Value:
+        """Compile the evaluator of a noting node's input, which notes what the node asks."""
         ...
 
     def asking(self, node: Operator, function: Callable[..., Any], up: Value) -> Value:
@@ -202,6 +224,11 @@ class Operator(Node):
     @property
     def drops(self) -> bool:
         """True if it may leave out an element because of its value."""
+        return False
+
+    @property
+    def lenient(self) -> bool:
+        """True if an element that fails is left out, or tried again, and counted."""
         return False
 
     @property
@@ -435,6 +462,39 @@ class Operator(Node):
     def makes(self) -> bool:
         """True if it has an evaluator of its own."""
         return type(self).evaluator is not Operator.evaluator
+
+    def hands_on(self, *, refs: bool) -> bool:
+        """Return True if its evaluator, given a hand, hands on all that it makes.
+
+        Parameters
+        ----------
+        refs : bool
+            True: it makes them of refs alone; else parts of them may have been computed elsewhere.
+        """
+        if self.makes or self.noting:
+            return self.progression is not None  # numbers belong to nobody
+        return self.inputs[0].hands_on(refs=refs)
+
+    @property
+    def progression(self) -> tuple[int, int, Any] | None:
+        """(start, step, dtype) if the element of ref i is the number ``start + i * step``; else None."""
+        return None
+
+    def chained(self, context: Context, *, last: bool) -> Steps | None:
+        """Return its step in a chain of generators; None if it needs its evaluator.
+
+        Parameters
+        ----------
+        context : Context
+            Of the iterator.
+        last : bool
+            True if no operator after it in the chain calls a function.
+        """
+        return None
+
+    def sweep(self, start: int, step: int, dtype: Any) -> Sweep | None:
+        """Return the generator of its elements over a progression of numbers; None if it needs its evaluator."""
+        return None
 
     def noter(self, maker: Maker, up: Value) -> Value:
         """Compile the evaluator of its input's items that notes what the operator asks of each."""

@@ -7,7 +7,7 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tundish.loader.operators.elementwise import FlatMap
+from tundish.loader.operators.flat_map import FlatMap
 from tundish.loader.protocols.context import Context
 from tundish.loader.run.peers import Crew
 from tundish.loader.run.serving import IN_WORKER

@@ -6,76 +6,45 @@ again what a state names compile theirs from these tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from tundish.loader.operators.counting import Range
-from tundish.loader.operators.elementwise import Enumerate, FlatMap, Map
-from tundish.loader.operators.options import Prefetch, WithOptions
-from tundish.loader.protocols.blame import STOPPED
+from tundish.loader.plan.node import walk
 from tundish.loader.protocols.chains import computes
-from tundish.loader.protocols.operator import Hand, Unary, Value
-from tundish.loader.protocols.ownership import SCALARS, owned_result
-from tundish.loader.protocols.raised import element_error
-from tundish.loader.protocols.results import checked
+from tundish.loader.protocols.operator import Hand, Sweep, Unary, Value
 from tundish.loader.run.files import values as files
 from tundish.loader.run.operators import (
-    batching,
-    elementwise,
-    flattening,
-    grouping,
     packing,
     padding,
-    rebatching,
-    windows,
-    zipping,
 )
 from tundish.loader.run.storing import stored
 from tundish.loader.run.values import Maker, OpenInner, Tables
 
 if TYPE_CHECKING:
+    from tundish.loader.operators.flat_map import FlatMap
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.operator import Identity, Operator
     from tundish.loader.run.watching.timing import Timer
 
 TABLES = Tables(
     values={
-        **elementwise.VALUES,
-        **zipping.VALUES,
-        **batching.VALUES,
-        **flattening.VALUES,
         **padding.VALUES,
-        **rebatching.VALUES,
         **packing.VALUES,
-        **windows.VALUES,
-        **grouping.VALUES,
         **files.VALUES,
         **stored.VALUES,
     },
     notes={
         **padding.NOTES,
-        **grouping.NOTES,
     },
 )
 
 
 def hands_on(node: Operator, *, refs: bool) -> bool:
-    """Return True where a node's evaluator, given a hand, hands on all that it makes.
+    """Return True if a node's evaluator, given a hand, hands on all that it makes."""
+    return not _tabled(node) and node.hands_on(refs=refs)
 
-    Parameters
-    ----------
-    node : Operator
-        Whose elements are made.
-    refs : bool
-        Whether it makes them of refs alone; else parts of them may have been computed elsewhere.
-    """
-    while not (node.noting or type(node) in TABLES.values or node.makes):
-        node = node.inputs[0]  # it chooses or orders elements
-    if isinstance(node, Enumerate):
-        return refs and hands_on(node.up, refs=refs)
-    return isinstance(node, (Map, Range))
+
+def _tabled(node: Operator) -> bool:
+    return any(type(each) in TABLES.values and not each.makes for each in walk(node))
 
 
 def compile_values(
@@ -115,50 +84,27 @@ def compile_values(
 def compile_inner(node: FlatMap, context: Context, open_inner: OpenInner) -> tuple[Value, Identity]:
     """Make the closures of a flat_map's input: the inner plan of an item, and its identity."""
     maker = Maker(context, open_inner, TABLES, context.looks)
-    return flattening.inner_dataset(maker, node), maker.identity(node.up)
+    return node.inner_dataset(maker), maker.identity(node.up)
 
 
-def past_settings(node: Operator) -> Operator:
-    """The first node that does more than saying how others are run."""
-    while isinstance(node, (Prefetch, WithOptions)):
-        node = node.up
-    return node
-
-
-def compile_sweep(top: Operator, base: Operator) -> Callable[[range], Iterator[Any]] | None:
+def compile_sweep(top: Operator, base: Operator) -> Sweep | None:
     """Make a generator of the elements of a whole range of refs, where that is simple.
 
-    One plain function over a range: the closures of `compile_values` would cost more than a cheap
+    One plain function over numbers: the closures of `compile_values` would cost more than a cheap
     function itself.
     """
-    top, base = past_settings(top), past_settings(base)
-    if not (isinstance(top, Map) and past_settings(top.up) is base and isinstance(base, Range)):
+    top, base = _past_settings(top), _past_settings(base)
+    if (
+        _tabled(top)
+        or base.progression is None
+        or not top.inputs
+        or _past_settings(top.inputs[0]) is not base
+    ):
         return None
-    if top.seed is not None or top.on_error in ("skip", "retry") or top.signature is not None:
-        return None
-    function, start, step = top.function, base.start, base.step
-    dtype, int64 = np.dtype(base.dtype or np.int64), np.int64
+    return top.sweep(*base.progression)
 
-    def sweep(refs: range) -> Iterator[Any]:
-        held = False  # after a number all are gathered before they are written
-        first, last = start + refs.start * step, start + refs.stop * step
-        for number in list(np.arange(first, last, refs.step * step).astype(dtype, copy=False)):
-            try:
-                result = function(number)
-            except StopIteration as stop:  # within a generator it would get another message
-                raise RuntimeError(STOPPED) from stop
-            except Exception:
-                raise
-            except BaseException as error:
-                raise element_error(error) from error
-            if type(result) is int64:
-                held = True
-                yield result
-            elif held:
-                yield owned_result(result, result := None)
-            else:
-                found = checked(result)
-                held = type(found) in SCALARS
-                yield found
 
-    return sweep
+def _past_settings(node: Operator) -> Operator:
+    while node.transparent and not node.makes:
+        node = node.inputs[0]
+    return node

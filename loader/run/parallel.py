@@ -5,7 +5,6 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Protocol
 
-from tundish.loader.operators.interleaving import Interleave
 from tundish.loader.operators.repeat import Repeated
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.options import Options
@@ -20,11 +19,10 @@ from tundish.loader.run.watching.watched import meter_of
 
 if TYPE_CHECKING:
     from tundish.loader.operators.batching import Batch
-    from tundish.loader.operators.elementwise import FlatMap
+    from tundish.loader.operators.flat_map import FlatMap, Inners
     from tundish.loader.operators.repeat import Repeat
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.operator import Forgettable, Machine, Operator
-    from tundish.loader.run.operators.inners import Inners
 
 AnyStage = ParallelStage | StreamStage
 
@@ -188,7 +186,7 @@ class ParallelPlanner(Planner):
         owner = self._coordinator
         return owner.ordered or id(node) in self._sequential or not is_static(base)
 
-    def batches(self, node: Batch, up: Machine, pass_: int) -> Machine:
+    def batches(self, node: Batch, up: Machine) -> Machine:
         if isinstance(up, (ParallelStage, Recorded)):
             up.group = node.size
         return Batches(node, up, self.context.label(node))
@@ -196,9 +194,8 @@ class ParallelPlanner(Planner):
     def inners(self, node: FlatMap, up: Machine, base: Operator, pass_: int) -> Inners:
         owner = self._coordinator
         number = owner.define(node, base, pass_, is_stream=True)
-        cycle = node.cycle if isinstance(node, Interleave) else 1
         meter = meter_of(node, self.context, "workers")
-        stage = StreamStage(owner, number, up, cycle=cycle, placed=node.placed, meter=meter)
+        stage = StreamStage(owner, number, up, cycle=node.in_turn, placed=node.placed, meter=meter)
         self.keep(stage)
         return stage
 

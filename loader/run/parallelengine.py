@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tundish.loader.operators.flat_map import FlatMapped
 from tundish.loader.protocols.items import Failure, NotReady
 from tundish.loader.protocols.rows import Row, Rows
 from tundish.loader.protocols.stated import go_to
@@ -17,7 +18,6 @@ from tundish.loader.run.coordinating.memory import Memory, budget_of
 from tundish.loader.run.crew import crew_of
 from tundish.loader.run.critical import uninterrupted
 from tundish.loader.run.engine import Engine, refused
-from tundish.loader.run.operators.flattening import FlatMapped
 from tundish.loader.run.parallel import ParallelPlanner
 from tundish.loader.run.pool import Pool
 from tundish.loader.run.recruiting import descriptors_for

@@ -16,29 +16,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tundish.loader.operators.batching import Batch
-from tundish.loader.operators.elementwise import FlatMap
-from tundish.loader.operators.interleaving import Interleave
 from tundish.loader.operators.measuring import measured
 from tundish.loader.operators.repeat import Repeat, Repeated
 from tundish.loader.protocols.chains import chain_base, defers
 from tundish.loader.protocols.positional import Positions
 from tundish.loader.run.operators import (
-    batching,
-    grouping,
     packing,
     padding,
-    rebatching,
-    windows,
-    zipping,
 )
-from tundish.loader.run.operators.flattening import FlatMapped
-from tundish.loader.run.operators.inners import Inners, left_out
-from tundish.loader.run.operators.interleaving import Interleaved
 from tundish.loader.run.storing.recorded import recorded
 from tundish.loader.run.watching.watched import meter_of
 
 if TYPE_CHECKING:
+    from tundish.loader.operators.batching import Batch
+    from tundish.loader.operators.flat_map import FlatMap, Inners
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.operator import Forgettable, Machine, Operator, Unary
     from tundish.loader.run.machines import MakeMachine
@@ -62,7 +53,7 @@ class Planner:
         """A machine that computes a stream's items: from `base`'s items to `node`'s elements."""
         raise NotImplementedError
 
-    def batches(self, node: Batch, up: Machine, pass_: int) -> Machine:
+    def batches(self, node: Batch, up: Machine) -> Machine:
         """A machine that stacks computed items."""
         raise NotImplementedError
 
@@ -73,9 +64,7 @@ class Planner:
     def flattened(self, node: FlatMap, base: Operator, pass_: int) -> Machine:
         """The machine of the elements of inner datasets."""
         inners = self.inners(node, self.build(node.up, pass_), base, pass_)
-        if isinstance(node, Interleave):
-            return Interleaved(node, inners, pass_, self.context)
-        return FlatMapped(inners, left_out(node, self.context))
+        return node.joined(inners, pass_, self.context)
 
     def repeated(self, node: Repeat, pass_: int) -> Machine:
         """A machine that goes through its input again and again."""
@@ -134,24 +123,12 @@ class Planner:
             base, dropping = chain_base(node)
             up = self.below(node, base, pass_)
             return self.stage(node, base, up, pass_) if dropping else up
-        if isinstance(node, Batch):
-            return self.batches(node, self.computed(node.up, pass_), pass_)
-        if isinstance(node, FlatMap):
-            base, dropping = chain_base(node.up)
-            if dropping:
-                base = node.up
-            return self.flattened(node, base, pass_)
         make = MACHINES.get(type(node))
         return node.machine(self, pass_) if make is None else make(self, node, pass_)
 
 
 MACHINES: dict[type[Operator], MakeMachine] = {
-    **zipping.MACHINES,
-    **batching.MACHINES,
     **padding.MACHINES,
-    **rebatching.MACHINES,
     **packing.MACHINES,
-    **windows.MACHINES,
-    **grouping.MACHINES,
 }
 """The machines of operators that are the same wherever elements are computed."""

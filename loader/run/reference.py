@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tundish.loader.operators.counting import Counter, Random, Range
-from tundish.loader.operators.elementwise import Map
 from tundish.loader.operators.files import FileRecords, Indexed, ReadFiles
 from tundish.loader.operators.generator import Generator
 from tundish.loader.operators.listing import Files
@@ -28,7 +27,7 @@ from tundish.loader.run.files.numbered import FileStage, files_below
 from tundish.loader.run.files.records import FileMachine
 from tundish.loader.run.files.sequence import FileSequence
 from tundish.loader.run.inline import InlineBatches, InlineStage
-from tundish.loader.run.operators.inners import InlineInners, Inners
+from tundish.loader.run.inners import InlineInners
 from tundish.loader.run.plain import PlainStage, is_plain, numbers_of
 from tundish.loader.run.planner import Planner
 from tundish.loader.run.storing.setup import resolved_inner
@@ -41,7 +40,7 @@ from tundish.loader.run.watching.watched import is_watched, meter_of
 
 if TYPE_CHECKING:
     from tundish.loader.operators.batching import Batch
-    from tundish.loader.operators.elementwise import FlatMap
+    from tundish.loader.operators.flat_map import FlatMap, Inners
     from tundish.loader.protocols.context import Context, Replay
     from tundish.loader.protocols.operator import Hand, Machine, Operator, Value
 
@@ -87,7 +86,7 @@ class InlinePlanner(Planner):
             stage.hand = hand
             if kind is InlineStage:
                 run = run_of(node.inputs[0] if node.noting else node)
-                stage.passing = not any(isinstance(part, Map) for part in run)
+                stage.passing = all(part.passes for part in run)
                 stage.owning = not (stage.passing and isinstance(base, _OURS))
             return self.timing(stage)
 
@@ -136,7 +135,7 @@ class InlinePlanner(Planner):
             self.context.sampling.add(stage)
         return stage
 
-    def batches(self, node: Batch, up: Machine, pass_: int) -> Machine:
+    def batches(self, node: Batch, up: Machine) -> Machine:
         context = self.context
         label, meter = context.label(node), meter_of(node, context, "consumer")
         if isinstance(up, (FileSequence, FileStage)):

@@ -9,12 +9,12 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from tundish.loader.operators.flat_map import NOT_OPENED
 from tundish.loader.protocols.block import Block
 from tundish.loader.protocols.items import End, Failure, NotReady, Ref, ref_of
 from tundish.loader.protocols.machines import Counts
 from tundish.loader.protocols.rows import Row
 from tundish.loader.run.chunkrefs import InnerRefs, PlacedRefs, told_places
-from tundish.loader.run.operators.inners import NOT_OPENED
 from tundish.loader.run.pace import TASK_S, Pace
 
 if TYPE_CHECKING:

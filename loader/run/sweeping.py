@@ -15,59 +15,41 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.operators.counting import Range
-from tundish.loader.operators.elementwise import Filter, Map
 from tundish.loader.plan.node import walk
-from tundish.loader.protocols.blame import NODE_MARK, raise_from
+from tundish.loader.protocols.blame import NODE_MARK
 from tundish.loader.protocols.chains import run_of
 from tundish.loader.protocols.items import End, Failure, Made
 from tundish.loader.protocols.lineage import add_origin, describe_origin
-from tundish.loader.protocols.ownership import SCALARS, lend, lent, lent_result, owned, owned_result
+from tundish.loader.protocols.ownership import lend, lent
 from tundish.loader.protocols.positional import Taken
-from tundish.loader.protocols.results import checked, truth
 from tundish.loader.protocols.stated import own
 from tundish.loader.watch.watch import MOST
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.items import Ref
-    from tundish.loader.protocols.operator import Hand, Identity, Machine, Mark, Operator, Value
+    from tundish.loader.protocols.operator import Identity, Machine, Mark, Operator, Steps, Value
     from tundish.loader.protocols.positional import Positions
     from tundish.loader.watch.watch import Sample, StageMeter
-
-Step = Callable[[Iterator[Any]], Iterator[Any]]
-"""One operator: its elements of its input's."""
-
-Steps = tuple[str, Callable[..., Any], Callable[[Callable[..., Any], bool], Step]]
-"""One operator: its name, its function, and ``make(function, owning)``, which makes the step of that function,
-or of one that is timed, for a stage that owns what it gives or lends it."""
 
 _CHUNK = 1024
 
 
 def compile_steps(top: Operator, context: Context) -> list[Steps] | None:
-    """Make the generators of a run of plain maps and filters; None where it is not plain."""
-    if any(isinstance(node, (Map, Filter)) and _has_policy(node) for node in walk(top)):
+    """Make the generators of a chain of plain maps and filters; None where it is not plain."""
+    if any(node.lenient for node in walk(top)):
         return None  # wherever it stands, what it skips and calls again is counted
-    steps: list[Steps] = []
     run = run_of(top)
-    top = next((node for node in run if isinstance(node, (Map, Filter))), top)
+    top = next((node for node in run if node.calls), top)
+    steps: list[Steps] = []
     for node in reversed(run):
-        if isinstance(node, Map):
-            if node.seed is not None or node.signature is not None:
-                return None
-            steps.append(_mapping(node.function, context.label(node), last=node is top))
-        elif isinstance(node, Filter):
-            label = context.label(node)
-            tally = context.watch.tally(label)
-            steps.append(_filtering(node.predicate, label, tally, last=node is top))
-        elif node.measures:
+        if not node.makes:
+            continue
+        step = node.chained(context, last=node is top)
+        if step is None:
             return None
+        steps.append(step)
     return steps or None
-
-
-def _has_policy(node: Map | Filter) -> bool:
-    return node.on_error in ("skip", "retry")
 
 
 def _timed(function: Callable[..., Any], sample: Sample, own: list[float]) -> Callable[..., Any]:
@@ -85,84 +67,6 @@ def _timed(function: Callable[..., Any], sample: Sample, own: list[float]) -> Ca
                 sample.full = True
 
     return timed
-
-
-def _mapping(function: Callable[..., Any], label: str, *, last: bool) -> Steps:
-    def make(function: Callable[..., Any], owning: bool) -> Step:
-        if not last:
-            return _mapped(function, label, lent_result)
-        return _mapped(function, label, owned_result) if owning else _looked_at(function, label)
-
-    return label, function, make
-
-
-def _filtering(predicate: Callable[..., Any], label: str, tally: list[int], *, last: bool) -> Steps:
-    def make(predicate: Callable[..., Any], owning: bool) -> Step:
-        return _filtered(predicate, label, tally, owned if last and owning else None)
-
-    return label, predicate, make
-
-
-def _looked_at(function: Callable[..., Any], label: str) -> Step:
-    """Make a step whose elements are written into a row at once: whose they are does not matter."""
-    int64 = np.int64
-
-    def mapped(elements: Iterator[Any]) -> Iterator[Any]:
-        for x in elements:
-            try:
-                y = function(*x) if type(x) is tuple else function(x)
-                if type(y) is not int64:
-                    y = checked(y)
-            except BaseException as error:  # noqa: BLE001 - the user's, marked and raised again
-                raise_from(error, label)
-            yield y
-
-    return mapped
-
-
-def _mapped(function: Callable[..., Any], label: str, hand: Callable[..., Any]) -> Step:
-    """Make a step whose elements are kept by the stage, or given to the next function."""
-    int64 = np.int64
-
-    def mapped(elements: Iterator[Any]) -> Iterator[Any]:
-        for x in elements:
-            try:
-                y = function(*x) if type(x) is tuple else function(x)
-                if type(y) is not int64:
-                    # No variable of this frame is to refer to it while others look at it.
-                    x = None  # noqa: PLW2901 - see above
-                    y = hand(y, y := None)
-            except BaseException as error:  # noqa: BLE001 - the user's, marked and raised again
-                raise_from(error, label)
-            if x is None:
-                yield (y, y := None)[0]
-            else:
-                yield y
-
-    return mapped
-
-
-def _filtered(predicate: Callable[..., Any], label: str, tally: list[int], hand: Hand) -> Step:
-    bool_, int64 = np.bool_, np.int64
-
-    def filtered(elements: Iterator[Any]) -> Iterator[Any]:
-        for x in elements:
-            try:
-                keep = predicate(*x) if type(x) is tuple else predicate(x)
-                if type(keep) is not bool_:
-                    keep = truth(keep)
-            except BaseException as error:  # noqa: BLE001 - the user's, marked and raised again
-                raise_from(error, label)
-            if not keep:
-                tally[0] += 1
-            elif type(x) is int64 or type(x) in SCALARS:
-                yield x
-            elif hand is None:  # as in `_mapped`
-                yield (x, x := None)[0]
-            else:
-                yield hand(x, x := None)
-
-    return filtered
 
 
 class SweptStage:
@@ -209,7 +113,8 @@ class SweptStage:
         self._closures, self._meter = closures, meter
         self._sample, self._timed = context.watch.sample, False
         self._other: Machine | None = None
-        self._up, self._base, self._value, self._steps = up, base, value, steps
+        self._up, self._value, self._steps = up, value, steps
+        self._numbers = base.progression
         self._identity, self._pass, self._where = identity, pass_, context.where
         self._pending: Made | Failure | None = None
         self._size = 16
@@ -227,9 +132,9 @@ class SweptStage:
         self._refs = refs = refs.tolist() if isinstance(refs, np.ndarray) else refs
         self._count = len(refs)
         self._source: Iterator[Any]
-        if isinstance(self._base, Range):
-            numbers = np.asarray(refs, np.int64) * self._base.step + self._base.start
-            numbers = numbers.astype(self._base.dtype or np.int64, copy=False)
+        if self._numbers is not None:
+            start, step, dtype = self._numbers
+            numbers = (np.asarray(refs, np.int64) * step + start).astype(dtype, copy=False)
             self._counter: Iterator[Any] = iter(list(numbers))
             self._source = self._counter
         else:
@@ -268,7 +173,7 @@ class SweptStage:
 
     def _failed(self, error: Exception) -> Failure:
         ref = self._ref()
-        if not isinstance(self._base, Range):  # its evaluator may be what failed
+        if self._numbers is None:  # its evaluator may be what failed
             self._source = _evaluated(self._value, self._counter, self._pass)
         self._chain()
         self._meter.fail(getattr(error, NODE_MARK, self._meter.name))

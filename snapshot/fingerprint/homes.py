@@ -1,7 +1,7 @@
-"""Names of this library's own classes and functions in keys: those of the first keys that named them.
+"""Names of this library's own classes and methods in keys: those of the first keys that named them.
 
-A key outlives the files of the library. What has moved or was renamed since keeps its first name there,
-so that a snapshot is found again.
+A key outlives the files of the library. What has moved since keeps its first name there, so that a
+snapshot is found again. What is not named here has not moved.
 """
 
 from __future__ import annotations
@@ -11,52 +11,52 @@ __all__ = ["first_name"]
 _PLAN = "tundish.loader.plan"
 _FILES = "tundish.loader.files."
 
-_MOVED = {
-    "asserting": "AssertingMethods Validated",
-    "batching": "BatchingMethods",
-    "costing": "CostingMethods",
-    "counting": "CountingMethods",
+_CLASSES = {
+    "asserting": "Validated",
     "dataset": "Dataset",
-    "elementwise": "ElementwiseMethods",
     "files.node": "Opening",
-    "grouping": "BucketBatch BucketOf GroupingMethods",
-    "interleaving": "InterleavingMethods",
-    "measuring": "MeasuringMethods StatsOptions",
-    "mixing": "MixingMethods",
-    "options": "OptionsMethods",
-    "packing": "PackingMethods",
-    "padding": "PaddingMethods",
+    "grouping": "BucketBatch BucketOf",
+    "measuring": "StatsOptions",
     "pads": "Pad Padding",
-    "rebatching": "BatchFunction RebatchingMethods",
-    "resampling": "Classified ResamplingMethods",
-    "saving": "SavingMethods",
-    "scanning": "Reducer ScanningMethods",
-    "sources": "SourceMethods",
-    "storing": "Found Keeping StoringMethods",
-    "taking": "TakingMethods",
-    "uniqueness": "UniquenessMethods",
-    "windows": "WindowMethods",
+    "rebatching": "BatchFunction",
+    "resampling": "Classified",
+    "scanning": "Reducer",
+    "storing": "Found Keeping",
 }
 """Classes by the module of `tundish.loader.plan` that they stood in."""
 
-_FIRST = {
-    name: f"{_PLAN}.{home}.{name}" for home, names in _MOVED.items() for name in names.split()
+_METHODS = {
+    "asserting.AssertingMethods": "assert_cardinality ignore_errors pad_to_cardinality",
+    "batching.BatchingMethods": "batch unbatch",
+    "costing.CostingMethods": "batch_by_cost",
+    "counting.CountingMethods": "counter from_list random",
+    "elementwise.ElementwiseMethods": "enumerate filter flat_map map",
+    "grouping.GroupingMethods": "bucket_by_sequence_length group_by_window",
+    "interleaving.InterleavingMethods": "interleave",
+    "measuring.MeasuringMethods": "bytes_produced_stats latency_stats",
+    "mixing.MixingMethods": "choose_from_datasets sample_from_datasets",
+    "options.OptionsMethods": "options with_options",
+    "order.OrderMethods": "concatenate prefetch repeat shard shard_by_process shuffle skip take",
+    "packing.PackingMethods": "pack",
+    "padding.PaddingMethods": "padded_batch ragged_batch sparse_batch",
+    "rebatching.RebatchingMethods": "map_batches rebatch",
+    "resampling.ResamplingMethods": "rejection_resample",
+    "saving.SavingMethods": "load save",
+    "scanning.ScanningMethods": "group_by_reducer scan",
+    "sources.SourceMethods": "from_generator from_source from_tensor_slices from_tensors list_files range zip",
+    "storing.StoringMethods": "cache snapshot",
+    "taking.TakingMethods": "take_while",
+    "uniqueness.UniquenessMethods": "unique",
+    "windows.WindowMethods": "window",
 }
-_FIRST |= {
-    name: f"{_PLAN}.{home}"
-    for home, names in {
-        "counting.CountingMethods.from_list": "SourceMethods.from_list",
-        "mixing.MixingMethods": "ChooseMethods SampleMethods",
-        "order.OrderMethods": "ChoosingMethods ConcatenateMethods RepeatMethods SharingMethods ShuffleMethods",
-        "order.OrderMethods.prefetch": "OptionsMethods.prefetch",
-        "scanning.ScanningMethods": "ReducingMethods",
-        "sources.SourceMethods": "GeneratorMethods ListingMethods ZipMethods",
-        "sources.SourceMethods.range": "CountingMethods.range",
-        "storing.StoringMethods": "CacheMethods SnapshotMethods",
-    }.items()
-    for name in names.split()
-}
-"""Classes and methods that had another name."""
+"""Methods of `Dataset` by the module and the mixin that they stood in."""
+
+
+def _by_name(table: dict[str, str]) -> dict[str, str]:
+    return {n: f"{_PLAN}.{home}.{n}" for home, names in table.items() for n in names.split()}
+
+
+_FIRST_CLASS, _FIRST_METHOD = _by_name(_CLASSES), _by_name(_METHODS)
 
 
 def first_name(module: str, name: str) -> str:
@@ -66,11 +66,16 @@ def first_name(module: str, name: str) -> str:
     --------
     >>> first_name("tundish.loader.dataset", "Dataset")
     'tundish.loader.plan.dataset.Dataset'
+    >>> first_name("tundish.loader.operators.map", "MapMethods.map")
+    'tundish.loader.plan.elementwise.ElementwiseMethods.map'
     """
+    full = f"{module}.{name}"
     if module.startswith(_FILES):
-        return f"{_PLAN}.files.{module.removeprefix(_FILES)}.{name}"
+        return f"{_PLAN}.files.{full.removeprefix(_FILES)}"
     if not module.startswith("tundish.loader."):
-        return f"{module}.{name}"
+        return full
     head, dot, rest = name.partition(".")
-    first = _FIRST.get(head)
-    return _FIRST.get(name, f"{module}.{name}" if first is None else f"{first}{dot}{rest}")
+    if head.endswith("Methods"):
+        return _FIRST_METHOD.get(rest, full)
+    first = _FIRST_CLASS.get(head)
+    return full if first is None else f"{first}{dot}{rest}"

@@ -5,6 +5,11 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from tundish.loader.operators.flat_map import (
+    NOT_OPENED,
+    left_out,
+    with_opened,
+)
 from tundish.loader.protocols.items import Failure, Made, Ref, ref_of
 from tundish.loader.protocols.lineage import add_origin, describe_origin
 from tundish.loader.protocols.machines import Counts
@@ -19,11 +24,6 @@ from tundish.loader.run.files.records import (
     name_damage,
 )
 from tundish.loader.run.files.refs import Stretch
-from tundish.loader.run.operators.inners import (
-    NOT_OPENED,
-    left_out,
-    with_opened,
-)
 
 if TYPE_CHECKING:
     from tundish.formats.format import Run

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.operators.files import Indexed, ReadFiles, ReadFilesInTurn
+from tundish.loader.operators.files import Indexed
 from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.generating import Broken
-from tundish.loader.run.operators.flattening import inside
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator, Value
@@ -35,6 +34,4 @@ def _record(maker: Maker, node: Indexed) -> Value:
 
 VALUES: dict[type[Operator], Make] = {
     Indexed: _record,
-    ReadFiles: inside,
-    ReadFilesInTurn: inside,
 }

@@ -20,7 +20,6 @@ from tundish.loader.operators.stored import Found, Reread, Stored, reader_of
 from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.node import walk
 from tundish.loader.protocols.operator import Passing
-from tundish.loader.run.operators.batching import batch_of
 from tundish.loader.watch.stats import SnapshotStats
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ def frozen(element: Any) -> Any:
 
 def _batch(maker: Maker, node: Batch) -> Value:
     """A batch of a complete snapshot is a slice of it, or gathered with one copy."""
-    usual = batch_of(maker, node)
+    usual = node.evaluator(maker)
     source = source_of(node.up)
     if source is None:
         return usual

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from tundish.loader.operators.batching import Batch
 from tundish.loader.operators.cache import Cache
 from tundish.loader.operators.costing import Cost
-from tundish.loader.operators.elementwise import FlatMap, Map
-from tundish.loader.operators.files import FileRecords, Indexed, Reads
+from tundish.loader.operators.files import FileRecords, Indexed
 from tundish.loader.operators.generator import Generator
 from tundish.loader.operators.grouping import Groups
+from tundish.loader.operators.map import Map
 from tundish.loader.operators.options import options_of
 from tundish.loader.operators.shuffle import Shuffle
 from tundish.loader.operators.snapshot import Snapshot
@@ -89,10 +89,10 @@ def _is_inner(node: Operator) -> bool:
 
 def _draws(node: Operator) -> bool:
     # What a flat_map's function makes may draw; that is said where it matters.
-    return (node.seeded or node.seedless) and not isinstance(node, (Shuffle, FlatMap))
+    return (node.seeded or node.seedless) and not (node.expands or isinstance(node, Shuffle))
 
 
 def _reads(node: Operator) -> str:
     if isinstance(node, Generator):
         return "generator"
-    return "stream" if isinstance(node, (Reads, FileRecords, FlatMap)) else ""
+    return "stream" if node.expands or isinstance(node, FileRecords) else ""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.operators.elementwise import FlatMap
-from tundish.loader.operators.interleaving import Interleave
 from tundish.loader.protocols.items import ref_of
 from tundish.loader.protocols.lineage import add_origin, describe_origin, identities
 from tundish.loader.run.evaluators import compile_inner, compile_sweep, compile_values
@@ -135,11 +133,9 @@ class Stages:
                 lambda order, _: desk.do(order), identities(nodes[node], context), is_stream=False
             )
         if is_stream:
-            flat_map = nodes[node]
-            assert isinstance(flat_map, FlatMap)
-            in_turn = flat_map.cycle if isinstance(flat_map, Interleave) else 1
+            flat_map: Any = nodes[node]
             made = compile_inner(flat_map, context, open_inner)
-            return Stage(*made, is_stream=True, placed=flat_map.placed, in_turn=in_turn)
+            return Stage(*made, is_stream=True, placed=flat_map.placed, in_turn=flat_map.in_turn)
         stage = Stage(*compile_values(nodes[node], context, open_inner), is_stream=False)
         stage.label = stage_name(nodes[node], context)
         if not self._one_by_one:

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tundish.loader.dataset import Dataset, show_cardinality
-from tundish.loader.operators.batching import Batch, Unbatch
+from tundish.loader.operators.batching import Unbatch
 from tundish.loader.operators.cache import Cache
-from tundish.loader.operators.elementwise import FlatMap
 from tundish.loader.operators.files import ByNumber, ReadFiles, ReadFilesInTurn
 from tundish.loader.operators.generator import Generator
 from tundish.loader.operators.listing import Files
@@ -142,7 +141,7 @@ def stages(root: Operator) -> dict[int, int]:
             return
         if node.elementwise and node.calls:
             stage.append(id(node))
-        elif isinstance(node, (Batch, FlatMap)):
+        elif node.joins:
             stage = begin()
             stage.append(id(node))
         elif isinstance(node, (Unbatch, Cache)):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from tundish.distribute.files import by_files
 from tundish.loader.operators.options import options_of
-from tundish.loader.operators.rebatching import Rebatch
+from tundish.loader.operators.rebatch import Rebatch
 from tundish.loader.operators.sharing import part_of
 from tundish.loader.plan.checks import check_word
 from tundish.loader.plan.node import INFINITE_CARDINALITY, walk

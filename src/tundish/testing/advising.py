@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.dataset import Dataset
-from tundish.loader.operators.elementwise import FlatMap
+from tundish.loader.operators.flat_map import FlatMap
 from tundish.loader.operators.interleaving import Interleave
 from tundish.loader.plan.node import INFINITE_CARDINALITY, walk
 from tundish.loader.run.iterator import Iterator

@@ -20,7 +20,7 @@ from tundish.loader.operators.grouping import Groups
 from tundish.loader.operators.interleaving import Interleave
 from tundish.loader.operators.packing import Pack
 from tundish.loader.operators.padding import SizedGathering
-from tundish.loader.operators.rebatching import Rebatch
+from tundish.loader.operators.rebatch import Rebatch
 from tundish.loader.operators.resampling import RejectionResample
 from tundish.loader.operators.shuffle import Shuffle
 from tundish.loader.operators.snapshot import Snapshot

@@ -16,7 +16,7 @@ from tundish.errors import RangeError, SpecError
 from tundish.loader.operators.asserting import AssertCardinality
 from tundish.loader.operators.cache import Cache
 from tundish.loader.operators.choosing import Shard, Skip, Take
-from tundish.loader.operators.elementwise import Map
+from tundish.loader.operators.map import Map
 from tundish.loader.operators.repeat import Repeat
 from tundish.loader.operators.shuffle import Shuffle
 from tundish.loader.plan.node import walk

@@ -1,77 +1,20 @@
-"""Datasets that are made of elements and read: the inner datasets of flat_map and interleave.
-
-`Inners` opens one for each input; in this process (`InlineInners`), or in workers
-(`tundish.loader.run.streams`). In what order they are read is a machine's affair: `FlatMapped`,
-`Interleaved`.
-"""
+"""Inner datasets that are read in this process; those in workers are `tundish.loader.run.streams`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from tundish.loader.protocols.blame import NODE_MARK
+from tundish.loader.operators.flat_map import NOT_OPENED
 from tundish.loader.protocols.items import Failure, Made, Ref, ref_of
 from tundish.loader.protocols.lineage import add_origin, describe_origin
 from tundish.loader.protocols.machines import Counts
-from tundish.loader.protocols.raised import Carried
 
 if TYPE_CHECKING:
-    from tundish.loader.operators.elementwise import FlatMap
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.operator import Identity, Machine, Mark, Value
     from tundish.loader.run.values import OpenInner
     from tundish.loader.watch.watch import StageMeter
-
-NOT_OPENED = -1
-"""The ordinal in the ref of an error in place of a whole inner dataset: it could not be made."""
-
-
-class Inner(Protocol):
-    """An inner dataset.
-
-    Attributes
-    ----------
-    outer : Ref
-        Of what it is made.
-    taken : int
-        How many elements of it have come; of a file, where the next one begins.
-    """
-
-    outer: Ref
-    taken: int
-
-    def next(self) -> Any:
-        """Its next item; one of an ordinal below 0 is its only one. Raises End or NotReady."""
-        ...
-
-
-class Inners(Protocol):
-    """Opens inner datasets, one after another."""
-
-    counts: Counts
-    meter: StageMeter
-
-    def open(self) -> Inner:
-        """The next input's; raises End or NotReady."""
-        ...
-
-    def reopen(self, outer: Ref, taken: int) -> Inner:
-        """One that a state names."""
-        ...
-
-    def mark(self) -> Mark:
-        """Where the input stands after the last one that was opened."""
-        ...
-
-    def dump(self, mark: Mark) -> Any:
-        """A mark of the input as JSON."""
-        ...
-
-    def load(self, state: Any, skip: int = 0) -> None:
-        """Bring the input to where a state says; of the next one leave out the first elements."""
-        ...
 
 
 class InlineInners:
@@ -195,41 +138,3 @@ class InlineInner:
             ref = (self.outer, self.taken)
             self.taken += 1
         return Failure(ref, found.error) if type(found) is Failure else Made(ref, found.value)
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """Which errors an operator leaves out: those of files, and of records in them.
-
-    Parameters
-    ----------
-    event : str
-        What one is counted as.
-    own : tuple of str
-        The names by which its own errors are marked. An input that is an error is not one of them.
-    """
-
-    event: str
-    own: tuple[str, ...]
-
-    def has(self, item: Any) -> bool:
-        """Whether an item is one of them."""
-        if type(item) is not Failure or type(item.error) is Carried:
-            return False
-        return item.ref[1] != NOT_OPENED or getattr(item.error, NODE_MARK, None) in self.own
-
-
-def left_out(node: FlatMap, context: Context) -> LeftOut | None:
-    """Which errors an operator leaves out; None: it gives all."""
-    if not node.leaves_out:
-        return None
-    label = context.label(node)
-    return LeftOut(f"{label} skipped", (label, node.label))
-
-
-def with_opened(state: dict[str, Any], counts: dict[str, int]) -> dict[str, Any]:
-    """A state, with what was counted of inner datasets.
-
-    Not at the top: a stage above tells its own counts from a state without any there.
-    """
-    return {**state, "opened": {"counts": counts}} if counts else state

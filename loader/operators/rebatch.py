@@ -1,30 +1,81 @@
-"""rebatch: the rows of batches, in slices; and the rows of what map_batches' function returned."""
+"""rebatch: the rows of batches in batches of other sizes, put together from slices."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from tundish.errors import SpecError
 from tundish.gaps import room
-from tundish.loader.operators.rebatching import BatchRows, Rebatch
-from tundish.loader.protocols.blame import NODE_MARK, raise_from
+from tundish.loader.plan.checks import check_count, check_flag
+from tundish.loader.plan.node import UNKNOWN_CARDINALITY
+from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.collate import Key, misfit
 from tundish.loader.protocols.forms import Form, form_of, form_of_value
 from tundish.loader.protocols.items import End, Failure, Made, Ref, ref_of
-from tundish.loader.protocols.refs import not_there
+from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.refs import not_there, sliced
 from tundish.loader.protocols.rows import Row, Rows
+from tundish.loader.protocols.specs import over
 from tundish.loader.protocols.stated import count, load_part
-from tundish.loader.run.operators.batching import Unbatched, row_of
 from tundish.ragged import Ragged, Sparse
-from tundish.spec import Tree, flatten, paths, show_key, unflatten
+from tundish.spec import ArraySpec, Tree, flatten, map_leaves, paths, show_key, unflatten
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Builder, Machine, Mark, Operator, Value
-    from tundish.loader.run.machines import MakeMachine
-    from tundish.loader.run.values import Make, Maker
+    from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Spec, Value
+
+
+@dataclass(frozen=True, eq=False)
+class Rebatch(Unary):
+    """The rows of batches in batches of other sizes, which come in turn."""
+
+    sizes: tuple[int, ...]
+    drop_remainder: bool
+
+    origin = "ordinal"
+    flat = False
+    cardinality = UNKNOWN_CARDINALITY
+    positional = False
+    dynamic = distributive = True
+    safe = False
+
+    @property
+    def drops_rest(self) -> bool:
+        return self.drop_remainder
+
+    def parts(self, ref: Any) -> list[tuple[int, Any]]:
+        return sliced(ref)
+
+    def spec(self, below: Spec) -> Any:
+        alike = self.drop_remainder and len(set(self.sizes)) == 1
+        rows = self.sizes[0] if alike else None
+
+        def one(spec: ArraySpec) -> ArraySpec:
+            return ArraySpec(spec.shape and (rows, *spec.shape[1:]), spec.dtype)
+
+        return over(below(self.up), lambda told: map_leaves(one, told))
+
+    def machine(self, builder: Builder, pass_: int) -> Machine:
+        return Rebatched(self, builder.computed(self.up, pass_), builder.context.label(self))
+
+    def evaluator(self, maker: Maker) -> Value:
+        up, label = maker.held(self.up), maker.context.label(self)
+
+        def value(item: Any, pass_: int) -> Any:
+            if type(item) is not tuple:
+                return item.value  # a whole batch was passed on
+            parts = [(up(batch, pass_), first, stop) for batch, first, stop in item[1]]
+            try:
+                return joined(parts)
+            except SpecError as error:
+                raise_from(error, label)
+
+        return value
+
 
 _SHOWN = 16
 
@@ -229,67 +280,68 @@ def _stacked(key: Any, column: list[Any], rows: int) -> np.ndarray:
     return np.concatenate(column, out=room((rows, *key[1]), key[0]))
 
 
-class ToldRows(Unbatched):
-    """The rows of what a function of batches returned; its errors tell the batch's elements."""
+class RebatchMethods:
+    """The method of `Dataset` that cuts batches anew."""
 
-    def __init__(self, up: Machine, label: str, function: str) -> None:
-        super().__init__(up, label)
-        self._function = function
+    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
+        raise NotImplementedError
 
-    def next(self) -> Any:
-        item = super().next()
-        if type(item) is Failure:
-            tell_elements(item.error, item.ref[0], self._function)
-        return item
+    def rebatch(
+        self,
+        batch_size: int | Sequence[int],
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> Self:
+        """Deliver the rows of batches in batches of another size.
 
+        Parameters
+        ----------
+        batch_size : int or sequence of int
+            At least 1. Of several, the first batch has the first size, and so on, over and over.
+        drop_remainder : bool
+            Leave out a last batch that is smaller than its size.
+        name : str, optional
+            For tf.data's sake; ignored.
 
-def tell_elements(error: BaseException, ref: Ref, function: str) -> None:
-    """Note of what elements the batch was that a function failed for; others' errors know."""
-    if getattr(error, NODE_MARK, function) != function:
-        return
-    refs = ref[1]
-    shown = ", ".join(map(str, refs[:_SHOWN])) + (", ..." if len(refs) > _SHOWN else "")
-    note = f"tundish: its batch is of {len(refs)} element(s): {shown}"
-    if note not in getattr(error, "__notes__", ()):
-        error.add_note(note)
+        Raises
+        ------
+        TypeError
+            `batch_size` is no int and no sequence of ints.
+        ValueError
+            A size is less than 1, or there is none. tf.data delivers empty batches for ever for a
+            size of 0, and crashes for -1.
 
+        Notes
+        -----
+        As ``unbatch().batch(batch_size)``, but rows stay together: a batch within one batch below
+        is a view of it, others are put together from slices. All leaves of an element share
+        the first dimension, else the element is a `SpecError` at its place.
 
-def _rebatched(builder: Builder, node: Rebatch, pass_: int) -> Machine:
-    return Rebatched(node, builder.computed(node.up, pass_), builder.context.label(node))
+        Rows whose structure, dtypes or shapes differ from the first ones of a batch are an error,
+        and so is an element that failed: it stands at the batch's place, the rows gathered
+        before it are given up (a note lists them) and the next batch, of the same size, begins
+        behind the bad element. Elements of no rows are passed over. A ragged or a sparse batch is a
+        `SpecError`: choose the size where it is made.
 
-
-def _told(builder: Builder, node: BatchRows, pass_: int) -> Machine:
-    label = builder.context.label
-    return ToldRows(builder.computed(node.up, pass_), label(node), label(node.up))
-
-
-def _joined(maker: Maker, node: Rebatch) -> Value:
-    up, label = maker.held(node.up), maker.context.label(node)
-
-    def value(item: Any, pass_: int) -> Any:
-        if type(item) is not tuple:
-            return item.value  # a whole batch was passed on
-        parts = [(up(batch, pass_), first, stop) for batch, first, stop in item[1]]
-        try:
-            return joined(parts)
-        except SpecError as error:
-            raise_from(error, label)
-
-    return value
-
-
-def _row(maker: Maker, node: BatchRows) -> Value:
-    rows, function = row_of(maker, node), maker.context.label(node.up)
-
-    def value(item: Any, pass_: int) -> Any:
-        try:
-            return rows(item, pass_)
-        except Exception as error:
-            tell_elements(error, ref_of(item[0]), function)
-            raise
-
-    return value
+        Examples
+        --------
+        >>> import tundish as td
+        >>> [x.tolist() for x in td.Dataset.range(8).batch(4).rebatch([2, 1, 1])]
+        [[0, 1], [2], [3], [4, 5], [6], [7]]
+        """
+        return self._then(
+            Rebatch, check_sizes(batch_size), check_flag("drop_remainder", drop_remainder)
+        )
 
 
-MACHINES: dict[type[Operator], MakeMachine] = {Rebatch: _rebatched, BatchRows: _told}
-VALUES: dict[type[Operator], Make] = {Rebatch: _joined, BatchRows: _row}
+def check_sizes(batch_size: Any) -> tuple[int, ...]:
+    """`batch_size` of rebatch: an int, or some in a sequence."""
+    if isinstance(batch_size, np.ndarray):
+        batch_size = batch_size.tolist()
+    if isinstance(batch_size, (list, tuple)):
+        if not batch_size:
+            raise ValueError("batch_size must hold at least one size, and the list is empty")
+        return tuple(
+            check_count(f"batch_size[{k}]", size, least=1) for k, size in enumerate(batch_size)
+        )
+    return (check_count("batch_size", batch_size, least=1),)

@@ -1,16 +1,16 @@
-"""Operators that cut batches anew: rebatch, and map_batches, which hands whole batches to a function."""
+"""map_batches: a function of whole batches, and the rows of what it returns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from tundish.errors import SpecError
-from tundish.loader.operators.batching import Batch, Unbatch
-from tundish.loader.operators.elementwise import Map, check_parallel, check_policy
+from tundish.loader.operators.batching import Batch, Unbatch, Unbatched
+from tundish.loader.operators.map import Map, check_parallel, check_policy
 from tundish.loader.plan.checks import (
     check_callable,
     check_count,
@@ -19,42 +19,13 @@ from tundish.loader.plan.checks import (
     check_seed,
 )
 from tundish.loader.plan.drawing import check_drawing
-from tundish.loader.plan.node import UNKNOWN_CARDINALITY, function_name
-from tundish.loader.protocols.operator import Operator, Spec, Unary
-from tundish.loader.protocols.refs import sliced
-from tundish.loader.protocols.specs import over
-from tundish.spec import ArraySpec, is_namedtuple, map_leaves, normalise
+from tundish.loader.plan.node import function_name
+from tundish.loader.protocols.blame import NODE_MARK
+from tundish.loader.protocols.items import Failure, Ref, ref_of
+from tundish.spec import is_namedtuple, normalise
 
-
-@dataclass(frozen=True, eq=False)
-class Rebatch(Unary):
-    """The rows of batches in batches of other sizes, which come in turn."""
-
-    sizes: tuple[int, ...]
-    drop_remainder: bool
-
-    origin = "ordinal"
-    flat = False
-    cardinality = UNKNOWN_CARDINALITY
-    positional = False
-    dynamic = distributive = True
-    safe = False
-
-    @property
-    def drops_rest(self) -> bool:
-        return self.drop_remainder
-
-    def parts(self, ref: Any) -> list[tuple[int, Any]]:
-        return sliced(ref)
-
-    def spec(self, below: Spec) -> Any:
-        alike = self.drop_remainder and len(set(self.sizes)) == 1
-        rows = self.sizes[0] if alike else None
-
-        def one(spec: ArraySpec) -> ArraySpec:
-            return ArraySpec(spec.shape and (rows, *spec.shape[1:]), spec.dtype)
-
-        return over(below(self.up), lambda told: map_leaves(one, told))
+if TYPE_CHECKING:
+    from tundish.loader.protocols.operator import Builder, Machine, Maker, Operator, Spec, Value
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +36,50 @@ class BatchRows(Unbatch):
 
     def spec(self, below: Spec) -> Any:
         return None  # a row of an array of objects is an array of its own
+
+    def machine(self, builder: Builder, pass_: int) -> Machine:
+        label = builder.context.label
+        return ToldRows(builder.computed(self.up, pass_), label(self), label(self.up))
+
+    def evaluator(self, maker: Maker) -> Value:
+        rows, function = super().evaluator(maker), maker.context.label(self.up)
+
+        def value(item: Any, pass_: int) -> Any:
+            try:
+                return rows(item, pass_)
+            except Exception as error:
+                tell_elements(error, ref_of(item[0]), function)
+                raise
+
+        return value
+
+
+_SHOWN = 16
+
+
+class ToldRows(Unbatched):
+    """The rows of what a function of batches returned; its errors tell the batch's elements."""
+
+    def __init__(self, up: Machine, label: str, function: str) -> None:
+        super().__init__(up, label)
+        self._function = function
+
+    def next(self) -> Any:
+        item = super().next()
+        if type(item) is Failure:
+            tell_elements(item.error, item.ref[0], self._function)
+        return item
+
+
+def tell_elements(error: BaseException, ref: Ref, function: str) -> None:
+    """Note of what elements the batch was that a function failed for; others' errors know."""
+    if getattr(error, NODE_MARK, function) != function:
+        return
+    refs = ref[1]
+    shown = ", ".join(map(str, refs[:_SHOWN])) + (", ..." if len(refs) > _SHOWN else "")
+    note = f"tundish: its batch is of {len(refs)} element(s): {shown}"
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
 
 
 @dataclass(frozen=True)
@@ -125,61 +140,14 @@ def _of_one_dtype(rows: list[Any]) -> list[Any]:
     return [row.astype(dtype, copy=False) if isinstance(row, np.ndarray) else row for row in rows]
 
 
-class RebatchingMethods:
-    """Methods of `Dataset` that cut batches anew."""
+class MapBatchesMethods:
+    """The method of `Dataset` that calls a function with batches."""
 
     def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
         raise NotImplementedError
 
     def _arguments(self) -> int | None:
         raise NotImplementedError
-
-    def rebatch(
-        self,
-        batch_size: int | Sequence[int],
-        drop_remainder: bool = False,
-        name: str | None = None,
-    ) -> Self:
-        """Deliver the rows of batches in batches of another size.
-
-        Parameters
-        ----------
-        batch_size : int or sequence of int
-            At least 1. Of several, the first batch has the first size, and so on, over and over.
-        drop_remainder : bool
-            Leave out a last batch that is smaller than its size.
-        name : str, optional
-            For tf.data's sake; ignored.
-
-        Raises
-        ------
-        TypeError
-            `batch_size` is no int and no sequence of ints.
-        ValueError
-            A size is less than 1, or there is none. tf.data delivers empty batches for ever for a
-            size of 0, and crashes for -1.
-
-        Notes
-        -----
-        As ``unbatch().batch(batch_size)``, but rows stay together: a batch within one batch below
-        is a view of it, others are put together from slices. All leaves of an element share
-        the first dimension, else the element is a `SpecError` at its place.
-
-        Rows whose structure, dtypes or shapes differ from the first ones of a batch are an error,
-        and so is an element that failed: it stands at the batch's place, the rows gathered
-        before it are given up (a note lists them) and the next batch, of the same size, begins
-        behind the bad element. Elements of no rows are passed over. A ragged or a sparse batch is a
-        `SpecError`: choose the size where it is made.
-
-        Examples
-        --------
-        >>> import tundish as td
-        >>> [x.tolist() for x in td.Dataset.range(8).batch(4).rebatch([2, 1, 1])]
-        [[0, 1], [2], [3], [4, 5], [6], [7]]
-        """
-        return self._then(
-            Rebatch, check_sizes(batch_size), check_flag("drop_remainder", drop_remainder)
-        )
 
     def map_batches(
         self,
@@ -265,16 +233,3 @@ class RebatchingMethods:
             check_optional_flag("deterministic", deterministic),
         )
         return mapped._then(BatchRows)  # noqa: SLF001 - as above
-
-
-def check_sizes(batch_size: Any) -> tuple[int, ...]:
-    """`batch_size` of rebatch: an int, or some in a sequence."""
-    if isinstance(batch_size, np.ndarray):
-        batch_size = batch_size.tolist()
-    if isinstance(batch_size, (list, tuple)):
-        if not batch_size:
-            raise ValueError("batch_size must hold at least one size, and the list is empty")
-        return tuple(
-            check_count(f"batch_size[{k}]", size, least=1) for k, size in enumerate(batch_size)
-        )
-    return (check_count("batch_size", batch_size, least=1),)

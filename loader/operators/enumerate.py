@@ -1,0 +1,85 @@
+"""enumerate: elements under a number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from tundish.loader.plan.checks import LARGEST, check_count
+from tundish.loader.protocols.machines import Enumerated
+from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.refs import ints, numbered
+from tundish.spec import ArraySpec
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Builder, Machine, Maker, Spec, Value
+    from tundish.loader.protocols.refs import Positions, Refs
+
+
+@dataclass(frozen=True, eq=False)
+class Enumerate(Unary):
+    """``(n, element)``, n counting from `start` in each pass."""
+
+    start: int = 0
+
+    flat = False
+
+    def spec(self, below: Spec) -> Any:
+        told = below(self.up)
+        return None if told is None else (ArraySpec((), np.int64), told)
+
+    def parts(self, ref: Any) -> list[tuple[int, Any]]:
+        return [(0, numbered(ref)[1])]
+
+    def refs_at(self, where: Positions, pass_: int, context: Context) -> Refs:
+        return list(zip(ints(where), ints(self.up.refs_at(where, pass_, context)), strict=True))
+
+    def nested(self, at: int) -> Any:
+        return {"n": at, "up": self.up.expand(at)}
+
+    def hands_on(self, *, refs: bool) -> bool:
+        return refs and self.up.hands_on(refs=refs)
+
+    def machine(self, builder: Builder, pass_: int) -> Machine:
+        return Enumerated(builder.build(self.up, pass_))
+
+    def evaluator(self, maker: Maker) -> Value:
+        up, start, int64 = maker.below(self, self.up), self.start, np.int64
+
+        def value(item: Any, pass_: int) -> Any:
+            return (int64(start + item[0]), up(item[1], pass_))
+
+        return value
+
+
+class EnumerateMethods:
+    """The method of `Dataset` that numbers the elements."""
+
+    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
+        raise NotImplementedError
+
+    def enumerate(self, start: int = 0, name: str | None = None) -> Self:
+        """Number the elements: ``(n, element)``, n an int64.
+
+        Parameters
+        ----------
+        start : int
+            The first number, in each pass of a `repeat`.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Notes
+        -----
+        An element whose function failed has a number, too, as in tf.data.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> list(td.Dataset.from_source(["a"]).enumerate(5))
+        [(np.int64(5), 'a')]
+        """
+        return self._then(Enumerate, check_count("start", start, least=-LARGEST - 1, most=LARGEST))

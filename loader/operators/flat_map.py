@@ -1,0 +1,330 @@
+"""flat_map: the elements of one inner dataset after another, each made of an element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+from tundish.loader.plan.checks import check_callable
+from tundish.loader.plan.drawing import check_drawing
+from tundish.loader.plan.node import UNKNOWN_CARDINALITY
+from tundish.loader.protocols.blame import NODE_MARK, raise_from
+from tundish.loader.protocols.chains import chain_base
+from tundish.loader.protocols.items import End, Failure, Ref, ref_of
+from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.ownership import owned
+from tundish.loader.protocols.raised import Carried
+from tundish.loader.protocols.refs import not_there, within_one
+from tundish.loader.protocols.stated import count, counted_in, part, within
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.block import Block
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.machines import Counts
+    from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Value
+    from tundish.loader.watch.watch import StageMeter
+
+
+@dataclass(frozen=True, eq=False)
+class FlatMap(Unary):
+    """The elements of ``function(element)``, a dataset, one after another."""
+
+    function: Callable[..., Any]
+
+    op = "flat_map"
+    origin = "inside"
+    flat = False
+    computing = dynamic = calls = joins = expands = one_by_one = distributive = True
+    seedless = True  # what its function makes may draw
+    cardinality = UNKNOWN_CARDINALITY
+    positional = False
+    safe = False
+
+    @property
+    def in_turn(self) -> int:
+        """The number of inner datasets that are read in turn."""
+        return 1
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether an inner dataset's errors, and one that cannot be made, are left out and counted."""
+        return False
+
+    def parts(self, ref: Any) -> list[tuple[int, Any]]:
+        return within_one(ref)
+
+    def machine(self, builder: Builder, pass_: int) -> Machine:
+        base, dropping = chain_base(self.up)
+        return builder.flattened(self, self.up if dropping else base, pass_)
+
+    def joined(self, inners: Inners, pass_: int, context: Context) -> Machine:
+        """Build the machine of the elements of inner datasets."""
+        return FlatMapped(inners, left_out(self, context))
+
+    def evaluator(self, maker: Maker) -> Value:
+        if self.replays:
+            return maker.replayed(self)
+        dataset, identity = self.inner_dataset(maker), maker.identity(self.up)
+
+        def value(item: Any, pass_: int) -> Any:
+            outer, at = item
+            network = maker.open_inner(
+                dataset(outer, pass_), identity(ref_of(outer), pass_), max(at, 0)
+            )
+            try:
+                found = network.next()
+            except End:
+                raise not_there(f"element {at} within an element of {self.label}") from None
+            if type(found) is Failure:
+                raise found.error
+            return found.value
+
+        return value
+
+    def inner_dataset(self, maker: Maker) -> Value:
+        """Compile ``function(element)``, which must be a dataset: its plan."""
+        with maker.handing(owned):  # the dataset that is made of an element keeps it
+            up = maker.below(self, self.up)
+        call = _call_plain(self.function, up)
+        label = maker.context.label(self)
+
+        def value(item: Any, pass_: int) -> Any:
+            try:
+                return _plan_of(call(item, pass_), self.op)
+            except BaseException as error:  # noqa: BLE001 - the user's, marked and raised again
+                raise_from(error, label)
+
+        return value
+
+
+def _plan_of(dataset: Any, op: str) -> Any:
+    plan = getattr(dataset, "_node", None)
+    if plan is None:
+        what = f"{type(dataset).__name__} ({dataset!r})"
+        raise TypeError(f"{op}'s function must return a Dataset, not {what}")
+    return plan
+
+
+def _call_plain(function: Callable[..., Any], up: Value) -> Value:
+    def call(item: Any, pass_: int) -> Any:
+        element = up(item, pass_)
+        return function(*element) if type(element) is tuple else function(element)
+
+    return call
+
+
+NOT_OPENED = -1
+"""The ordinal in the ref of an error in place of a whole inner dataset: it could not be made."""
+
+
+class Inner(Protocol):
+    """An inner dataset.
+
+    Attributes
+    ----------
+    outer : Ref
+        Of what it is made.
+    taken : int
+        How many elements of it have come; of a file, where the next one begins.
+    """
+
+    outer: Ref
+    taken: int
+
+    def next(self) -> Any:
+        """Its next item; one of an ordinal below 0 is its only one. Raises End or NotReady."""
+        ...
+
+
+class Inners(Protocol):
+    """Opens inner datasets, one after another."""
+
+    counts: Counts
+    meter: StageMeter
+
+    def open(self) -> Inner:
+        """The next input's; raises End or NotReady."""
+        ...
+
+    def reopen(self, outer: Ref, taken: int) -> Inner:
+        """One that a state names."""
+        ...
+
+    def mark(self) -> Mark:
+        """Where the input stands after the last one that was opened."""
+        ...
+
+    def dump(self, mark: Mark) -> Any:
+        """A mark of the input as JSON."""
+        ...
+
+    def load(self, state: Any, skip: int = 0) -> None:
+        """Bring the input to where a state says; of the next one leave out the first elements."""
+        ...
+
+
+class FlatMapped:
+    """The elements of one inner dataset after another.
+
+    Parameters
+    ----------
+    inners : Inners
+        Who opens them.
+    leaves_out : LeftOut or None
+        Which errors are left out, and counted; None: none.
+    """
+
+    def __init__(self, inners: Inners, leaves_out: LeftOut | None) -> None:
+        self._inners, self._leaves_out = inners, leaves_out
+        self._inner: Inner | None = None
+        self._skip = 0  # of the first one, after a restore
+        self._before: Mark = inners.mark()
+
+    def next(self) -> Any:
+        return self._asked(None)
+
+    def run(self, most: int) -> Any:
+        """As `next`, but of a chunk that a worker has made several rows: (chunk, first, stop, None)."""
+        return self._asked(most)
+
+    def give_back(self, rows: int) -> None:
+        """Take back the last rows of the last run."""
+        inner: Any = self._inner
+        inner.give_back(rows)
+
+    def _asked(self, most: int | None) -> Any:
+        while True:
+            if self._inner is None:
+                before = self._inners.mark()
+                self._inner = self._inners.open()
+                self._before, self._skip = before, 0
+            inner: Any = self._inner
+            try:
+                item = inner.next() if most is None else inner.run(most)
+            except End:
+                self._inner = None
+                continue
+            if type(item) is tuple:
+                return item
+            if item.ref[1] < 0:
+                self._inner = None
+            if self._leaves_out is not None and self._leaves_out.has(item):
+                self._inners.counts.add([self._leaves_out.event])
+                self._inners.meter.leave_out(counted=True)
+                continue
+            return item
+
+    def rest(self) -> tuple[Block | None, int, list[Any]]:
+        """The rest of a chunk that a worker has made as a list, where its elements are small.
+
+        Returns
+        -------
+        (Block or None, int, list)
+            The chunk and the row behind the last one; None where elements have to be asked for one
+            by one.
+        """
+        inner: Any = self._inner
+        return (None, 0, []) if inner is None else inner.rest()
+
+    def beside(self) -> Any:
+        """What a mark is made of besides a chunk and a row."""
+        return (self._inners.counts.by_event, self._before)
+
+    def mark_at(self, block: Block, row: int, beside: Any) -> Mark:
+        """The mark after a row of a chunk."""
+        counts, before = beside
+        return (counts, block.refs.after(row), before)
+
+    def mark(self) -> Mark:
+        # Between two inputs the state names the next one; within one, that one and the element.
+        counts = self._inners.counts.by_event
+        if self._inner is None:
+            return (counts, self._skip, self._inners.mark())
+        return (counts, self._inner.taken, self._before)
+
+    def dump(self, mark: Mark) -> Any:
+        counts, at, up = mark
+        body = {"inner": at, "up": self._inners.dump(up)}
+        return with_opened(body, counts)
+
+    def load(self, state: Any) -> None:
+        self._inners.counts.by_event = counted_in(state, "opened")
+        self._skip = count(state, "inner")
+        below = part(state, "up")
+        with within("up"):
+            self._inners.load(below, self._skip)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Which errors an operator leaves out: those of files, and of records in them.
+
+    Parameters
+    ----------
+    event : str
+        What one is counted as.
+    own : tuple of str
+        The names by which its own errors are marked. An input that is an error is not one of them.
+    """
+
+    event: str
+    own: tuple[str, ...]
+
+    def has(self, item: Any) -> bool:
+        """Whether an item is one of them."""
+        if type(item) is not Failure or type(item.error) is Carried:
+            return False
+        return item.ref[1] != NOT_OPENED or getattr(item.error, NODE_MARK, None) in self.own
+
+
+def left_out(node: FlatMap, context: Context) -> LeftOut | None:
+    """Which errors an operator leaves out; None: it gives all."""
+    if not node.leaves_out:
+        return None
+    label = context.label(node)
+    return LeftOut(f"{label} skipped", (label, node.label))
+
+
+def with_opened(state: dict[str, Any], counts: dict[str, int]) -> dict[str, Any]:
+    """A state, with what was counted of inner datasets.
+
+    Not at the top: a stage above tells its own counts from a state without any there.
+    """
+    return {**state, "opened": {"counts": counts}} if counts else state
+
+
+class FlatMapMethods:
+    """The method of `Dataset` that makes a dataset of each element."""
+
+    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
+        raise NotImplementedError
+
+    def _arguments(self) -> int | None:
+        """Return the number of arguments a function is called with; None where the plan does not tell."""
+        raise NotImplementedError
+
+    def flat_map(self, map_func: Callable[..., Any], name: str | None = None) -> Self:
+        """Make a dataset of every element and deliver their elements one after another.
+
+        Parameters
+        ----------
+        map_func : callable
+            Called as `map` calls its function; returns a `Dataset`.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Raises
+        ------
+        TypeError
+            `map_func` is not callable, or needs an `rng`, which only `map` passes.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> [int(x) for x in td.Dataset.range(4).flat_map(td.Dataset.range)]
+        [0, 0, 1, 0, 1, 2]
+        """
+        check_callable("map_func", map_func)
+        check_drawing(map_func, None, self._arguments, seeded=False)
+        return self._then(FlatMap, map_func)

@@ -1,0 +1,368 @@
+"""map: a function of each element, with its generator, its signature and its error policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from tundish.loader.plan.checks import (
+    check_callable,
+    check_count,
+    check_optional_flag,
+    check_seed,
+    check_word,
+)
+from tundish.loader.plan.drawing import check_drawing
+from tundish.loader.plan.node import UNKNOWN_CARDINALITY, check_workers
+from tundish.loader.protocols.blame import STOPPED, raise_from
+from tundish.loader.protocols.items import DROPPED, ref_of
+from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.ownership import SCALARS, lent_result, of_results, owned, owned_result
+from tundish.loader.protocols.raised import element_error
+from tundish.loader.protocols.results import checked, checker
+from tundish.loader.protocols.rng import ElementRng
+from tundish.spec import ArraySpec, DatasetSpec, flatten
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Maker, Spec, Step, Steps, Sweep, Value
+
+_POLICIES = ("raise", "skip", "retry")
+
+
+@dataclass(frozen=True, eq=False)
+class Map(Unary):
+    """``function(element)`` of every element."""
+
+    function: Callable[..., Any]
+    parallel: int | None = None
+    seed: int | None = None
+    on_error: str | None = None
+    retries: int = 2
+    signature: Any = None
+    deterministic: bool | None = None
+
+    safe = False
+    elementwise = calls = one_by_one = distributive = True
+
+    def spec(self, below: Spec) -> Any:
+        return self.signature
+
+    @property
+    def seeded(self) -> bool:
+        return self.seed is not None
+
+    @property
+    def drops(self) -> bool:
+        return self.on_error == "skip"
+
+    @property
+    def unordered(self) -> bool:
+        return self.deterministic is False
+
+    @property
+    def cardinality(self) -> int:
+        return UNKNOWN_CARDINALITY if self.drops else self.up.cardinality
+
+    @property
+    def positional(self) -> bool:
+        return not self.drops and self.up.positional
+
+    def arguments(self) -> dict[str, Any]:
+        given = super().arguments()
+        if self.on_error != "retry":
+            del given["retries"]
+        return given
+
+    def params(self) -> dict[str, Any]:
+        given = super().params()
+        if self.signature is not None:
+            given["signature"] = str(self.signature)
+        return given
+
+    @property
+    def lenient(self) -> bool:
+        return self.on_error in ("skip", "retry")
+
+    def hands_on(self, *, refs: bool) -> bool:
+        return True
+
+    def evaluator(self, maker: Maker) -> Value:
+        hand = of_results(maker.hand)
+        up = maker.below(self, self.up)
+        context, label = maker.context, maker.context.label(self)
+        rng = None if self.seed is None else ElementRng(self.seed, context.number(self))
+        call = caller(
+            maker, self, self.function, up, policy=self.on_error, retries=self.retries, rng=rng
+        )
+        check = None if self.signature is None else checker(self.signature)
+
+        def value(item: Any, pass_: int) -> Any:
+            try:
+                result = call(item, pass_)
+                if type(result) is np.int64 and check is None:
+                    return result
+                if check is not None:
+                    result = checked(result)
+                    check(result)
+                return hand(result, result := None)
+            except BaseException as error:  # noqa: BLE001 - the user's, marked and raised again
+                raise_from(error, label)
+
+        return value
+
+    def chained(self, context: Context, *, last: bool) -> Steps | None:
+        if self.seed is not None or self.signature is not None:
+            return None
+        label = context.label(self)
+
+        def make(function: Callable[..., Any], owning: bool) -> Step:
+            if not last:
+                return _mapped(function, label, lent_result)
+            return _mapped(function, label, owned_result) if owning else _looked_at(function, label)
+
+        return label, self.function, make
+
+    def sweep(self, start: int, step: int, dtype: Any) -> Sweep | None:
+        if self.seed is not None or self.lenient or self.signature is not None:
+            return None
+        return _swept(self.function, start, step, np.dtype(dtype))
+
+
+def caller(
+    maker: Maker,
+    node: Operator,
+    function: Callable[..., Any],
+    up: Value,
+    *,
+    policy: str | None,
+    retries: int,
+    rng: ElementRng | None = None,
+) -> Value:
+    """Compile ``function(element)`` with its generator, unpacking, and the node's error policy."""
+    label, events = maker.context.label(node), maker.context.events
+    tally = maker.context.watch.tally(label)
+    identity = None if rng is None else maker.identity(node.inputs[0])
+
+    def once(element: Any, item: Any, pass_: int) -> Any:
+        if rng is None:
+            return function(*element) if type(element) is tuple else function(element)
+        ref = item if type(item) is int else ref_of(item)
+        g = rng(*identity(ref, pass_))  # type: ignore[misc]  # set together with rng
+        if type(element) is tuple:
+            return function(*element, rng=g)
+        return function(element, rng=g)
+
+    def call(item: Any, pass_: int) -> Any:
+        element = up(item, pass_)
+        if element is DROPPED:
+            return DROPPED
+        tries = retries if policy == "retry" else 0
+        while True:
+            try:
+                if tries:  # it may change its argument before it fails
+                    return once(owned(element), item, pass_)
+                return once(element, item, pass_)
+            except Exception:
+                if tries:
+                    tries -= 1
+                    events.append(f"{label} retried")
+                    continue
+                if policy == "skip":
+                    events.append(f"{label} skipped")
+                    tally[0] += 1
+                    return DROPPED
+                raise
+
+    if policy in ("skip", "retry"):
+        return call
+    if rng is not None:
+
+        def plain(item: Any, pass_: int) -> Any:
+            element = up(item, pass_)
+            return DROPPED if element is DROPPED else once(element, item, pass_)
+
+        return plain
+
+    def fast(item: Any, pass_: int) -> Any:
+        element = up(item, pass_)
+        if type(element) is tuple:
+            return function(*element)
+        return DROPPED if element is DROPPED else function(element)
+
+    return fast
+
+
+def _looked_at(function: Callable[..., Any], label: str) -> Step:
+    """Make a step whose elements are written into a row at once: whose they are does not matter."""
+    int64 = np.int64
+
+    def mapped(elements: Iterator[Any]) -> Iterator[Any]:
+        for x in elements:
+            try:
+                y = function(*x) if type(x) is tuple else function(x)
+                if type(y) is not int64:
+                    y = checked(y)
+            except BaseException as error:  # noqa: BLE001 - the user's, marked and raised again
+                raise_from(error, label)
+            yield y
+
+    return mapped
+
+
+def _mapped(function: Callable[..., Any], label: str, hand: Callable[..., Any]) -> Step:
+    """Make a step whose elements are kept by the stage, or given to the next function."""
+    int64 = np.int64
+
+    def mapped(elements: Iterator[Any]) -> Iterator[Any]:
+        for x in elements:
+            try:
+                y = function(*x) if type(x) is tuple else function(x)
+                if type(y) is not int64:
+                    # No variable of this frame is to refer to it while others look at it.
+                    x = None  # noqa: PLW2901 - see above
+                    y = hand(y, y := None)
+            except BaseException as error:  # noqa: BLE001 - the user's, marked and raised again
+                raise_from(error, label)
+            if x is None:
+                yield (y, y := None)[0]
+            else:
+                yield y
+
+    return mapped
+
+
+def _swept(function: Callable[..., Any], start: int, step: int, dtype: np.dtype) -> Sweep:
+    """Make a sweep: no variable of its frame refers to an element while others look at it."""
+    int64 = np.int64
+
+    def sweep(refs: range) -> Iterator[Any]:
+        held = False  # after a number all are gathered before they are written
+        first, last = start + refs.start * step, start + refs.stop * step
+        for number in list(np.arange(first, last, refs.step * step).astype(dtype, copy=False)):
+            try:
+                result = function(number)
+            except StopIteration as stop:  # within a generator it would get another message
+                raise RuntimeError(STOPPED) from stop
+            except Exception:
+                raise
+            except BaseException as error:
+                raise element_error(error) from error
+            if type(result) is int64:
+                held = True
+                yield result
+            elif held:
+                yield owned_result(result, result := None)
+            else:
+                found = checked(result)
+                held = type(found) in SCALARS
+                yield found
+
+    return sweep
+
+
+class MapMethods:
+    """The method of `Dataset` that calls a function with each element."""
+
+    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
+        raise NotImplementedError
+
+    def _arguments(self) -> int | None:
+        """Return the number of arguments a function is called with; None where the plan does not tell."""
+        raise NotImplementedError
+
+    def map(
+        self,
+        map_func: Callable[..., Any],
+        num_parallel_calls: int | None = None,
+        deterministic: bool | None = None,
+        name: str | None = None,
+        *,
+        seed: int | None = None,
+        on_error: str | None = None,
+        retries: int = 2,
+        output_signature: Any = None,
+    ) -> Self:
+        """Apply a Python function to every element, in worker processes if asked to.
+
+        Parameters
+        ----------
+        map_func : callable
+            Called with the element: a plain tuple is unpacked into arguments; a dict, namedtuple
+            or anything else is one argument. Arrays it is given may be read-only. It may hold the
+            GIL. It must depend on nothing but its arguments (and `rng`).
+        num_parallel_calls : int, optional
+            How many workers to use; ``AUTOTUNE``: the cores this process may use to begin with, then
+            as measured. None: none for this operator (but a plan that has workers runs all its
+            functions there).
+        deterministic : bool, optional
+            False lets results come in the order they are ready.
+        name : str, optional
+            For tf.data's sake; ignored.
+        seed : int, optional
+            Call ``map_func(element, rng=g)`` with a `numpy.random.Generator` keyed by (seed,
+            this operator, pass) and the element's origin, so that the numbers depend on no
+            worker, no order and no interruption. `g` is re-keyed for the next element.
+        on_error : {"raise", "skip", "retry"}, optional
+            What an `Exception` does: it is raised at the element's place and iteration may go on
+            behind it; the element is dropped and counted; or the function is called up to
+            `retries` times more (with the same `rng`), then the last error is raised.
+            Default: ``Options.on_error``, else "raise".
+        retries : int
+            For ``on_error="retry"``.
+        output_signature : nest of ArraySpec, optional
+            Checked on every result; makes `element_spec` known without running the function.
+
+        Raises
+        ------
+        TypeError
+            `map_func` is not callable; it needs `rng` and there is no `seed`, or the reverse; or
+            `output_signature` holds something else.
+        ValueError
+            `num_parallel_calls` is below 1 and not ``AUTOTUNE``, or `on_error` another word.
+
+        Notes
+        -----
+        tf.data traces the function once; here it runs for every element. Results are numpy's:
+        ints become int64, floats float64, a list an array. None is a `SpecError`.
+
+        Examples
+        --------
+        >>> import tundish as td
+        >>> [int(x) for x in td.Dataset.range(3).map(lambda x: x * 2)]
+        [0, 2, 4]
+        """
+        check_callable("map_func", map_func)
+        seed = check_seed(seed)
+        check_drawing(map_func, seed, self._arguments)
+        if output_signature is not None:
+            for leaf in flatten(output_signature)[0]:
+                if not isinstance(leaf, (ArraySpec, DatasetSpec)):
+                    raise TypeError(
+                        f"output_signature holds ArraySpec and DatasetSpec, not {leaf!r}"
+                    )
+        return self._then(
+            Map,
+            map_func,
+            check_parallel(num_parallel_calls),
+            seed,
+            check_policy(on_error),
+            check_count("retries", retries, least=0),
+            output_signature,
+            check_optional_flag("deterministic", deterministic),
+        )
+
+
+def check_parallel(calls: Any) -> int | None:
+    """`num_parallel_calls`: None, AUTOTUNE or at least 1."""
+    if calls is None:
+        return None
+    return check_workers("num_parallel_calls", calls)
+
+
+def check_policy(on_error: Any) -> str | None:
+    """`on_error`: None or one of its words."""
+    return None if on_error is None else check_word("on_error", on_error, _POLICIES)
