@@ -35,6 +35,7 @@ from tundish.loader.operators.measuring import MeasuringMethods
 from tundish.loader.operators.options import OptionsMethods
 from tundish.loader.operators.packing import PackingMethods
 from tundish.loader.operators.padding import PaddingMethods
+from tundish.loader.operators.ragged import RaggedMethods
 from tundish.loader.operators.rebatch import RebatchMethods
 from tundish.loader.operators.reducing import ReducingMethods
 from tundish.loader.operators.repeat import RepeatMethods
@@ -95,6 +96,7 @@ class Dataset(
     ConcatenateMethods,
     BatchingMethods,
     PaddingMethods,
+    RaggedMethods,
     CostingMethods,
     RebatchMethods,
     MapBatchesMethods,

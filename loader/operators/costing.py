@@ -1,21 +1,41 @@
-"""The operator that makes batches of elements that do not cost too much together."""
+"""batch_by_cost: batches of elements that do not cost too much together."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from tundish.loader.operators.padding import Gathering, sizes_known
+from tundish.errors import SpecError
+from tundish.loader.operators.gathering import (
+    Gathered,
+    Gathering,
+    Rule,
+    check_stackable,
+    compare,
+    is_ref,
+    sizes_known,
+)
+from tundish.loader.operators.padding import PaddingRule
 from tundish.loader.operators.pads import Padding, check_padding
 from tundish.loader.plan.checks import check_callable, check_count, check_flag
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
-from tundish.loader.protocols.operator import Operator, Spec, Unary
+from tundish.loader.protocols.collate import collate, fits
+from tundish.loader.protocols.items import End, Failure
+from tundish.loader.protocols.operator import Operator, Unary
 from tundish.loader.protocols.specs import array_spec, over, stacked
-from tundish.spec import map_leaves
+from tundish.loader.protocols.stated import count, load_part
+from tundish.spec import (
+    map_leaves,
+)
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.forms import Form
+    from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Spec, Value
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +46,17 @@ class Cost(Unary):
 
     computing = noting = passes = distributive = True
     positional = safe = False
+
+    def machine(self, builder: Builder, pass_: int) -> Machine:
+        return builder.noted(self, pass_)
+
+    def noter(self, maker: Maker, up: Value) -> Value:
+        cost = self.cost
+
+        def number(*element: Any) -> int | float:
+            return as_cost(cost(*element))
+
+        return maker.asking(self, number, up)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +90,134 @@ class BatchByCost(Gathering):
             return padding.spec_over(sizes_known(self.up, told), None)
 
         return over(below(self.up), batch)
+
+    @property
+    def rule(self) -> Rule:
+        return StackingRule() if self.padding is None else PaddingRule(self.padding)
+
+    def machine(self, builder: Builder, pass_: int) -> Machine:
+        up, label = builder.build(self.up, pass_), builder.context.label(self)
+        return GatheredByCost(self, up, self.rule, label)
+
+    def evaluator(self, maker: Maker) -> Value:
+        assert isinstance(self.up, Cost)
+        put, noted, notes = super().evaluator(maker), maker.noted(self.up), maker.context.notes
+
+        def value(item: Any, pass_: int) -> Any:
+            parts = item[1]
+            if len(parts) == 1 and is_ref(parts[0]):
+                noted(parts[0], pass_)
+                check_cost(notes.pop(), self.max_cost)
+            return put(item, pass_)
+
+        return value
+
+
+class StackingRule:
+    """Equal shapes, stacked: the rule of `batch`."""
+
+    def alone(self, form: Form) -> None:
+        check_stackable(form)
+
+    def together(self, k: int, form: Form, first: Form) -> None:
+        compare(k, form, first, fits)
+
+    def put(self, values: Sequence[Any]) -> Any:
+        return collate(values, len(values))
+
+
+class GatheredByCost(Gathered):
+    """As many items as together cost at most so much.
+
+    That a batch is full shows when the next item comes. It is held, and the state says where the
+    input stood before it.
+    """
+
+    def __init__(self, node: BatchByCost, up: Machine, rule: Rule, label: str) -> None:
+        self._most, self._limit = node.max_cost, node.max_elements
+        self._padded, self._drop = node.padding is not None, node.drop_remainder
+        self._held: Any = None
+        super().__init__(up, rule, label)
+        self._before = self._reached = up.mark()
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._cost: float = 0
+
+    def next(self) -> Any:
+        try:
+            while self._limit is None or len(self._items) < self._limit:
+                item = self._take()
+                if type(item) is not Failure and self._items and self._with(item) > self._most:
+                    self._held = item
+                    break
+                failed = self._add(item)
+                if failed is not None:
+                    return failed
+        except End:
+            self._reached = self._up.mark()
+            if not self._items or self._drop:
+                raise
+        return self._give()
+
+    def _take(self) -> Any:
+        item, self._held = self._held, None
+        if item is None:
+            item = self._up.next()
+            # A mark is good just after an item: one that is not ready may have moved a part of it.
+            self._before, self._reached = self._reached, self._up.mark()
+        return item
+
+    def _with(self, item: Any) -> float:
+        """What the batch would cost with an item."""
+        cost: float = item.note
+        if self._padded:
+            return (len(self._items) + 1) * max(self._cost, cost)
+        return self._cost + cost
+
+    def _add(self, item: Any) -> Failure | None:
+        failed = super()._add(item)
+        if failed is None:
+            self._cost = max(self._cost, item.note) if self._padded else self._cost + item.note
+        return failed
+
+    def _check(self, item: Any) -> None:
+        check_cost(item.note, self._most)
+        super()._check(item)
+
+    def mark(self) -> Mark:
+        return (self._count, self._reached if self._held is None else self._before)
+
+    def dump(self, mark: Mark) -> Any:
+        return {"n": mark[0], "up": self._up.dump(mark[1])}
+
+    def load(self, state: Any) -> None:
+        self._count = count(state, "n")
+        load_part(self._up, state)
+        self._before = self._reached = self._up.mark()
+
+
+def check_cost(cost: float, most: float) -> None:
+    """Raise a `SpecError` where an element alone costs too much."""
+    if cost > most:
+        raise SpecError(
+            f"the element alone costs {cost}, and max_cost is {most}; "
+            "raise it, or leave such elements out by filter"
+        )
+
+
+def as_cost(cost: Any) -> int | float:
+    """Return a cost as a Python number: what is compared must be the same wherever it was computed."""
+    try:
+        number: int | float = operator.index(cost)
+    except TypeError:
+        try:
+            number = float(cost)
+        except (TypeError, ValueError):
+            raise SpecError(f"cost must return a number, not {cost!r}") from None
+    if number < 0 or math.isnan(number):
+        raise SpecError(f"cost must return a number of at least 0, not {cost}")
+    return number
 
 
 class CostingMethods:

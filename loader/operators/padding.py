@@ -1,54 +1,38 @@
-"""Operators that put elements of different shapes together."""
+"""padded_batch: elements padded to one shape and stacked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from tundish.loader.operators.pads import Padding, check_padding
-from tundish.loader.plan.checks import LARGEST, check_count, check_flag, check_items
-from tundish.loader.protocols.operator import Batching, Operator, Spec, Unary
-from tundish.loader.protocols.refs import numbered, some
-from tundish.loader.protocols.specs import array_spec, arrays, over, stacked, static_spec
-from tundish.ragged import Ragged, Sparse
-from tundish.spec import ArraySpec, flatten, map_leaves, paths
+from tundish.loader.operators.gathering import (
+    Rule,
+    SizedGathering,
+    alike,
+    check_stackable,
+    columns_of,
+    compare,
+    shape_of,
+    sizes_known,
+    stack,
+)
+from tundish.loader.operators.pads import Pad, Padding, check_fits, check_padding
+from tundish.loader.plan.checks import check_count, check_flag
+from tundish.loader.protocols.specs import array_spec, over, static_spec
+from tundish.spec import (
+    ArraySpec,
+    flatten,
+    leaf_key,
+    show_key,
+    unflatten,
+)
 
-
-@dataclass(frozen=True, eq=False)
-class Gathering(Unary):
-    """Runs of elements put together: what these operators have in common."""
-
-    origin = "ordinal"
-    flat = False
-    positional = False
-    dynamic = distributive = True
-    safe = False
-
-    def parts(self, ref: Any) -> list[tuple[int, Any]]:
-        return [(0, row) for row in some(numbered(ref)[1])]
-
-
-@dataclass(frozen=True, eq=False)
-class SizedGathering(Batching, Gathering):
-    """Runs of `size` elements."""
-
-    size: int
-    drop_remainder: bool
-
-    @property
-    def cardinality(self) -> int:
-        below = self.up.cardinality
-        if below < 0:
-            return below
-        return below // self.size if self.drop_remainder else -(-below // self.size)
-
-    @property
-    def rows(self) -> int | None:
-        """How many rows every batch has; None where the last one may have fewer."""
-        return self.size if self.drop_remainder else None
+if TYPE_CHECKING:
+    from tundish.loader.protocols.forms import Form
+    from tundish.loader.protocols.operator import Operator, Spec
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +54,7 @@ class PaddedBatch(SizedGathering):
         )
 
     def params(self) -> dict[str, Any]:
-        return {**_sizes(self), **self.padding.params()}
+        return {"size": self.size, "drop_remainder": self.drop_remainder, **self.padding.params()}
 
     def spec(self, below: Spec) -> Any:
         return over(
@@ -78,56 +62,9 @@ class PaddedBatch(SizedGathering):
             lambda told: self.padding.spec_over(sizes_known(self.up, told), self.rows),
         )
 
-
-@dataclass(frozen=True, eq=False)
-class RaggedBatch(SizedGathering):
-    """Runs of elements, rows of different length one behind the other."""
-
-    row_splits_dtype: Literal["int32", "int64"]
-
-    op = "ragged_batch"
-
-    def spec(self, below: Spec) -> Any:
-        def one(spec: ArraySpec) -> Any:
-            if spec.shape is None:
-                return ArraySpec(None, spec.dtype)
-            if not spec.shape or is_dense(spec):
-                return stacked(spec, self.rows)
-            splits = None if self.rows is None else self.rows + 1
-            return Ragged(
-                ArraySpec((None, *spec.shape[1:]), spec.dtype),  # type: ignore[arg-type]  # a nest of specs
-                ArraySpec((splits,), self.row_splits_dtype),  # type: ignore[arg-type]
-            )
-
-        return over(below(self.up), lambda told: map_leaves(one, sizes_known(self.up, told)))
-
     @property
-    def dense(self) -> frozenset[str]:
-        """The paths of the leaves whose shape the plan knows: they are stacked."""
-        below = array_spec(self.up)
-        if below is None:
-            return frozenset()
-        specs, tree = flatten(below)
-        return frozenset(
-            path for path, spec in zip(paths(tree), specs, strict=True) if is_dense(spec)
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class SparseBatch(SizedGathering):
-    """Runs of arrays, their entries with where they stand."""
-
-    row_shape: tuple[int | None, ...]
-
-    op = "sparse_batch"
-
-    def spec(self, below: Spec) -> Any:
-        told = arrays(below(self.up))
-        if not isinstance(told, ArraySpec):
-            return None
-        rank = len(self.row_shape) + 1
-        specs = ((None, rank), np.int64), ((None,), told.dtype), ((rank,), np.int64)
-        return Sparse(*[ArraySpec(*spec) for spec in specs])  # type: ignore[arg-type]  # specs
+    def rule(self) -> Rule:
+        return PaddingRule(self.padding)
 
 
 def _open(shapes: Any) -> bool:
@@ -137,26 +74,93 @@ def _open(shapes: Any) -> bool:
     return any(map(_open, shapes)) if isinstance(shapes, (list, tuple)) else shapes in (None, -1)
 
 
-def _sizes(node: SizedGathering) -> dict[str, Any]:
-    return {"size": node.size, "drop_remainder": node.drop_remainder}
+class PaddingRule:
+    """Equal dtypes and ranks, padded to one shape: the rule of `padded_batch`."""
+
+    def __init__(self, padding: Padding) -> None:
+        self._padding = padding
+        self._pads: dict[Any, list[Pad]] = {}
+
+    def _over(self, form: Form) -> list[Pad]:
+        tree, leaves = form
+        kinds = tuple([k if isinstance(k, type) else (k[0], len(k[1])) for k in leaves])
+        found = self._pads.get((tree, kinds))
+        if found is None:
+            found = self._pads[tree, kinds] = self._padding.over(tree, leaves)
+        return found
+
+    def alone(self, form: Form) -> None:
+        check_stackable(form)
+        pads, leaves = self._over(form), form[1]
+        if self._padding.shapes is not None:
+            check_fits(
+                form[0], pads, [shape_of(key) for key in leaves], list(map(show_key, leaves))
+            )
+
+    def together(self, k: int, form: Form, first: Form) -> None:
+        compare(k, form, first, alike)
+        if self._padding.shapes is not None:
+            self.alone(form)
+
+    def put(self, values: Sequence[Any]) -> Any:
+        tree, columns = columns_of(values)
+        pads = self._over((tree, tuple([leaf_key(column[0]) for column in columns])))
+        side = self._padding.side
+        return unflatten(
+            tree, [_pad(rows, pad, side) for rows, pad in zip(columns, pads, strict=True)]
+        )
 
 
-def sizes_known(node: Operator, spec: Any) -> Any:
-    """The spec of a node's elements without sizes that were seen but that no plan tells."""
-    if static_spec(node) is not None:
-        return spec
-    return map_leaves(
-        lambda leaf: ArraySpec(leaf.shape and (None,) * len(leaf.shape), leaf.dtype), spec
+def _pad(rows: Sequence[Any], pad: Pad, side: str) -> np.ndarray:
+    """Rows written into one array of the padded shape, everything else filled."""
+    first = rows[0]
+    if not isinstance(first, np.ndarray):
+        return stack(rows)
+    if first.ndim == 1:
+        largest = [max(map(len, rows))]
+    else:
+        largest = [max(sizes) for sizes in zip(*[row.shape for row in rows], strict=True)]
+    shape = tuple(
+        [
+            -(-most // pad.multiple) * pad.multiple if want is None else want
+            for want, most in zip(pad.shape, largest, strict=True)
+        ]
     )
+    array = _filled((len(rows), *shape), rows, pad.value)
+    if first.ndim == 1 and side == "right":
+        for k, row in enumerate(rows):
+            array[k, : len(row)] = row
+        return array
+    for k, row in enumerate(rows):
+        where: list[slice]
+        if side == "right":
+            where = [slice(size) for size in row.shape]
+        else:
+            where = [slice(most - size, None) for most, size in zip(shape, row.shape, strict=True)]
+        array[k][tuple(where)] = row
+    return array
 
 
-def is_dense(spec: ArraySpec) -> bool:
-    """Whether every element has the same shape, as far as the plan tells."""
-    return spec.shape is not None and None not in spec.shape
+def _filled(shape: tuple[int, ...], rows: Sequence[np.ndarray], value: Any) -> np.ndarray:
+    dtype = rows[0].dtype
+    if dtype.hasobject and dtype.names is None:
+        array = np.empty(shape, dtype)
+        array.fill(_empty(rows) if value is None else value)
+        return array
+    array = np.zeros(shape, dtype)
+    if value is not None:
+        array[...] = value
+    return array
+
+
+def _empty(rows: Sequence[np.ndarray]) -> Any:
+    """The default among objects: "" among str, b"" among bytes, as the first one says."""
+    first = next((row.flat[0] for row in rows if row.size), "")
+    return type(first)() if isinstance(first, (str, bytes)) else None
 
 
 class PaddingMethods:
-    """Methods of `Dataset` that put elements of different shapes together."""
+    """The method of `Dataset` that pads elements to one shape."""
 
     _node: Operator
 
@@ -228,108 +232,3 @@ class PaddingMethods:
         padding = check_padding(padded_shapes, padding_values, pad_to_multiple_of, side)
         padding.check_over(array_spec(self._node))
         return self._then(PaddedBatch, size, check_flag("drop_remainder", drop_remainder), padding)
-
-    def ragged_batch(
-        self,
-        batch_size: int,
-        drop_remainder: bool = False,
-        row_splits_dtype: Any = np.int64,
-        name: str | None = None,
-    ) -> Self:
-        """Put every `batch_size` elements together without padding: arrays as `Ragged`.
-
-        Parameters
-        ----------
-        batch_size : int
-            At least 1.
-        drop_remainder : bool
-            Leave out a last batch that is smaller.
-        row_splits_dtype : {int64, int32}
-            Of ``Ragged.row_splits``.
-        name : str, optional
-            For tf.data's sake; ignored.
-
-        Raises
-        ------
-        TypeError, ValueError
-            An argument that is none of these.
-
-        Notes
-        -----
-        Scalars, str, bytes and objects are stacked as `batch` does, and so, as in tf.data, are
-        arrays of which the plan knows that all have one shape: those of `from_tensor_slices`,
-        of ``batch(drop_remainder=True)``, of a `map` with an `output_signature`. All other arrays
-        become `Ragged`, whether or not the rows of a batch happen to be equally long.
-
-        The first dimension is ragged. The further ones are equal within a batch, or it is a
-        `SpecError` (tf.data nests; `padded_batch` is for these), as is another structure, dtype
-        or rank. It stands at the batch's place, and the next batch begins behind the element.
-
-        Examples
-        --------
-        >>> import numpy as np, tundish as td
-        >>> for batch in td.Dataset.range(3).map(np.arange).ragged_batch(2):
-        ...     print(batch.to_list(), batch.row_splits)
-        [[], [0]] [0 0 1]
-        [[0, 1]] [0 2]
-        """
-        size = check_count("batch_size", batch_size, least=1)
-        dtype = _splits_dtype(row_splits_dtype)
-        return self._then(RaggedBatch, size, check_flag("drop_remainder", drop_remainder), dtype)
-
-    def sparse_batch(self, batch_size: int, row_shape: Any, name: str | None = None) -> Self:
-        """Put every `batch_size` arrays together as one `Sparse`.
-
-        Parameters
-        ----------
-        batch_size : int
-            At least 1.
-        row_shape : int, or list or tuple of (int or None)
-            The shape in which each array stands, from its first corner. None or -1 for a size is
-            the batch's maximum.
-        name : str, optional
-            For tf.data's sake; ignored.
-
-        Raises
-        ------
-        TypeError, ValueError
-            An argument that is none of these.
-
-        Notes
-        -----
-        All entries of an array are kept, zeros too, as in tf.data: what is left out is the room
-        up to `row_shape`. An element that is no array (but a dict, a str, ...), whose dtype
-        differs from the batch's first one, or that does not fit `row_shape` is a `SpecError` at
-        the batch's place; the next batch begins behind it.
-
-        Examples
-        --------
-        >>> import numpy as np, tundish as td
-        >>> (batch,) = td.Dataset.range(1, 3).map(lambda n: np.full(n, n)).sparse_batch(2, [4])
-        >>> batch.indices.tolist(), batch.values, batch.dense_shape
-        ([[0, 0], [1, 0], [1, 1]], array([1, 2, 2]), array([2, 4]))
-        """
-        size = check_count("batch_size", batch_size, least=1)
-        one = isinstance(row_shape, (int, np.integer))
-        if row_shape is None:
-            raise TypeError("row_shape must be a shape, not None; a size in it may be None")
-        sizes = [row_shape] if one else check_items("row_shape", row_shape, "sizes")
-        shape = tuple(map(_row_size, sizes))
-        return self._then(SparseBatch, size, False, shape)
-
-
-def _splits_dtype(given: Any) -> str:
-    try:
-        dtype = str(np.dtype(given))
-    except (TypeError, ValueError):
-        raise TypeError(f"row_splits_dtype must be int32 or int64, not {given!r}") from None
-    if given is None or dtype not in ("int32", "int64"):
-        raise ValueError(f"row_splits_dtype must be int32 or int64, not {given!r}")
-    return dtype
-
-
-def _row_size(given: Any) -> int | None:
-    if given is None:
-        return None
-    size = check_count("a size of row_shape", given, least=-1, most=LARGEST)
-    return None if size == -1 else size

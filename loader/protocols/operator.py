@@ -173,7 +173,7 @@ class Maker(Protocol):
         ...
 
     def noted(self, node: Unary) -> Value:
-        """Compile the evaluator of a noting node's input, which notes what the node asks."""
+        """Compile the evaluator of a noting node's input; what it notes goes to the context's notes."""
         ...
 
     def asking(self, node: Operator, function: Callable[..., Any], up: Value) -> Value:

@@ -14,7 +14,6 @@ from tundish.loader.protocols.operator import Hand, Sweep, Unary, Value
 from tundish.loader.run.files import values as files
 from tundish.loader.run.operators import (
     packing,
-    padding,
 )
 from tundish.loader.run.storing import stored
 from tundish.loader.run.values import Maker, OpenInner, Tables
@@ -27,14 +26,11 @@ if TYPE_CHECKING:
 
 TABLES = Tables(
     values={
-        **padding.VALUES,
         **packing.VALUES,
         **files.VALUES,
         **stored.VALUES,
     },
-    notes={
-        **padding.NOTES,
-    },
+    notes={},
 )
 
 

@@ -22,7 +22,6 @@ from tundish.loader.protocols.chains import chain_base, defers
 from tundish.loader.protocols.positional import Positions
 from tundish.loader.run.operators import (
     packing,
-    padding,
 )
 from tundish.loader.run.storing.recorded import recorded
 from tundish.loader.run.watching.watched import meter_of
@@ -128,7 +127,6 @@ class Planner:
 
 
 MACHINES: dict[type[Operator], MakeMachine] = {
-    **padding.MACHINES,
     **packing.MACHINES,
 }
 """The machines of operators that are the same wherever elements are computed."""

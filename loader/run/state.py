@@ -13,8 +13,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import CheckpointError, IncompatibleCheckpointError
-from tundish.loader.operators.batching import Batch
-from tundish.loader.operators.padding import SizedGathering
 from tundish.loader.operators.sharing import ShardByProcess
 from tundish.loader.operators.shuffle import Shuffle
 from tundish.loader.plan.node import walk
@@ -64,7 +62,7 @@ def share_of(root: Operator) -> list[int] | None:
 
 
 def _is_in_step(node: Operator) -> bool:
-    if isinstance(node, (Batch, SizedGathering)):
+    if node.batch_size is not None:
         return True  # but for batches that are given up with an element that failed
     holds = isinstance(node, Shuffle) and node.window is not None
     return not (node.dynamic or node.sequential or holds or node.drops)

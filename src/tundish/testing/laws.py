@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tundish.loader.operators.batching import Batch
 from tundish.loader.operators.costing import BatchByCost
+from tundish.loader.operators.gathering import SizedGathering
 from tundish.loader.operators.grouping import Groups
 from tundish.loader.operators.interleaving import Interleave
 from tundish.loader.operators.packing import Pack
-from tundish.loader.operators.padding import SizedGathering
 from tundish.loader.operators.rebatch import Rebatch
 from tundish.loader.operators.resampling import RejectionResample
 from tundish.loader.operators.shuffle import Shuffle

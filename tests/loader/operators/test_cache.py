@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tundish import Dataset
+from tundish import Dataset, Options
 from tundish.errors import WorkerTraceback
-from tundish.loader.operators.cache import CacheStore
-from tundish.loader.protocols.items import Made
 
 
-class Large:
+class Held:
     """What a training holds while it asks for elements."""
 
 
@@ -27,9 +25,9 @@ def refuse(x: Any) -> Any:
     return x
 
 
-def trained(it: Any) -> tuple[weakref.ref[Large], list[KeyError]]:
+def trained(it: Any) -> tuple[weakref.ref[Held], list[KeyError]]:
     """Take a pass in a frame that holds something."""
-    held = Large()
+    held = Held()
     errors: list[KeyError] = []
     while True:
         try:
@@ -221,40 +219,49 @@ def fails_first(x: Any) -> Any:
     return x
 
 
+class Large(Counted):
+    """Makes elements of which three fit into the budget."""
+
+    def __call__(self, x: Any) -> Any:
+        return np.full(1 << 17, super().__call__(x))
+
+
+def little_room(counted: Counted, count: int) -> Dataset:
+    options = Options(workers=1, executor="thread", memory_budget=4 << 20)
+    return Dataset.range(count).map(counted).cache().with_options(options)
+
+
 def test_passes_that_fill_at_once_keep_within_the_limit() -> None:
     """Where there is room for one, the one that is read stays."""
-    store = CacheStore(limit=10_000)
-    items = [Made(i, np.full(200, i)) for i in range(5)]
-    left, read = store.begin(), store.begin()
-    assert left is not None
-    assert read is not None
-    assert all(store.keep(left, item) for item in items[:3])
-    assert all(store.keep(read, item) for item in items)
-    assert not store.keep(left, items[3])
-    store.finish(read)
+    counted = Large()
+    ds = little_room(counted, 3)
+    with iter(ds) as left:
+        next(left), next(left)
+        assert len(list(ds)) == 3
+        counted.calls = 0
 
-    assert store.items is not None
-    assert [item.ref for item in store.items] == list(range(5))
-    assert not left.items
+        assert len(list(ds)) == 3
+        assert counted.calls == 0
 
 
 def test_what_a_pass_that_is_gone_had_kept_takes_no_room() -> None:
-    store = CacheStore(limit=10_000)
-    items = [Made(i, np.full(200, i)) for i in range(5)]
+    counted = Large()
+    ds = little_room(counted, 3)
     for _ in range(3):
-        gone = store.begin()
-        assert gone is not None
-        assert all(store.keep(gone, item) for item in items[:2])
-        del gone
-    read = store.begin()
-    assert read is not None
-    assert all(store.keep(read, item) for item in items)
+        with iter(ds) as gone:
+            next(gone), next(gone)
+    assert len(list(ds)) == 3
+    counted.calls = 0
+
+    assert len(list(ds)) == 3
+    assert counted.calls == 0
 
 
 def test_more_than_there_is_room_for_is_reported_once_and_computed_anew() -> None:
-    store = CacheStore(limit=1000)
-    filling = store.begin()
-    assert filling is not None
-    with pytest.warns(RuntimeWarning, match="1 elements use up its 1,000 bytes"):
-        assert not store.keep(filling, Made(0, np.zeros(200)))
-    assert store.begin() is None
+    counted = Large()
+    ds = little_room(counted, 6)
+    with pytest.warns(RuntimeWarning, match="4 elements use up its 4,194,304 bytes") as told:
+        assert [len(list(ds)) for _ in range(3)] == [6, 6, 6]
+
+    assert counted.calls >= 18
+    assert len(told) == 1

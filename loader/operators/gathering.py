@@ -1,0 +1,271 @@
+"""Runs of elements put together: what padded, ragged and sparse batches and batches by cost have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from tundish.errors import SpecError
+from tundish.gaps import room
+from tundish.loader.protocols.blame import give_up
+from tundish.loader.protocols.collate import Key, fits, misfit, objects, unstackable
+from tundish.loader.protocols.forms import form_of, form_of_value
+from tundish.loader.protocols.items import End, Failure, Ref
+from tundish.loader.protocols.operator import Batching, Operator, Unary
+from tundish.loader.protocols.refs import numbered, some
+from tundish.loader.protocols.specs import static_spec
+from tundish.loader.protocols.stated import count, load_part
+from tundish.spec import (
+    LEAF,
+    ArraySpec,
+    Tree,
+    flatten,
+    map_leaves,
+    paths,
+)
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.forms import Form
+    from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Value
+
+
+@dataclass(frozen=True, eq=False)
+class Gathering(Unary):
+    """Runs of elements put together: what these operators have in common."""
+
+    origin = "ordinal"
+    flat = False
+    positional = False
+    dynamic = distributive = True
+    safe = False
+
+    def parts(self, ref: Any) -> list[tuple[int, Any]]:
+        return [(0, row) for row in some(numbered(ref)[1])]
+
+    @property
+    def rule(self) -> Rule:
+        """What may stand together in its batches."""
+        raise NotImplementedError
+
+    def evaluator(self, maker: Maker) -> Value:
+        up, rule = maker.held(self.up), self.rule
+
+        def value(item: Any, pass_: int) -> Any:
+            rows = [up(x, pass_) for x in item[1]]
+            if is_ref(item[1][0]):
+                check_again(rule, rows)
+            return rule.put(rows)
+
+        return value
+
+
+@dataclass(frozen=True, eq=False)
+class SizedGathering(Batching, Gathering):
+    """Runs of `size` elements."""
+
+    size: int
+    drop_remainder: bool
+
+    @property
+    def cardinality(self) -> int:
+        below = self.up.cardinality
+        if below < 0:
+            return below
+        return below // self.size if self.drop_remainder else -(-below // self.size)
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows every batch has; None where the last one may have fewer."""
+        return self.size if self.drop_remainder else None
+
+    def machine(self, builder: Builder, pass_: int) -> Machine:
+        up, label = builder.computed(self.up, pass_), builder.context.label(self)
+        return GatheredBySize(self, up, self.rule, label)
+
+
+class Rule(Protocol):
+    """What may stand together in one batch, and what the batch is made of it.
+
+    A rule is asked twice: by the machine that gathers elements, in the consumer's process, which
+    knows only their structures, dtypes and shapes; and by the evaluator that puts them together, in a
+    worker. Whatever is wrong is found by the first, so that the error stands at its place.
+    """
+
+    def alone(self, form: Form) -> None:
+        """Raise a `SpecError` where an element cannot stand in any batch."""
+        ...
+
+    def together(self, k: int, form: Form, first: Form) -> None:
+        """Raise a `SpecError` where element k cannot stand in the batch that another one began."""
+        ...
+
+    def put(self, values: Sequence[Any]) -> Any:
+        """Return the batch of elements that can."""
+        ...
+
+
+class Gathered:
+    """Computed items that may stand together, put together as ``(n, (item, ...))``.
+
+    Parameters
+    ----------
+    up : Machine
+        Of computed items.
+    rule : Rule
+        What may stand together.
+    label : str
+        The node's name, for notes on errors.
+    """
+
+    def __init__(self, up: Machine, rule: Rule, label: str) -> None:
+        self._up, self._rule, self._label = up, rule, label
+        self._count = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        self._items: list[Any] = []
+        self._first: Form | None = None
+
+    def _add(self, item: Any) -> Failure | None:
+        """Take an item in; or the error in the batch's place, and a new batch begins."""
+        if type(item) is Failure:
+            return self._fail(item.ref, item.error)
+        try:
+            self._check(item)
+        except SpecError as error:
+            error.add_note(f"tundish: in {self._label}, at element {item.ref}")
+            return self._fail(item.ref, error)
+        self._items.append(item)
+        return None
+
+    def _check(self, item: Any) -> None:
+        """Raise a `SpecError` where an item cannot stand with those gathered."""
+        form = form_of(item)
+        if self._first is None:
+            self._rule.alone(form)
+            self._first = form
+        elif form != self._first:
+            self._rule.together(len(self._items), form, self._first)
+
+    def _fail(self, ref: Ref, error: BaseException) -> Failure:
+        refs = [item.ref for item in self._items]
+        give_up(error, refs)
+        self._begin()
+        return Failure((self._count, (*refs, ref)), error)
+
+    def _give(self) -> Any:
+        items, n = self._items, self._count
+        self._begin()
+        self._count += 1
+        return (n, tuple(items))
+
+
+class GatheredBySize(Gathered):
+    """So many items each."""
+
+    def __init__(self, node: SizedGathering, up: Machine, rule: Rule, label: str) -> None:
+        super().__init__(up, rule, label)
+        self._size, self._drop = node.size, node.drop_remainder
+
+    def next(self) -> Any:
+        try:
+            while len(self._items) < self._size:
+                failed = self._add(self._up.next())
+                if failed is not None:
+                    return failed
+        except End:
+            if not self._items or self._drop:
+                raise
+        return self._give()
+
+    def mark(self) -> Mark:
+        return (self._count, self._up.mark())
+
+    def dump(self, mark: Mark) -> Any:
+        return {"n": mark[0], "up": self._up.dump(mark[1])}
+
+    def load(self, state: Any) -> None:
+        self._count = count(state, "n")
+        load_part(self._up, state)
+
+
+def is_ref(item: Any) -> bool:
+    """Return True if a part was not computed: a restored buffer names it."""
+    return type(item) is int or type(item) is tuple
+
+
+def check_again(rule: Rule, rows: list[Any]) -> None:
+    """Raise what was raised when these were gathered: a ref may be that of an error."""
+    first = form_of_value(rows[0])
+    rule.alone(first)
+    for k, row in enumerate(rows[1:], 1):
+        form = form_of_value(row)
+        if form != first:
+            rule.together(k, form, first)
+
+
+def sizes_known(node: Operator, spec: Any) -> Any:
+    """Return the spec of a node's elements without sizes that were seen but that no plan tells."""
+    if static_spec(node) is not None:
+        return spec
+    return map_leaves(
+        lambda leaf: ArraySpec(leaf.shape and (None,) * len(leaf.shape), leaf.dtype), spec
+    )
+
+
+def alike(key: Key, first: Key) -> bool:
+    """Return True if a leaf may be padded to one shape with the batch's first one."""
+    if isinstance(key, type) or isinstance(first, type):
+        return fits(key, first)
+    return bool(key[0] == first[0]) and len(key[1]) == len(first[1])
+
+
+def compare(k: int, form: Form, first: Form, may: Callable[[Key, Key], bool]) -> None:
+    """Raise a `SpecError` where element k may not stand with the batch's first one."""
+    (tree, leaves), (first_tree, first_leaves) = form, first
+    if tree == first_tree and all(map(may, leaves, first_leaves)):
+        return
+    problem = misfit(k, list(leaves), tree, list(first_leaves), first_tree, fits=may)
+    if problem is not None:
+        raise SpecError(problem)
+
+
+def check_stackable(form: Form) -> None:
+    """Raise a `SpecError` where an element has a leaf that cannot be stacked."""
+    problem = unstackable(form[1], form[0])
+    if problem is not None:
+        raise SpecError(problem)
+
+
+def shape_of(key: Key) -> tuple[int, ...]:
+    """Return the shape that a leaf's key says."""
+    return () if isinstance(key, type) else key[1]
+
+
+def columns_of(values: Sequence[Any]) -> tuple[Tree, list[Sequence[Any]]]:
+    """Return the leaves of elements by leaf, in the order of the first element's."""
+    if isinstance(values[0], np.ndarray):
+        return LEAF, [values]
+    first, tree = flatten(values[0])
+    rows = [first]
+    for value in values[1:]:
+        leaves, other = flatten(value)
+        if other != tree:  # the same but for the order of a dict's keys
+            by_path = dict(zip(paths(other), leaves, strict=True))
+            leaves = [by_path[path] for path in paths(tree)]
+        rows.append(leaves)
+    return tree, [list(column) for column in zip(*rows, strict=True)]
+
+
+def stack(rows: Sequence[Any]) -> np.ndarray:
+    """Stack leaves of one shape."""
+    first = rows[0]
+    if not isinstance(first, (np.ndarray, np.generic)):
+        return objects(list(rows))
+    array = room((len(rows), *first.shape), first.dtype)
+    for k, row in enumerate(rows):
+        array[k] = row
+    return array

@@ -1,0 +1,301 @@
+"""ragged_batch and sparse_batch: elements of different shapes put together without padding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import numpy as np
+
+from tundish.errors import SpecError
+from tundish.gaps import room
+from tundish.loader.operators.gathering import (
+    Rule,
+    SizedGathering,
+    alike,
+    check_stackable,
+    columns_of,
+    compare,
+    shape_of,
+    sizes_known,
+    stack,
+)
+from tundish.loader.operators.pads import Pad, check_fits
+from tundish.loader.plan.checks import LARGEST, check_count, check_flag, check_items
+from tundish.loader.protocols.specs import array_spec, arrays, over, stacked
+from tundish.ragged import Ragged, Sparse
+from tundish.spec import (
+    LEAF,
+    ArraySpec,
+    flatten,
+    map_leaves,
+    paths,
+    show_key,
+    show_tree,
+    unflatten,
+)
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.collate import Key
+    from tundish.loader.protocols.forms import Form
+    from tundish.loader.protocols.operator import Operator, Spec
+
+
+@dataclass(frozen=True, eq=False)
+class RaggedBatch(SizedGathering):
+    """Runs of elements, rows of different length one behind the other."""
+
+    row_splits_dtype: Literal["int32", "int64"]
+
+    op = "ragged_batch"
+
+    def spec(self, below: Spec) -> Any:
+        def one(spec: ArraySpec) -> Any:
+            if spec.shape is None:
+                return ArraySpec(None, spec.dtype)
+            if not spec.shape or is_dense(spec):
+                return stacked(spec, self.rows)
+            splits = None if self.rows is None else self.rows + 1
+            return Ragged(
+                ArraySpec((None, *spec.shape[1:]), spec.dtype),  # type: ignore[arg-type]  # a nest of specs
+                ArraySpec((splits,), self.row_splits_dtype),  # type: ignore[arg-type]
+            )
+
+        return over(below(self.up), lambda told: map_leaves(one, sizes_known(self.up, told)))
+
+    @property
+    def dense(self) -> frozenset[str]:
+        """The paths of the leaves whose shape the plan knows: they are stacked."""
+        below = array_spec(self.up)
+        if below is None:
+            return frozenset()
+        specs, tree = flatten(below)
+        return frozenset(
+            path for path, spec in zip(paths(tree), specs, strict=True) if is_dense(spec)
+        )
+
+    @property
+    def rule(self) -> Rule:
+        return RaggedRule(self)
+
+
+def is_dense(spec: ArraySpec) -> bool:
+    """Return True if every element has the same shape, as far as the plan tells."""
+    return spec.shape is not None and None not in spec.shape
+
+
+class RaggedRule:
+    """Equal dtypes, and shapes but for the first dimension: the rule of `ragged_batch`."""
+
+    def __init__(self, node: RaggedBatch) -> None:
+        self._dense, self._dtype = node.dense, np.dtype(node.row_splits_dtype)
+
+    def alone(self, form: Form) -> None:
+        check_stackable(form)
+
+    def together(self, k: int, form: Form, first: Form) -> None:
+        compare(k, form, first, _but_for_length)
+
+    def put(self, values: Sequence[Any]) -> Any:
+        tree, columns = columns_of(values)
+        return unflatten(
+            tree,
+            [
+                stack(rows)
+                if path in self._dense or not isinstance(rows[0], np.ndarray)
+                else _ragged(rows, self._dtype)
+                for path, rows in zip(paths(tree), columns, strict=True)
+            ],
+        )
+
+
+def _but_for_length(key: Key, first: Key) -> bool:
+    return alike(key, first) and shape_of(key)[1:] == shape_of(first)[1:]
+
+
+def _ragged(rows: Sequence[np.ndarray], dtype: np.dtype) -> Ragged:
+    splits = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum([len(row) for row in rows], out=splits[1:])
+    if splits[-1] > np.iinfo(dtype).max:
+        raise SpecError(
+            f"the rows of the batch have {splits[-1]} entries, more than {dtype} counts"
+        )
+    values = room((int(splits[-1]), *rows[0].shape[1:]), rows[0].dtype)
+    return Ragged(np.concatenate(rows, out=values), splits.astype(dtype, copy=False))
+
+
+@dataclass(frozen=True, eq=False)
+class SparseBatch(SizedGathering):
+    """Runs of arrays, their entries with where they stand."""
+
+    row_shape: tuple[int | None, ...]
+
+    op = "sparse_batch"
+
+    def spec(self, below: Spec) -> Any:
+        told = arrays(below(self.up))
+        if not isinstance(told, ArraySpec):
+            return None
+        rank = len(self.row_shape) + 1
+        specs = ((None, rank), np.int64), ((None,), told.dtype), ((rank,), np.int64)
+        return Sparse(*[ArraySpec(*spec) for spec in specs])  # type: ignore[arg-type]  # specs
+
+    @property
+    def rule(self) -> Rule:
+        return SparseRule(self)
+
+
+class SparseRule:
+    """One array each, not larger than a shape: the rule of `sparse_batch`."""
+
+    def __init__(self, node: SparseBatch) -> None:
+        self._shape = node.row_shape
+        self._pads = [Pad(node.row_shape, 1, None)]
+
+    def alone(self, form: Form) -> None:
+        tree, leaves = form
+        if tree is not LEAF or isinstance(leaves[0], type):
+            shown = show_key(leaves[0]) if tree is LEAF else show_tree(tree)
+            raise SpecError(f"sparse_batch takes one array for each element, not {shown}")
+        shape = leaves[0][1]
+        if len(shape) != len(self._shape):
+            raise SpecError(
+                f"the element is {show_key(leaves[0])}, of another rank than the row_shape "
+                f"{list(self._shape)}"
+            )
+        check_fits(tree, self._pads, [shape], [show_key(leaves[0])], "row_shape")
+
+    def together(self, k: int, form: Form, first: Form) -> None:
+        compare(k, form, first, alike)
+        self.alone(form)
+
+    def put(self, values: Sequence[Any]) -> Any:
+        shapes = np.array([row.shape for row in values], np.int64)
+        known = self._shape
+        dense = [int(s) if want is None else want for s, want in zip(shapes.max(0), known, strict=True)]  # fmt: skip
+        sizes = shapes.prod(1, dtype=np.int64)
+        indices = np.empty((int(sizes.sum()), len(known) + 1), np.int64)
+        entries = room((len(indices),), values[0].dtype)
+        indices[:, 0] = np.repeat(np.arange(len(values)), sizes)
+        stop = 0
+        for row in values:
+            start, stop = stop, stop + row.size
+            entries[start:stop] = row.reshape(-1)
+            if row.ndim == 1:
+                indices[start:stop, 1] = np.arange(row.size)
+            elif row.ndim:
+                indices[start:stop, 1:] = np.indices(row.shape).reshape(row.ndim, -1).T
+        return Sparse(indices, entries, np.array([len(values), *dense], np.int64))
+
+
+class RaggedMethods:
+    """Methods of `Dataset` that put elements of different shapes together without padding."""
+
+    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
+        raise NotImplementedError
+
+    def ragged_batch(
+        self,
+        batch_size: int,
+        drop_remainder: bool = False,
+        row_splits_dtype: Any = np.int64,
+        name: str | None = None,
+    ) -> Self:
+        """Put every `batch_size` elements together without padding: arrays as `Ragged`.
+
+        Parameters
+        ----------
+        batch_size : int
+            At least 1.
+        drop_remainder : bool
+            Leave out a last batch that is smaller.
+        row_splits_dtype : {int64, int32}
+            Of ``Ragged.row_splits``.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Raises
+        ------
+        TypeError, ValueError
+            An argument that is none of these.
+
+        Notes
+        -----
+        Scalars, str, bytes and objects are stacked as `batch` does, and so, as in tf.data, are
+        arrays of which the plan knows that all have one shape: those of `from_tensor_slices`,
+        of ``batch(drop_remainder=True)``, of a `map` with an `output_signature`. All other arrays
+        become `Ragged`, whether or not the rows of a batch happen to be equally long.
+
+        The first dimension is ragged. The further ones are equal within a batch, or it is a
+        `SpecError` (tf.data nests; `padded_batch` is for these), as is another structure, dtype
+        or rank. It stands at the batch's place, and the next batch begins behind the element.
+
+        Examples
+        --------
+        >>> import numpy as np, tundish as td
+        >>> for batch in td.Dataset.range(3).map(np.arange).ragged_batch(2):
+        ...     print(batch.to_list(), batch.row_splits)
+        [[], [0]] [0 0 1]
+        [[0, 1]] [0 2]
+        """
+        size = check_count("batch_size", batch_size, least=1)
+        dtype = _splits_dtype(row_splits_dtype)
+        return self._then(RaggedBatch, size, check_flag("drop_remainder", drop_remainder), dtype)
+
+    def sparse_batch(self, batch_size: int, row_shape: Any, name: str | None = None) -> Self:
+        """Put every `batch_size` arrays together as one `Sparse`.
+
+        Parameters
+        ----------
+        batch_size : int
+            At least 1.
+        row_shape : int, or list or tuple of (int or None)
+            The shape in which each array stands, from its first corner. None or -1 for a size is
+            the batch's maximum.
+        name : str, optional
+            For tf.data's sake; ignored.
+
+        Raises
+        ------
+        TypeError, ValueError
+            An argument that is none of these.
+
+        Notes
+        -----
+        All entries of an array are kept, zeros too, as in tf.data: what is left out is the room
+        up to `row_shape`. An element that is no array (but a dict, a str, ...), whose dtype
+        differs from the batch's first one, or that does not fit `row_shape` is a `SpecError` at
+        the batch's place; the next batch begins behind it.
+
+        Examples
+        --------
+        >>> import numpy as np, tundish as td
+        >>> (batch,) = td.Dataset.range(1, 3).map(lambda n: np.full(n, n)).sparse_batch(2, [4])
+        >>> batch.indices.tolist(), batch.values, batch.dense_shape
+        ([[0, 0], [1, 0], [1, 1]], array([1, 2, 2]), array([2, 4]))
+        """
+        size = check_count("batch_size", batch_size, least=1)
+        one = isinstance(row_shape, (int, np.integer))
+        if row_shape is None:
+            raise TypeError("row_shape must be a shape, not None; a size in it may be None")
+        sizes = [row_shape] if one else check_items("row_shape", row_shape, "sizes")
+        shape = tuple(map(_row_size, sizes))
+        return self._then(SparseBatch, size, False, shape)
+
+
+def _splits_dtype(given: Any) -> str:
+    try:
+        dtype = str(np.dtype(given))
+    except (TypeError, ValueError):
+        raise TypeError(f"row_splits_dtype must be int32 or int64, not {given!r}") from None
+    if given is None or dtype not in ("int32", "int64"):
+        raise ValueError(f"row_splits_dtype must be int32 or int64, not {given!r}")
+    return dtype
+
+
+def _row_size(given: Any) -> int | None:
+    if given is None:
+        return None
+    size = check_count("a size of row_shape", given, least=-1, most=LARGEST)
+    return None if size == -1 else size
