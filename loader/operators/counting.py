@@ -33,11 +33,7 @@ class Range(SourceNode):
     dtype: str | None = None
     """Of its elements; None: int64."""
 
-    positional = True
-
-    @property
-    def progression(self) -> tuple[int, int, Any]:
-        return self.start, self.step, self.dtype or np.int64
+    positional = light = True
 
     def spec(self, below: Spec) -> Any:
         return ArraySpec((), self.dtype or np.int64)
@@ -45,6 +41,10 @@ class Range(SourceNode):
     @property
     def cardinality(self) -> int:
         return len(range(self.start, self.stop, self.step))
+
+    @property
+    def progression(self) -> tuple[int, int, Any]:
+        return self.start, self.step, self.dtype or np.int64
 
     def evaluator(self, maker: Maker) -> Value:
         start, step, kind = self.start, self.step, np.dtype(self.dtype or np.int64).type
@@ -62,7 +62,7 @@ class Counter(SourceNode):
     dtype: str | None
 
     cardinality = INFINITE_CARDINALITY
-    positional = True
+    positional = light = True
 
     def spec(self, below: Spec) -> Any:
         return ArraySpec((), self.dtype or np.int64)
@@ -90,7 +90,7 @@ class Random(SourceNode):
 
     seeded = True
     cardinality = INFINITE_CARDINALITY
-    positional = True
+    positional = light = True
 
     def spec(self, below: Spec) -> Any:
         return ArraySpec((), np.int64)

@@ -151,6 +151,15 @@ class ReadFiles(Reads, FlatMap):
             return "which files it reads shows as it runs; give a list, or list_files(..., shuffle=False)"
         return ""
 
+    @property
+    def unpositioned(self) -> str:
+        if self.on_error != "skip":
+            return ""
+        return (
+            f", and {self.label} leaves out records that cannot be read, which have none: let it raise, "
+            "and put ignore_errors() behind the shuffle"
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class ReadFilesInTurn(Reads, Interleave):

@@ -28,7 +28,7 @@ class Files(SourceNode):
 
     op = "list_files"
     files = ("paths",)
-    positional = gives_paths = True
+    positional = gives_paths = light = True
 
     def spec(self, below: Spec) -> Any:
         return ArraySpec((), str)

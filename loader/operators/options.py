@@ -44,6 +44,10 @@ class Prefetch(Passing):
 
     one_by_one = True
 
+    @property
+    def prefetched(self) -> int:
+        return self.buffer_size
+
 
 _NONE = Options().closed()
 

@@ -72,6 +72,10 @@ class Repeat(Unary):
     def space(self) -> int | None:
         return None if self.base is None or self.count is None else self.base * self.count
 
+    @property
+    def progression(self) -> None:
+        return None
+
     def refs_at(self, where: Positions, pass_: int, context: Context) -> Refs:
         n, base, radix = self.up.cardinality, self.base, self.radix
 

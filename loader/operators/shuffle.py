@@ -41,6 +41,10 @@ class Shuffle(Unary):
         return self.seed is None
 
     @property
+    def holds(self) -> bool:
+        return self.window is not None
+
+    @property
     def undivided(self) -> str:
         if not self.up.files:
             return ""
@@ -54,6 +58,14 @@ class Shuffle(Unary):
         key = pass_ if self.reshuffle else 0
         moved = permute(np.asarray(where, np.int64), self.cardinality, context.seed_of(self), key)
         return self.up.refs_at(moved, pass_, context)
+
+    def check(self) -> None:
+        if self.window is not None or (self.positional and self.cardinality >= 0):
+            return
+        for node in reversed(list(walk(self))):
+            if node.unpositioned:
+                raise SpecError(f"shuffle(None) permutes positions{node.unpositioned}")
+        raise no_permutation(self.up)
 
     def machine(self, builder: Builder, pass_: int) -> Machine:
         return WindowShuffle(self, builder.build(self.up, pass_), pass_, builder.context)

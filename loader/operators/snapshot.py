@@ -120,6 +120,15 @@ class Snapshot(Unary):
         # Where it stands and how it is kept changes no element: a state may be read elsewhere.
         return {k: v for k, v in super().params().items() if k == "reader_func"}
 
+    @property
+    def unpositioned(self) -> str:
+        if self.positional:
+            return ""
+        return (
+            "; the snapshot below it has random access once it is complete, and "
+            f"{self.path} is not: run the pipeline up to the snapshot first, or use shuffle(buffer_size)"
+        )
+
     def machine(self, builder: Builder, pass_: int) -> Machine:
         return builder.recorded(self, pass_)
 

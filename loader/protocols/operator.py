@@ -216,6 +216,9 @@ class Operator(Node):
     calls: ClassVar[bool] = False
     """True if it calls a user's function with each element of its input, to make its own or choose among them."""
 
+    light: ClassVar[bool] = False
+    """True if it makes numbers or paths of its refs: what costs less than being asked for, and cannot fail."""
+
     @property
     def counts(self) -> bool:
         """True if its states count what it left out or took of each source, for an iterator's stats."""
@@ -250,6 +253,16 @@ class Operator(Node):
     """True if it gives the elements of a dataset that a function makes of each element."""
     placed: ClassVar[bool] = False
     """True if what names an element of an inner dataset is its place in a file, not its number."""
+
+    @property
+    def holds(self) -> bool:
+        """True if it keeps elements of its input while it gives others."""
+        return False
+
+    @property
+    def prefetched(self) -> int | None:
+        """The number of elements that it wants to be ready ahead of the consumer; None if it says nothing of that."""
+        return None
 
     @property
     def settings(self) -> Options | None:
@@ -357,6 +370,12 @@ class Operator(Node):
             return None
         return self.inputs[0].space
 
+    @property
+    def progression(self) -> tuple[int, int, Any] | None:
+        """(start, step, dtype) if the element of ref i is the number ``start + i * step``; else None."""
+        same = (self.choosing or self.transparent) and self.int_refs
+        return self.inputs[0].progression if same else None
+
     def refs_at(self, where: Positions, pass_: int, context: Context) -> Refs:
         """Return the refs at positions of a positional node.
 
@@ -450,6 +469,20 @@ class Operator(Node):
 
     # -- how it is run -------------------------------------------------------------------------
 
+    @property
+    def unpositioned(self) -> str:
+        """Why its positions are not known though it is `awaited`, to end a sentence about them; '' if they are."""
+        return ""
+
+    def check(self) -> None:
+        """Refuse to be run where only the files that are there now show that it cannot be.
+
+        Raises
+        ------
+        SpecError
+            It needs random access, and there is none.
+        """
+
     def machine(self, builder: Builder, pass_: int) -> Machine:
         """Build the machine of a pass."""
         raise NotImplementedError
@@ -474,11 +507,6 @@ class Operator(Node):
         if self.makes or self.noting:
             return self.progression is not None  # numbers belong to nobody
         return self.inputs[0].hands_on(refs=refs)
-
-    @property
-    def progression(self) -> tuple[int, int, Any] | None:
-        """(start, step, dtype) if the element of ref i is the number ``start + i * step``; else None."""
-        return None
 
     def chained(self, context: Context, *, last: bool) -> Steps | None:
         """Return its step in a chain of generators; None if it needs its evaluator.

@@ -7,7 +7,6 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tundish.loader.operators.flat_map import FlatMap
 from tundish.loader.protocols.context import Context
 from tundish.loader.run.peers import Crew
 from tundish.loader.run.serving import IN_WORKER
@@ -67,7 +66,7 @@ def crew_of(context: Context, options: Options, executor: str, *, clocked: bool 
 def _modules(context: Context, payload: Payload) -> list[str]:
     """Our own modules that a worker will need and does not have, and installed ones."""
     named = [name for name in payload.modules if name.startswith("tundish.")]
-    if any(isinstance(node, FlatMap) for node in context.nodes):
+    if any(node.expands for node in context.nodes):
         named.append(_DATASET)  # the function makes some
     if context.recorders:
         named.append(_ORDERS)

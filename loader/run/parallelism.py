@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from tundish.loader.operators.options import Prefetch
 from tundish.loader.plan.node import AUTOTUNE, walk
 from tundish.loader.run.serving import overruled
 from tundish.loader.run.storing.stored import computes_something
@@ -53,5 +52,5 @@ def writes_apart(context: Context) -> bool:
 
     `prefetch` says that something may go on beside the consumer.
     """
-    prefetched = any(isinstance(node, Prefetch) for node in context.nodes)
+    prefetched = any(node.prefetched is not None for node in context.nodes)
     return bool(context.recorders) and prefetched and sys.platform != "win32"

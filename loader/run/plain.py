@@ -10,38 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.operators.choosing import Shard, Skip, Take
-from tundish.loader.operators.concatenate import Concatenate
-from tundish.loader.operators.counting import Counter, Random, Range
-from tundish.loader.operators.listing import Files
-from tundish.loader.operators.options import Prefetch, WithOptions
-from tundish.loader.operators.repeat import Repeat
-from tundish.loader.operators.shuffle import Shuffle, WindowShuffle
 from tundish.loader.plan.node import walk
-from tundish.loader.protocols.positional import Positions
 from tundish.loader.run.inline import InlineStage
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Mark, Operator
 
-_PLAIN = (
-    *(Counter, Files, Random, Range),
-    *(Concatenate, Prefetch, Repeat, Shard, Shuffle, Skip, Take, WithOptions),
-)
 
-_CHOOSING = (Prefetch, Shard, Shuffle, Skip, Take, WithOptions)
-
-
-def is_plain(node: Operator) -> bool:
-    """Whether a plan has nothing in it but small elements, and the order they come in."""
-    return all(isinstance(below, _PLAIN) for below in walk(node))
-
-
-def numbers_of(node: Operator) -> tuple[int, int, Any] | None:
-    """What `PlainStage.numbers` is for a plan."""
-    while isinstance(node, _CHOOSING):
-        node = node.up
-    return (node.start, node.step, node.dtype or np.int64) if isinstance(node, Range) else None
+def is_plain(root: Operator) -> bool:
+    """Return True for a plan that has nothing in it but light elements, and the order they come in."""
+    return all(
+        node.light or node.choosing or node.relays or (node.transparent and not node.measures)
+        for node in walk(root)
+    )
 
 
 class PlainStage(InlineStage):
@@ -54,8 +35,8 @@ class PlainStage(InlineStage):
 
     def several(self, most: int) -> list[Any] | None:
         """The next elements; None where they have to be asked for one by one."""
-        up = self._up
-        refs = up.run(most) if isinstance(up, (Positions, WindowShuffle)) else None
+        run = getattr(self._up, "run", None)
+        refs = None if run is None else run(most)
         if refs is None:
             return None
         if self._taken is None:
@@ -68,5 +49,5 @@ class PlainStage(InlineStage):
 
     def mark_back(self, left: int) -> Mark:
         """The mark so many elements before the last one of `several`."""
-        assert isinstance(self._up, (Positions, WindowShuffle))
-        return (self._counts.by_event, self._up.mark_back(left))
+        up: Any = self._up
+        return (self._counts.by_event, up.mark_back(left))

@@ -28,7 +28,7 @@ from tundish.loader.run.files.records import FileMachine
 from tundish.loader.run.files.sequence import FileSequence
 from tundish.loader.run.inline import InlineBatches, InlineStage
 from tundish.loader.run.inners import InlineInners
-from tundish.loader.run.plain import PlainStage, is_plain, numbers_of
+from tundish.loader.run.plain import PlainStage, is_plain
 from tundish.loader.run.planner import Planner
 from tundish.loader.run.storing.setup import resolved_inner
 from tundish.loader.run.storing.several import StoredStage
@@ -107,7 +107,7 @@ class InlinePlanner(Planner):
 
         if is_plain(node):
             plain = made(PlainStage)
-            plain.numbers = numbers_of(node)
+            plain.numbers = node.progression
             return plain
 
         if isinstance(up, Positions) and not node.noting:

@@ -13,8 +13,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import CheckpointError, IncompatibleCheckpointError
-from tundish.loader.operators.sharing import ShardByProcess
-from tundish.loader.operators.shuffle import Shuffle
 from tundish.loader.plan.node import walk
 
 if TYPE_CHECKING:
@@ -44,28 +42,26 @@ def fingerprint(plan: list[list[Any]]) -> str:
 
 
 def share_of(root: Operator) -> list[int] | None:
-    """Of how many processes this is which, where a position is not the same on each of them.
+    """Return (world size, rank) if positions differ by rank, else None.
 
-    Behind `shard_by_process` processes go on in step as long as counts do not depend on values, and
-    nobody holds elements: batches are in step, filters and windows are not.
+    After `shard_by_process`, processes stay in step as long as counts do not depend on values and no
+    operator holds elements: batches are in step, filters and windows are not.
     """
-    if not any(isinstance(node, ShardByProcess) for node in walk(root)):
+    if all(node.share is None for node in walk(root)):
         return None
     for node in walk(root):
         if _is_in_step(node):
             continue
         for below in walk(node):
-            if isinstance(below, ShardByProcess):
-                context = below.context
-                return [context.num_input_pipelines, context.input_pipeline_id]
+            if below.share is not None:
+                return [below.share.num_input_pipelines, below.share.input_pipeline_id]
     return None
 
 
 def _is_in_step(node: Operator) -> bool:
     if node.batch_size is not None:
         return True  # but for batches that are given up with an element that failed
-    holds = isinstance(node, Shuffle) and node.window is not None
-    return not (node.dynamic or node.sequential or holds or node.drops)
+    return not (node.dynamic or node.sequential or node.holds or node.drops)
 
 
 def make_state(root: Operator, body: dict[str, Any]) -> dict[str, Any]:

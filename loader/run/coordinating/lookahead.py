@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tundish.loader.operators.options import Prefetch
 from tundish.loader.plan.node import AUTOTUNE
 from tundish.loader.run.coordinating.tasks import tasks_per_block
 from tundish.loader.run.streams import StreamStage
@@ -33,7 +32,7 @@ class LookAhead:
     """
 
     def __init__(self, nodes: Iterable[Operator], *, tuned: bool) -> None:
-        asked = [node.buffer_size for node in nodes if isinstance(node, Prefetch)]
+        asked = [n.prefetched for n in nodes if n.prefetched is not None]
         self._measures = tuned or AUTOTUNE in asked
         self._least = max([_LEAST_BLOCKS, *asked])
         self._look_at = 0.0

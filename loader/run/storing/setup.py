@@ -8,7 +8,6 @@ from tundish.loader.operators.files import ReadFiles
 from tundish.loader.operators.snapshot import Snapshot
 from tundish.loader.plan.node import walk
 from tundish.loader.run.files.indexing import indexed
-from tundish.loader.run.permuting import check_permutations
 from tundish.loader.run.storing.live import Setup
 
 if TYPE_CHECKING:
@@ -52,7 +51,8 @@ def resolve(
 
             setup.root = Resolving(setup, fresh=fresh, write=write).rebuilt(root)
         _look_at_files(setup)
-        check_permutations(setup.root)
+        for node in walk(setup.root, running=True):
+            node.check()
     except BaseException:
         setup.leave()  # those that were to be written
         raise
