@@ -5,14 +5,20 @@ from __future__ import annotations
 import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
+from tundish.errors import SpecError
+from tundish.loader.operators.packed import Packed, Piece, packed
 from tundish.loader.plan.checks import LARGEST, check_count, check_flag, check_word
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY
+from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.operator import Operator, Unary
 from tundish.loader.protocols.refs import sliced
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.operator import Builder, Machine, Maker, Value
 
 _METHODS = ("concat", "first_fit")
 _TOO_LONG = ("split", "truncate", "error")
@@ -45,6 +51,24 @@ class Pack(Unary):
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
         return sliced(ref)
+
+    def machine(self, builder: Builder, pass_: int) -> Machine:
+        return Packed(self, builder.computed(self.up, pass_), pass_, builder.context)
+
+    def evaluator(self, maker: Maker) -> Value:
+        up, label = maker.held(self.up), maker.context.label(self)
+
+        def value(item: Any, pass_: int) -> Any:
+            parts = [
+                (up(x, pass_), x.first if type(x) is Piece else 0, first, stop)
+                for x, first, stop in item[1]
+            ]
+            try:
+                return packed(self, parts)
+            except SpecError as error:
+                raise_from(error, label)
+
+        return value
 
 
 class PackingMethods:

@@ -12,9 +12,6 @@ from tundish.loader.plan.node import walk
 from tundish.loader.protocols.chains import computes
 from tundish.loader.protocols.operator import Hand, Sweep, Unary, Value
 from tundish.loader.run.files import values as files
-from tundish.loader.run.operators import (
-    packing,
-)
 from tundish.loader.run.storing import stored
 from tundish.loader.run.values import Maker, OpenInner, Tables
 
@@ -26,7 +23,6 @@ if TYPE_CHECKING:
 
 TABLES = Tables(
     values={
-        **packing.VALUES,
         **files.VALUES,
         **stored.VALUES,
     },

@@ -20,9 +20,6 @@ from tundish.loader.operators.measuring import measured
 from tundish.loader.operators.repeat import Repeat, Repeated
 from tundish.loader.protocols.chains import chain_base, defers
 from tundish.loader.protocols.positional import Positions
-from tundish.loader.run.operators import (
-    packing,
-)
 from tundish.loader.run.storing.recorded import recorded
 from tundish.loader.run.watching.watched import meter_of
 
@@ -127,6 +124,5 @@ class Planner:
 
 
 MACHINES: dict[type[Operator], MakeMachine] = {
-    **packing.MACHINES,
 }
 """The machines of operators that are the same wherever elements are computed."""

@@ -10,8 +10,6 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.gaps import copied
-from tundish.loader.operators.packing import Pack
-from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.forms import Form, form_of, form_of_value
 from tundish.loader.protocols.items import End, Failure, Made, Ref, ref_of, to_json
 from tundish.loader.protocols.lineage import check_named, note_wanted
@@ -30,10 +28,9 @@ from tundish.loader.protocols.stated import (
 from tundish.spec import map_leaves, show_key, show_tree
 
 if TYPE_CHECKING:
+    from tundish.loader.operators.packing import Pack
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Builder, Machine, Mark, Operator, Value
-    from tundish.loader.run.machines import MakeMachine
-    from tundish.loader.run.values import Make, Maker
+    from tundish.loader.protocols.operator import Machine, Mark
 
 Kinds = str | dict[str, str]
 """The dtypes of a sequence: of a bare array, or by key."""
@@ -401,27 +398,3 @@ def _column(
         at = end
     column[at:] = token_of("pad_value", node.pad_value, name, dtype, default=0)
     return column
-
-
-def _packed(builder: Builder, node: Pack, pass_: int) -> Machine:
-    return Packed(node, builder.computed(node.up, pass_), pass_, builder.context)
-
-
-def _row(maker: Maker, node: Pack) -> Value:
-    up, label = maker.held(node.up), maker.context.label(node)
-
-    def value(item: Any, pass_: int) -> Any:
-        parts = [
-            (up(x, pass_), x.first if type(x) is Piece else 0, first, stop)
-            for x, first, stop in item[1]
-        ]
-        try:
-            return packed(node, parts)
-        except SpecError as error:
-            raise_from(error, label)
-
-    return value
-
-
-MACHINES: dict[type[Operator], MakeMachine] = {Pack: _packed}
-VALUES: dict[type[Operator], Make] = {Pack: _row}
