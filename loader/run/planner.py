@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from tundish.loader.operators.flat_map import FlatMap, Inners
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.operator import Forgettable, Machine, Operator, Unary
-    from tundish.loader.run.machines import MakeMachine
     from tundish.loader.watch.watch import StageMeter
 
 
@@ -119,10 +118,4 @@ class Planner:
             base, dropping = chain_base(node)
             up = self.below(node, base, pass_)
             return self.stage(node, base, up, pass_) if dropping else up
-        make = MACHINES.get(type(node))
-        return node.machine(self, pass_) if make is None else make(self, node, pass_)
-
-
-MACHINES: dict[type[Operator], MakeMachine] = {
-}
-"""The machines of operators that are the same wherever elements are computed."""
+        return node.machine(self, pass_)

@@ -1,1 +1,0 @@
-"""What each family of operators does with a stream: its machines and its evaluators."""
