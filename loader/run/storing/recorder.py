@@ -106,7 +106,7 @@ class Recorder:
         self._chunk = Chunk(self.at)
         self._since, self._when = 0, time.monotonic()
         self._pending: deque[tuple[Order, int, Answer]] = deque()
-        self._committing = self._finishing = self._left = False
+        self._committing = self._finishing = self._left = self._given_up = False
 
     # -- what passes ---------------------------------------------------------------------------
 
@@ -226,13 +226,14 @@ class Recorder:
         self.settle()  # also when it is called again: an interrupt may have cut the first time
 
     def _depart(self) -> None:
-        if not self.pending and (self.at == self.durable or self.error is not None):
+        failed = self.error is not None and not self._given_up  # the writer has let go itself
+        if not self.pending and (self.at == self.durable or failed):
             with contextlib.suppress(OSError, SnapshotError):  # it is a hint, and becomes stale
                 self.target.lease.release()
-        elif self.torn:
+        elif self.torn or self._given_up:
             self._chunk = Chunk(self.at)
             self._put(self._order(leave=True))
-        elif self.complete or self.error is not None or self._finishing:
+        elif self.complete or self._finishing:
             self._put(self._order(leave=True))
         else:
             self.commit(None if self.owner is None else self.owner.state(), leave=True)
@@ -313,6 +314,7 @@ class Recorder:
 
     def give_up(self, why: BaseException) -> None:
         """Record nothing more, and commit nothing more: what is durable stays."""
+        self._given_up = self.error is None
         self._failed(RuntimeError(f"{type(why).__name__}: {why}"))  # as text: it keeps nobody alive
 
     def disown(self) -> None:

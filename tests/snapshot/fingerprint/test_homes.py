@@ -82,3 +82,11 @@ def test_functions_of_ours_in_plans_have_the_names_of_the_first_keys() -> None:
     for name, dataset in plans.items():
         said = json.dumps(describe_pipeline(dataset._node))
         assert f'"tundish.loader.plan.{name}"' in said
+
+
+def test_states_name_methods_as_the_first_states_did() -> None:
+    windows = td.Dataset.range(6).window(2)
+    for method, first in ((td.Dataset.zip, "SourceMethods.zip"), (key, "key")):
+        with windows.flat_map(method).iterator(workers=0) as iterator:
+            (_, arguments) = iterator.state_dict()["plan"][-1]
+        assert arguments["function"]["function"] == first

@@ -75,6 +75,14 @@ def test_an_error_fails_the_save(tmp_path: Path, workers: int) -> None:
     assert len([*tmp_path.iterdir()]) == 1, "nothing of it is left"
 
 
+def test_a_save_that_fails_lets_go_of_the_files_of_snapshots_upstream(tmp_path: Path) -> None:
+    ds = Dataset.range(20).map(fails_at_seven).snapshot(tmp_path / "upstream", batch_bytes=1)
+    with pytest.raises(LookupError, match="seven"):
+        ds.save(tmp_path / "saved")
+
+    assert not list(tmp_path.glob("upstream/*/runs/*/*.tmp*"))
+
+
 def test_a_save_that_failed_is_continued(tmp_path: Path) -> None:
     folder, calls = tmp_path / "kept", Counted(str(tmp_path / "calls"))
     missing = tmp_path / "missing"
