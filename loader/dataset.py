@@ -61,7 +61,6 @@ from tundish.loader.plan.node import (
 from tundish.loader.protocols.context import draw_seed
 from tundish.loader.protocols.operator import Operator, Unary
 from tundish.loader.protocols.raised import element_error
-from tundish.loader.protocols.specs import static_spec
 from tundish.loader.run.access import counted, element_at, stored_rows
 from tundish.loader.run.describing import describe_pipeline, key_of, operators_of
 from tundish.loader.run.external import heed_external_state
@@ -163,15 +162,6 @@ class Dataset(
         self._seed = self._spec = self._rows = None
         self._lock = renewed(threading.Lock())
         self._counted = True
-
-    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
-        return self._of(kind(self._node, *args, **kwargs))
-
-    def _arguments(self) -> int | None:
-        spec = static_spec(self._node)
-        if spec is None:
-            return None
-        return len(spec) if type(spec) is tuple else 1
 
     def __tundish_fingerprint__(self) -> list[dict[str, Any]]:
         # Of a dataset that a function holds, what counts of any.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,9 +16,10 @@ from tundish.loader.operators.sources import Tensors
 from tundish.loader.plan.checks import check_count, check_flag
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, OwnFunction
 from tundish.loader.protocols.blame import raise_from
+from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure
 from tundish.loader.protocols.machines import Counts
-from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.raised import Carried
 from tundish.loader.protocols.stated import (
     count,
@@ -193,17 +193,8 @@ class Validated(OwnFunction):
         return {**element, self.key: True}
 
 
-class AssertingMethods:
+class AssertingMethods(Fluent):
     """Methods of `Dataset` that hold it to what it should be."""
-
-    _node: Operator
-
-    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
-        raise NotImplementedError
-
-    @classmethod
-    def _of(cls, node: Operator) -> Self:
-        raise NotImplementedError
 
     def iterator(
         self, *, iteration: int = 0, workers: int | None = None, executor: str | None = None

@@ -18,6 +18,7 @@ from tundish.loader.plan.checks import check_count, check_flag, check_optional_f
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, check_workers
 from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.collate import collate
+from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import Failure, Made
 from tundish.loader.protocols.operator import Batching, Operator, Passing, Short, Unary
 from tundish.loader.protocols.refs import ints, not_there, numbered, some, within_one
@@ -257,11 +258,8 @@ def split(value: Any) -> tuple[int, Callable[[int], Any]]:
     return sizes.pop(), lambda k: unflatten(tree, [normalise(leaf[k]) for leaf in leaves])
 
 
-class BatchingMethods:
+class BatchingMethods(Fluent):
     """Methods of `Dataset` that put elements together and take them apart."""
-
-    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
-        raise NotImplementedError
 
     def batch(
         self,

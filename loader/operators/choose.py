@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from tundish.errors import SpecError
-from tundish.loader.operators.mixing import Chooser, Mixing, MixingMethods, several
+from tundish.loader.operators.mixing import Chooser, Mixing, several
 from tundish.loader.plan.checks import check_flag
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from tundish.loader.protocols.blame import raise_from
+from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import Failure
 from tundish.loader.protocols.refs import not_there
 from tundish.loader.protocols.specs import check_alike
@@ -109,7 +110,7 @@ def check_choice(value: Any, count: int) -> int:
     return int(value)
 
 
-class ChooseMethods(MixingMethods):
+class ChooseMethods(Fluent):
     """The class method that makes a `Dataset` of several by the numbers of another."""
 
     @classmethod
@@ -155,7 +156,7 @@ class ChooseMethods(MixingMethods):
         names, nodes = several(datasets)
         if names is not None:
             raise TypeError("datasets must be a list or tuple of datasets, not dict")
-        if not isinstance(choice_dataset, MixingMethods):
+        if not isinstance(choice_dataset, Fluent):
             raise TypeError(
                 f"choice_dataset must be a Dataset, not {type(choice_dataset).__name__}"
             )

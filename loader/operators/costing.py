@@ -25,8 +25,9 @@ from tundish.loader.operators.pads import Padding, check_padding
 from tundish.loader.plan.checks import check_callable, check_count, check_flag
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from tundish.loader.protocols.collate import collate, fits
+from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure
-from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.specs import array_spec, over, stacked
 from tundish.loader.protocols.stated import count, load_part
 from tundish.spec import (
@@ -220,14 +221,8 @@ def as_cost(cost: Any) -> int | float:
     return number
 
 
-class CostingMethods:
+class CostingMethods(Fluent):
     """The method of `Dataset` that makes batches by cost."""
-
-    _node: Operator
-
-    @classmethod
-    def _of(cls, node: Operator) -> Self:
-        raise NotImplementedError
 
     def batch_by_cost(
         self,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from tundish.loader.plan.checks import LARGEST, check_count
+from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.machines import Enumerated
-from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.refs import ints, numbered
 from tundish.spec import ArraySpec
 
@@ -56,11 +56,8 @@ class Enumerate(Unary):
         return value
 
 
-class EnumerateMethods:
+class EnumerateMethods(Fluent):
     """The method of `Dataset` that numbers the elements."""
-
-    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
-        raise NotImplementedError
 
     def enumerate(self, start: int = 0, name: str | None = None) -> Self:
         """Number the elements: ``(n, element)``, n an int64.

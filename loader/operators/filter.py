@@ -13,8 +13,9 @@ from tundish.loader.plan.checks import check_callable, check_count
 from tundish.loader.plan.drawing import check_drawing
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY
 from tundish.loader.protocols.blame import raise_from
+from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import DROPPED
-from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.ownership import SCALARS, owned
 from tundish.loader.protocols.results import truth
 
@@ -110,15 +111,8 @@ def _filtered(predicate: Callable[..., Any], label: str, tally: list[int], hand:
     return filtered
 
 
-class FilterMethods:
+class FilterMethods(Fluent):
     """The method of `Dataset` that keeps the elements for which a function is true."""
-
-    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
-        raise NotImplementedError
-
-    def _arguments(self) -> int | None:
-        """Return the number of arguments a function is called with; None where the plan does not tell."""
-        raise NotImplementedError
 
     def filter(
         self,

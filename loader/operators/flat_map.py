@@ -11,8 +11,9 @@ from tundish.loader.plan.drawing import check_drawing
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY
 from tundish.loader.protocols.blame import NODE_MARK, raise_from
 from tundish.loader.protocols.chains import chain_base
+from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure, Ref, ref_of
-from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.ownership import owned
 from tundish.loader.protocols.raised import Carried
 from tundish.loader.protocols.refs import not_there, within_one
@@ -294,15 +295,8 @@ def with_opened(state: dict[str, Any], counts: dict[str, int]) -> dict[str, Any]
     return {**state, "opened": {"counts": counts}} if counts else state
 
 
-class FlatMapMethods:
+class FlatMapMethods(Fluent):
     """The method of `Dataset` that makes a dataset of each element."""
-
-    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
-        raise NotImplementedError
-
-    def _arguments(self) -> int | None:
-        """Return the number of arguments a function is called with; None where the plan does not tell."""
-        raise NotImplementedError
 
     def flat_map(self, map_func: Callable[..., Any], name: str | None = None) -> Self:
         """Make a dataset of every element and deliver their elements one after another.

@@ -15,9 +15,10 @@ from tundish.loader.operators.pads import check_padding
 from tundish.loader.operators.windows import dataset_of, parts_of
 from tundish.loader.plan.checks import check_callable, check_count, check_counts, check_flag
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY, OwnFunction
+from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure, Ref, ref_of, to_json
 from tundish.loader.protocols.lineage import note_wanted, read_refs
-from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.refs import not_there, numbered, some
 from tundish.loader.protocols.specs import static_spec
 from tundish.loader.protocols.stated import check_whole, count, entries, items, load_part, within
@@ -202,13 +203,8 @@ class BucketBySequenceLength(GroupByWindow):
     op = "bucket_by_sequence_length"
 
 
-class GroupingMethods:
+class GroupingMethods(Fluent):
     """Methods of `Dataset` that put elements together by a key."""
-
-    _node: Operator
-
-    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
-        raise NotImplementedError
 
     def group_by_window(
         self,

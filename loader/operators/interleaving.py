@@ -10,6 +10,7 @@ from tundish.loader.operators.flat_map import FlatMap, left_out, with_opened
 from tundish.loader.operators.map import check_parallel
 from tundish.loader.plan.checks import check_callable, check_count, check_optional_flag
 from tundish.loader.plan.node import AUTOTUNE
+from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure, Ref, to_json
 from tundish.loader.protocols.lineage import check_named, note_wanted
 from tundish.loader.protocols.stated import (
@@ -28,7 +29,7 @@ from tundish.loader.protocols.stated import (
 if TYPE_CHECKING:
     from tundish.loader.operators.flat_map import Inner, Inners
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Machine, Mark, Operator
+    from tundish.loader.protocols.operator import Machine, Mark
 
 CYCLE_LENGTH = 16
 """How many datasets are read in turn where nothing is said: the same on every machine."""
@@ -201,11 +202,8 @@ class Interleaved:
         self._snapshot()
 
 
-class InterleavingMethods:
+class InterleavingMethods(Fluent):
     """Methods of `Dataset` that read several datasets in turn."""
-
-    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
-        raise NotImplementedError
 
     def interleave(  # noqa: PLR0917 - tf.data's order
         self,

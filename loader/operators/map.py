@@ -18,6 +18,7 @@ from tundish.loader.plan.checks import (
 from tundish.loader.plan.drawing import check_drawing
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY, check_workers
 from tundish.loader.protocols.blame import STOPPED, raise_from
+from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import DROPPED, ref_of
 from tundish.loader.protocols.operator import Operator, Unary
 from tundish.loader.protocols.ownership import SCALARS, lent_result, of_results, owned, owned_result
@@ -264,15 +265,8 @@ def _swept(function: Callable[..., Any], start: int, step: int, dtype: np.dtype)
     return sweep
 
 
-class MapMethods:
+class MapMethods(Fluent):
     """The method of `Dataset` that calls a function with each element."""
-
-    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
-        raise NotImplementedError
-
-    def _arguments(self) -> int | None:
-        """Return the number of arguments a function is called with; None where the plan does not tell."""
-        raise NotImplementedError
 
     def map(
         self,

@@ -21,11 +21,12 @@ from tundish.loader.plan.checks import (
 from tundish.loader.plan.drawing import check_drawing
 from tundish.loader.plan.node import function_name
 from tundish.loader.protocols.blame import NODE_MARK
+from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import Failure, Ref, ref_of
 from tundish.spec import is_namedtuple, normalise
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Builder, Machine, Maker, Operator, Spec, Value
+    from tundish.loader.protocols.operator import Builder, Machine, Maker, Spec, Value
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,14 +141,8 @@ def _of_one_dtype(rows: list[Any]) -> list[Any]:
     return [row.astype(dtype, copy=False) if isinstance(row, np.ndarray) else row for row in rows]
 
 
-class MapBatchesMethods:
+class MapBatchesMethods(Fluent):
     """The method of `Dataset` that calls a function with batches."""
-
-    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
-        raise NotImplementedError
-
-    def _arguments(self) -> int | None:
-        raise NotImplementedError
 
     def map_batches(
         self,

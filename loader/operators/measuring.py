@@ -18,6 +18,7 @@ import numpy as np
 from tundish.loader.plan.rebuilding import other_inputs
 from tundish.loader.plan.stats import check_text
 from tundish.loader.protocols.chains import chain_base, run_of
+from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import DROPPED, Failure
 from tundish.loader.protocols.operator import Operator, Passing
 from tundish.loader.protocols.rows import Rows
@@ -210,11 +211,8 @@ def _once(root: Operator, what: str, rebuild: Callable[[Operator], Operator]) ->
     return _REBUILT[root][what]
 
 
-class MeasuringMethods:
+class MeasuringMethods(Fluent):
     """Methods of `Dataset` that measure what passes."""
-
-    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
-        raise NotImplementedError
 
     def latency_stats(self, tag: str) -> Self:
         """Measure how long the operators up to here take for each element.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol
 
+from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure, Made, Ref, rewrap
 from tundish.loader.protocols.operator import Operator
 from tundish.loader.protocols.refs import numbered
@@ -208,16 +209,6 @@ def count_sources(state: Any) -> dict[str, int]:
     return found
 
 
-class MixingMethods:
-    """The base of mixins with class methods that make a `Dataset` of several."""
-
-    _node: Operator
-
-    @classmethod
-    def _of(cls, node: Operator) -> Self:
-        raise NotImplementedError
-
-
 def several(datasets: Any) -> tuple[tuple[str, ...] | None, tuple[Operator, ...]]:
     """Return the names of datasets, if they have any, and their nodes."""
     names = None
@@ -236,7 +227,7 @@ def several(datasets: Any) -> tuple[tuple[str, ...] | None, tuple[Operator, ...]
     if not found:
         raise ValueError("datasets must hold at least one dataset, not 0")
     for at, dataset in enumerate(found):
-        if not isinstance(dataset, MixingMethods):
+        if not isinstance(dataset, Fluent):
             where = at if names is None else repr(names[at])
             raise TypeError(f"datasets[{where}] must be a Dataset, not {type(dataset).__name__}")
     return names, tuple(dataset._node for dataset in found)  # noqa: SLF001 - ours

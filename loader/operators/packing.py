@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -14,7 +14,8 @@ from tundish.loader.operators.packed import Packed, Piece, packed
 from tundish.loader.plan.checks import LARGEST, check_count, check_flag, check_word
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY
 from tundish.loader.protocols.blame import raise_from
-from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.fluent import Fluent
+from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.refs import sliced
 
 if TYPE_CHECKING:
@@ -71,11 +72,8 @@ class Pack(Unary):
         return value
 
 
-class PackingMethods:
+class PackingMethods(Fluent):
     """Methods of `Dataset` that put sequences into rows."""
-
-    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
-        raise NotImplementedError
 
     def pack(
         self,

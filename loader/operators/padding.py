@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -21,6 +21,7 @@ from tundish.loader.operators.gathering import (
 )
 from tundish.loader.operators.pads import Pad, Padding, check_fits, check_padding
 from tundish.loader.plan.checks import check_count, check_flag
+from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.specs import array_spec, over, static_spec
 from tundish.spec import (
     ArraySpec,
@@ -32,7 +33,7 @@ from tundish.spec import (
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.forms import Form
-    from tundish.loader.protocols.operator import Operator, Spec
+    from tundish.loader.protocols.operator import Spec
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,13 +160,8 @@ def _empty(rows: Sequence[np.ndarray]) -> Any:
     return type(first)() if isinstance(first, (str, bytes)) else None
 
 
-class PaddingMethods:
+class PaddingMethods(Fluent):
     """The method of `Dataset` that pads elements to one shape."""
-
-    _node: Operator
-
-    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
-        raise NotImplementedError
 
     def padded_batch(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -23,6 +23,7 @@ from tundish.loader.operators.gathering import (
 )
 from tundish.loader.operators.pads import Pad, check_fits
 from tundish.loader.plan.checks import LARGEST, check_count, check_flag, check_items
+from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.specs import array_spec, arrays, over, stacked
 from tundish.ragged import Ragged, Sparse
 from tundish.spec import (
@@ -39,7 +40,7 @@ from tundish.spec import (
 if TYPE_CHECKING:
     from tundish.loader.protocols.collate import Key
     from tundish.loader.protocols.forms import Form
-    from tundish.loader.protocols.operator import Operator, Spec
+    from tundish.loader.protocols.operator import Spec
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,11 +190,8 @@ class SparseRule:
         return Sparse(indices, entries, np.array([len(values), *dense], np.int64))
 
 
-class RaggedMethods:
+class RaggedMethods(Fluent):
     """Methods of `Dataset` that put elements of different shapes together without padding."""
-
-    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
-        raise NotImplementedError
 
     def ragged_batch(
         self,

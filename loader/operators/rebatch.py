@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
@@ -15,9 +15,10 @@ from tundish.loader.plan.checks import check_count, check_flag
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY
 from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.collate import Key, misfit
+from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.forms import Form, form_of, form_of_value
 from tundish.loader.protocols.items import End, Failure, Made, Ref, ref_of
-from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.refs import not_there, sliced
 from tundish.loader.protocols.rows import Row, Rows
 from tundish.loader.protocols.specs import over
@@ -280,11 +281,8 @@ def _stacked(key: Any, column: list[Any], rows: int) -> np.ndarray:
     return np.concatenate(column, out=room((rows, *key[1]), key[0]))
 
 
-class RebatchMethods:
+class RebatchMethods(Fluent):
     """The method of `Dataset` that cuts batches anew."""
-
-    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
-        raise NotImplementedError
 
     def rebatch(
         self,

@@ -13,9 +13,10 @@ from tundish.errors import SpecError
 from tundish.loader.operators.scanning import State, Told
 from tundish.loader.plan.checks import check_callable
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY
+from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure, Made
 from tundish.loader.protocols.machines import Rerun
-from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.ownership import owned
 from tundish.loader.protocols.refs import numbered
 from tundish.loader.protocols.results import checked
@@ -163,11 +164,8 @@ def keyed(function: Callable[..., Any], name: str) -> Callable[..., int]:
     return key
 
 
-class ReducingMethods:
+class ReducingMethods(Fluent):
     """The method of `Dataset` that reduces the elements of each key to one."""
-
-    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
-        raise NotImplementedError
 
     def group_by_reducer(
         self, key_func: Callable[..., Any], reducer: Reducer, name: str | None = None

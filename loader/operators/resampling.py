@@ -13,8 +13,9 @@ from tundish.errors import SpecError
 from tundish.loader.operators.map import Map
 from tundish.loader.plan.checks import check_callable, check_seed
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY
+from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import Failure
-from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.stated import (
     check_whole,
     count,
@@ -178,14 +179,8 @@ def acceptance(target: tuple[float, ...], initial: tuple[float, ...]) -> list[fl
     return [ratio / max(ratios) for ratio in ratios]
 
 
-class ResamplingMethods:
+class ResamplingMethods(Fluent):
     """Methods of `Dataset` that give classes another distribution."""
-
-    _node: Operator
-
-    @classmethod
-    def _of(cls, node: Operator) -> Self:
-        raise NotImplementedError
 
     def rejection_resample(
         self,

@@ -12,10 +12,11 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.loader.operators.choose import Choose
 from tundish.loader.operators.choosing import Take
-from tundish.loader.operators.mixing import Chooser, Mixing, MixingMethods, several
+from tundish.loader.operators.mixing import Chooser, Mixing, several
 from tundish.loader.plan.checks import check_flag, check_items, check_optional_flag, check_seed
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from tundish.loader.protocols.blame import raise_from
+from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.machines import Enumerated
 from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.refs import numbered
@@ -221,7 +222,7 @@ def _sums_of(weights: Any, count: int) -> list[float]:
     return cumulated(weights, wide=weights.dtype == np.float64)
 
 
-class SampleMethods(MixingMethods):
+class SampleMethods(Fluent):
     """The class method that makes a `Dataset` of several at random."""
 
     @classmethod
@@ -293,7 +294,7 @@ class SampleMethods(MixingMethods):
         seed = check_seed(seed)
         again = check_optional_flag("rerandomize_each_iteration", rerandomize_each_iteration)
         anew, stop = bool(again), check_flag("stop_on_empty_dataset", stop_on_empty_dataset)
-        if isinstance(weights, MixingMethods):
+        if isinstance(weights, Fluent):
             if names is not None:
                 raise TypeError("weights of a named mixture must be a dict, not a Dataset")
             drawn = Weighed(weights._node, len(nodes), seed, anew)  # noqa: SLF001 - ours

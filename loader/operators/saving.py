@@ -17,23 +17,15 @@ from tundish.loader.operators.snapshot import (
 )
 from tundish.loader.plan.checks import check_callable, check_flag
 from tundish.loader.plan.node import INFINITE_CARDINALITY
+from tundish.loader.protocols.fluent import Fluent
 from tundish.spec import ArraySpec, flatten, paths, same_structure, show_tree
 
 if TYPE_CHECKING:
     import os
 
-    from tundish.loader.protocols.operator import Operator
 
-
-class SavingMethods:
+class SavingMethods(Fluent):
     """Methods of `Dataset` that write files at once, and read them."""
-
-    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
-        raise NotImplementedError
-
-    @classmethod
-    def _of(cls, node: Operator) -> Self:
-        raise NotImplementedError
 
     def iterator(self) -> Any:
         """Iterate with options of its own."""

@@ -12,10 +12,11 @@ from tundish.errors import SpecError
 from tundish.gaps import copied
 from tundish.loader.plan.checks import check_callable
 from tundish.loader.protocols.blame import raise_from
+from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import Failure, Made
 from tundish.loader.protocols.lineage import add_origin, describe_origin, identities
 from tundish.loader.protocols.machines import Rerun
-from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.ownership import owned, private
 from tundish.loader.protocols.results import checked
 from tundish.spec import (
@@ -182,11 +183,8 @@ def own(leaf: Any) -> Any:
     return leaf
 
 
-class ScanningMethods:
+class ScanningMethods(Fluent):
     """The method of `Dataset` that carries a state from element to element."""
-
-    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
-        raise NotImplementedError
 
     def scan(
         self, initial_state: Any, scan_func: Callable[[Any, Any], Any], name: str | None = None

@@ -12,6 +12,7 @@ import numpy as np
 
 from tundish.loader.plan.checks import check_callable, check_count, check_word
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY
+from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.operator import Operator, Unary
 from tundish.tracebacks import callers_level
 
@@ -160,11 +161,8 @@ def checked_shard(number: Any) -> int:
     return int(number)
 
 
-class SnapshotMethods:
+class SnapshotMethods(Fluent):
     """The method of `Dataset` that keeps elements in files."""
-
-    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
-        raise NotImplementedError
 
     def snapshot(
         self,

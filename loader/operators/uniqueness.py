@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -11,8 +11,9 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY
+from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import Failure
-from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.specs import static_spec
 from tundish.loader.protocols.stated import (
     count,
@@ -115,13 +116,8 @@ def _digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
-class UniquenessMethods:
+class UniquenessMethods(Fluent):
     """Methods of `Dataset` that leave out what has come before."""
-
-    _node: Operator
-
-    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
-        raise NotImplementedError
 
     def unique(self, name: str | None = None) -> Self:
         """Deliver each element once: where it comes first, in each pass anew.

@@ -10,6 +10,7 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.loader.plan.checks import check_count, check_flag
+from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.generating import Broken
 from tundish.loader.protocols.items import End, Ref, ref_of, to_json
 from tundish.loader.protocols.lineage import add_origin, describe_origin, note_wanted, refs
@@ -247,11 +248,8 @@ def _leaves(element: Any, tree: Any) -> list[Any]:
     return [by_path[path] for path in paths(tree)]
 
 
-class WindowMethods:
+class WindowMethods(Fluent):
     """Methods of `Dataset` that make windows."""
-
-    def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
-        raise NotImplementedError
 
     def window(
         self,
