@@ -9,18 +9,14 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from tundish.errors import SpecError
-from tundish.loader.operators.choosing import Shard, Skip, Take
-from tundish.loader.operators.repeat import Repeat
 from tundish.loader.operators.sharing import BatchShare
-from tundish.loader.operators.shuffle import Shuffle
-from tundish.loader.operators.sources import Slices, Tensors
 from tundish.loader.plan.checks import check_count, check_flag, check_optional_flag
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, check_workers
 from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.collate import collate
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import Failure, Made
-from tundish.loader.protocols.operator import Batching, Operator, Passing, Short, Unary
+from tundish.loader.protocols.operator import Batching, Operator, Short, Unary
 from tundish.loader.protocols.refs import ints, not_there, numbered, some, within_one
 from tundish.loader.protocols.specs import over, stacked
 from tundish.loader.protocols.stated import count, load_part
@@ -42,8 +38,6 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Spec, Value
     from tundish.loader.protocols.refs import Positions, Refs
 
-_SAME = (Passing, Repeat, Shard, Shuffle, Skip, Take)
-
 
 @dataclass(frozen=True, eq=False)
 class Batch(Batching, Unary):
@@ -54,7 +48,7 @@ class Batch(Batching, Unary):
 
     origin = "ordinal"
     flat = False
-    computing = joins = distributive = True
+    computing = joins = gathers = distributive = True
 
     def of_process(self, context: InputContext, short: Short) -> Batch:
         share = BatchShare(self.up, context, self.size, short)
@@ -112,6 +106,14 @@ class Batch(Batching, Unary):
         return self.up.safe and self.up.uniform
 
     @property
+    def made_of(self) -> int:
+        return self.size
+
+    @property
+    def rows_each(self) -> int | None:
+        return self.size if self.drop_remainder else None
+
+    @property
     def uniform(self) -> bool:
         count = self.up.cardinality
         whole = count == INFINITE_CARDINALITY or (count >= 0 and count % self.size == 0)
@@ -157,27 +159,10 @@ class Unbatch(Unary):
     @property
     def cardinality(self) -> int:
         below = self.up.cardinality
-        rows = rows_of(self.up)
+        rows = self.up.rows_each
         if below < 0 or not below:
             return below  # an endless one stays so, as in tf.data
         return UNKNOWN_CARDINALITY if rows is None else below * rows
-
-
-def rows_of(node: Operator) -> int | None:
-    """How many rows each element has, where the plan tells."""
-    while isinstance(node, _SAME):
-        node = node.up
-    if isinstance(node, Batch):
-        return node.size if node.drop_remainder else None
-    if isinstance(node, Tensors):
-        element = node.value
-    elif isinstance(node, Slices):
-        element = map_leaves(lambda array: np.broadcast_to(0, array.shape[1:]), node.arrays)
-    else:
-        return None
-    leaves = flatten(ragged_apart(element))[0]
-    sizes = {len(leaf) if getattr(leaf, "ndim", 0) else None for leaf in leaves}
-    return sizes.pop() if len(sizes) == 1 else None  # else each element is an error
 
 
 def row_spec(spec: Any) -> ArraySpec:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class Cache(Unary):
     """The elements of the first pass, kept in memory for later ones."""
 
-    computing = dynamic = passes = one_by_one = distributive = True
+    computing = dynamic = passes = keeps = one_by_one = distributive = True
     positional = False
 
     @property

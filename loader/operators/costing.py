@@ -45,7 +45,7 @@ class Cost(Unary):
 
     cost: Callable[..., Any]
 
-    computing = noting = passes = distributive = True
+    computing = noting = passes = distributive = inner = True
     positional = safe = False
 
     def machine(self, builder: Builder, pass_: int) -> Machine:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +14,7 @@ from tundish.loader.operators.interleaving import Interleave
 from tundish.loader.operators.listing import Files
 from tundish.loader.operators.sources import FromSource
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY, OwnFunction
+from tundish.loader.protocols.generating import Broken
 from tundish.loader.protocols.operator import Operator, Passing, SourceNode, Unary
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class FileRecords(SourceNode):
     format: Format
 
     op = "file"
+    reads = "stream"
     computing = dynamic = True
     cardinality = UNKNOWN_CARDINALITY
     safe = False
@@ -212,6 +215,14 @@ class Indexed(FromSource):
     def format(self) -> Format:
         """How records stand in the files."""
         return self.source.form
+
+    @property
+    def grouped(self) -> bool:
+        return self.format.grouped
+
+    def several(self) -> Callable[[list[int]], Sequence[Any]]:
+        get = self.source.get
+        return lambda indices: [Broken(x) if isinstance(x, Exception) else x for x in get(indices)]
 
     def spec(self, below: Spec) -> Any:
         return self.format.spec

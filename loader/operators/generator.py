@@ -37,6 +37,7 @@ class Generator(SourceNode):
     computing = replays = True
     cardinality = UNKNOWN_CARDINALITY
     safe = False
+    reads = "generator"
     undivided = "has no random access: read the records with from_source"
 
     def spec(self, below: Spec) -> Any:

@@ -42,7 +42,7 @@ class Groups(Unary):
     op = "groups"
     origin = "ordinal"
     flat = False
-    noting = dynamic = sequential = distributive = True
+    noting = dynamic = sequential = distributive = inner = True
     cardinality = UNKNOWN_CARDINALITY
     positional = False
     safe = False

@@ -85,6 +85,10 @@ class Map(Unary):
         return given
 
     @property
+    def inner(self) -> bool:
+        return type(self.function).__module__.startswith("tundish.loader.")
+
+    @property
     def lenient(self) -> bool:
         return self.on_error in ("skip", "retry")
 

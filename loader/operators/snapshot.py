@@ -84,7 +84,7 @@ class Snapshot(Unary):
     shard_func: Callable[..., Any] | None = None
     make: type[DatasetClass] | None = None
 
-    computing = replays = awaited = passes = recorded = True
+    computing = replays = awaited = passes = keeps = recorded = True
     positional = False
     tuning = frozenset({"path", "keeping", "make"})
 

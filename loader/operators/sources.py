@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,6 +16,7 @@ from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.operator import SourceNode
 from tundish.loader.protocols.ownership import private
 from tundish.loader.protocols.specs import common
+from tundish.ragged import ragged_apart
 from tundish.spec import (
     ArraySpec,
     flatten,
@@ -50,6 +51,10 @@ class Tensors(SourceNode):
     def params(self) -> dict[str, Any]:
         return {"spec": str(spec_of(self.value))}
 
+    @property
+    def rows_each(self) -> int | None:
+        return _rows_of(self.value)
+
     def evaluator(self, maker: Maker) -> Value:
         hand = maker.hand
         if hand is None:
@@ -83,6 +88,10 @@ class Slices(SourceNode):
 
     def params(self) -> dict[str, Any]:
         return {"spec": str(spec_of(self.arrays))}
+
+    @property
+    def rows_each(self) -> int | None:
+        return _rows_of(map_leaves(lambda array: np.broadcast_to(0, array.shape[1:]), self.arrays))
 
     def evaluator(self, maker: Maker) -> Value:
         leaves, tree = flatten(self.arrays)
@@ -138,6 +147,13 @@ class FromList(SourceNode):
         return value
 
 
+def _rows_of(element: Any) -> int | None:
+    """Return the number of rows of a batched element; None if its leaves have different ones."""
+    leaves = flatten(ragged_apart(element))[0]
+    sizes = {len(leaf) if getattr(leaf, "ndim", 0) else None for leaf in leaves}
+    return sizes.pop() if len(sizes) == 1 else None  # else each element is an error
+
+
 @dataclass(frozen=True, eq=False)
 class FromSource(SourceNode):
     """The records of an object with a length and items."""
@@ -155,6 +171,10 @@ class FromSource(SourceNode):
 
     def params(self) -> dict[str, Any]:
         return {"source": type(self.source).__qualname__, "count": self.count}
+
+    def several(self) -> Callable[[list[int]], Sequence[Any]] | None:
+        getitems = getattr(self.source, "__getitems__", None)
+        return getitems if callable(getitems) else None
 
     def evaluator(self, maker: Maker) -> Value:
         source, label, hand = self.source, maker.context.label(self), maker.hand

@@ -15,7 +15,7 @@ workers and without, so the order cannot depend on workers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
@@ -251,6 +251,10 @@ class Operator(Node):
     """True if it puts together what others made, or takes it apart, in the process where that is made."""
     expands: ClassVar[bool] = False
     """True if it gives the elements of a dataset that a function makes of each element."""
+    keeps: ClassVar[bool] = False
+    """True if it keeps its input's elements for later passes."""
+    gathers: ClassVar[bool] = False
+    """True if its elements may lie as rows of several blocks: a stage gathers one where it is wanted whole."""
     placed: ClassVar[bool] = False
     """True if what names an element of an inner dataset is its place in a file, not its number."""
 
@@ -262,6 +266,35 @@ class Operator(Node):
     @property
     def prefetched(self) -> int | None:
         """The number of elements that it wants to be ready ahead of the consumer; None if it says nothing of that."""
+        return None
+
+    @property
+    def made_of(self) -> int:
+        """The number of its input's elements that one of its own is made of; 0 if that is not fixed."""
+        return 1 if self.origin == "input" else 0
+
+    @property
+    def rows_each(self) -> int | None:
+        """The number of rows of each of its elements; None where the plan does not tell."""
+        return self.inputs[0].rows_each if self.transparent or self.choosing else None
+
+    @property
+    def inner(self) -> bool:
+        """True if it is a part of the operator after it: nothing can be put between the two."""
+        return False
+
+    @property
+    def reads(self) -> Literal["", "generator", "stream"]:
+        """How it reads: in the consumer's process, or from front to back by one worker; else ''."""
+        return "stream" if self.expands else ""
+
+    @property
+    def grouped(self) -> bool:
+        """True if it reads rows by their number, each decoded together with many others."""
+        return False
+
+    def several(self) -> Callable[[list[int]], Sequence[Any]] | None:
+        """Return a function that reads several of its elements by their numbers, if that is one call."""
         return None
 
     @property

@@ -222,4 +222,4 @@ def is_static(node: Operator) -> bool:
 def _reaches_batch(node: Operator) -> bool:
     if node.relays:
         return any(_reaches_batch(chain_base(up)[0]) for up in node.inputs)
-    return node.label == "batch"
+    return node.gathers

@@ -9,12 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.operators.cache import Cache
-from tundish.loader.operators.files import Indexed
-from tundish.loader.operators.sources import FromSource
-from tundish.loader.protocols.generating import Broken
 from tundish.loader.protocols.lineage import identities
-from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.raised import element_error
 
 if TYPE_CHECKING:
@@ -39,9 +34,9 @@ def compile_read(top: Operator, context: Context) -> Callable[[Sequence[Any], in
         one source that has ``__getitems__``.
     """
     node = top
-    while isinstance(node, Unary) and node.flat and not isinstance(node, Cache):
-        node = node.up
-    getitems = _several(node)
+    while len(node.inputs) == 1 and node.flat and not node.keeps:
+        node = node.inputs[0]
+    getitems = node.several()
     if getitems is None:
         return None
     records = context.records.setdefault(id(node), {})
@@ -62,18 +57,3 @@ def compile_read(top: Operator, context: Context) -> Callable[[Sequence[Any], in
             records.update(zip(indices, found, strict=True))
 
     return read
-
-
-def _several(node: Operator) -> Callable[[list[int]], Sequence[Any]] | None:
-    """How several records of a source are read at once."""
-    if isinstance(node, Indexed):
-        get = node.source.get
-        return lambda indices: [_broken(record) for record in get(indices)]
-    if not isinstance(node, FromSource):
-        return None
-    getitems = getattr(node.source, "__getitems__", None)
-    return getitems if callable(getitems) else None
-
-
-def _broken(record: Any) -> Any:
-    return Broken(record) if isinstance(record, Exception) else record

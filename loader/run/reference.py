@@ -6,7 +6,7 @@ So are the inner datasets of flat_map, in a worker too, and what has to be run a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tundish.loader.operators.counting import Counter, Random, Range
 from tundish.loader.operators.files import FileRecords, Indexed, ReadFiles
@@ -148,14 +148,20 @@ class InlinePlanner(Planner):
         return open_inline(self.context.beside(plan, pass_), Options())
 
     def flattened(self, node: FlatMap, base: Operator, pass_: int) -> Machine:
-        if not isinstance(node, ReadFiles):
+        if not node.placed or node.in_turn > 1:
             return super().flattened(node, base, pass_)
         dataset, identity = compile_inner(node, self.context, self.open_inner)
         up = self.build(node.up, pass_)
         meter = meter_of(node, self.context, "consumer")
         return self.timing(
             FileSequence(
-                node, up, dataset, identity, pass_=pass_, context=self.context, meter=meter
+                cast("ReadFiles", node),
+                up,
+                dataset,
+                identity,
+                pass_=pass_,
+                context=self.context,
+                meter=meter,
             )
         )
 

@@ -5,16 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from tundish.loader.operators.batching import Batch
-from tundish.loader.operators.cache import Cache
-from tundish.loader.operators.costing import Cost
-from tundish.loader.operators.files import FileRecords, Indexed
-from tundish.loader.operators.generator import Generator
-from tundish.loader.operators.grouping import Groups
-from tundish.loader.operators.map import Map
 from tundish.loader.operators.options import options_of
-from tundish.loader.operators.shuffle import Shuffle
-from tundish.loader.operators.snapshot import Snapshot
 from tundish.loader.plan.node import OwnFunction, function_name
 from tundish.loader.protocols.chains import chain_base, computes
 from tundish.loader.protocols.operator import Operator
@@ -41,9 +32,8 @@ def view_of(context: Context) -> PlanView:
 
 
 def _viewed(node: Operator, context: Context) -> PlanNode:
-    shuffles = isinstance(node, Shuffle)
-    held = isinstance(node, Shuffle) and (computes(node.up) or chain_base(node.up)[1])
-    rows = 1 if node.origin == "input" else 0
+    window: int | None = getattr(node, "window", None) if node.scatters else None
+    held = window is not None and any(computes(up) or chain_base(up)[1] for up in node.inputs)
     return PlanNode(
         name=context.label(node),
         op=node.label,
@@ -51,15 +41,15 @@ def _viewed(node: Operator, context: Context) -> PlanNode:
         function=_function(node),
         each=node.elementwise and node.calls,
         drops=node.drops,
-        draws=_draws(node),
-        shuffles=shuffles,
-        permutes=isinstance(node, Shuffle) and node.window is None,
-        window=(node.window or 0) if isinstance(node, Shuffle) and held else 0,
-        rows=node.size if isinstance(node, Batch) else rows,
-        keeps=isinstance(node, (Cache, Snapshot)),
-        grouped=isinstance(node, Indexed) and node.format.grouped,
-        inner=_is_inner(node),
-        reads=_reads(node),
+        draws=(node.seeded or node.seedless) and not (node.expands or node.scatters),
+        shuffles=node.scatters,
+        permutes=node.scatters and not node.holds,
+        window=(window or 0) if held else 0,
+        rows=node.made_of,
+        keeps=node.keeps,
+        grouped=node.grouped,
+        inner=node.inner,
+        reads=node.reads,
         count=node.cardinality,
     )
 
@@ -77,22 +67,3 @@ def _function(node: Operator) -> str:
         if callable(value) and not isinstance(value, (OwnFunction, type, Operator)):
             return function_name(value).rpartition("<locals>.")[2].strip("<>")
     return ""
-
-
-def _is_inner(node: Operator) -> bool:
-    """Whether a method put the operator before another: nothing can be put between the two."""
-    function = node.function if isinstance(node, Map) else None
-    return isinstance(node, (Cost, Groups)) or type(function).__module__.startswith(
-        "tundish.loader."
-    )
-
-
-def _draws(node: Operator) -> bool:
-    # What a flat_map's function makes may draw; that is said where it matters.
-    return (node.seeded or node.seedless) and not (node.expands or isinstance(node, Shuffle))
-
-
-def _reads(node: Operator) -> str:
-    if isinstance(node, Generator):
-        return "generator"
-    return "stream" if node.expands or isinstance(node, FileRecords) else ""
