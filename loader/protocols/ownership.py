@@ -62,32 +62,35 @@ the array that a view is of. `_calibrate` finds them; `_NEVER` has everything co
 
 
 def _at_once(otherwise: Callable[..., Any]) -> Callable[..., Any]:
-    """Decide here about a writable array of numbers, and let a function decide about everything else.
+    """Decide here about an array of numbers, and let a function decide about everything else.
 
-    Such arrays are most of what is asked about, for each element: so this calls no function of ours.
+    Such arrays are most of what is asked about, for each element: so this calls no function of ours,
+    but for read-only ones that are to be kept.
     """
     ndarray = np.ndarray
+    lends = otherwise.__name__.startswith("lent")
 
     @functools.wraps(otherwise)
     def hand(value: Any, _: None = None) -> Any:
         if type(value) is ndarray and value.dtype in NUMBERS and value.ndim:
             flags = value.flags.num
-            if flags & _WRITABLE:
-                if getrefcount(value) != _alone or getweakrefcount(value):
-                    return value.copy()
-                if flags & _OWN_DATA:
-                    return value
-                base = (
-                    value.base
-                )  # numpy has a view refer to what holds the memory, not to another view
-                if (
-                    type(base) is ndarray
-                    and getrefcount(base) == _under
-                    and base.flags.owndata
-                    and not getweakrefcount(base)
-                ):
-                    return value
+            if not flags & _WRITABLE:
+                return value if lends or _is_immutable(value) else value.copy()
+            if getrefcount(value) != _alone or getweakrefcount(value):
                 return value.copy()
+            if flags & _OWN_DATA:
+                return value
+            base = (
+                value.base
+            )  # numpy has a view refer to what holds the memory, not to another view
+            if (
+                type(base) is ndarray
+                and getrefcount(base) == _under
+                and base.flags.owndata
+                and not getweakrefcount(base)
+            ):
+                return value
+            return value.copy()
         return otherwise(value, value := None)
 
     return hand

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tundish.loader.run.watching.tracing import Trace
 
 _AT_ONCE = 1024
+_MOST_ALONE = 64
 _CPU_EVERY = 8
 """Of so many calls that are measured one is measured by the CPU clock, too, which costs more."""
 
@@ -59,6 +60,8 @@ class Engine:
     idle : bool
         Whether the call in progress was interrupted as it waited for workers: nothing is amiss then.
         Cleared as `begun` is.
+    alone : float
+        How many elements are to be asked for one by one before `several` is asked again.
     past : bool
         Whether what it has done is counted with the iterator's earlier engines.
     reporter : Reporter
@@ -67,6 +70,8 @@ class Engine:
 
     begun = idle = past = False
     given: int = 0
+    alone: float = 0
+    _tries = 1
     wanted: int | None = None
     _undo: int | None = None  # how many elements there were before the last `several`
 
@@ -99,8 +104,19 @@ class Engine:
         raise NotImplementedError
 
     def several(self) -> list[Any] | None:
-        """The next elements at once, where that is cheap; None: ask `next`."""
-        return None
+        """The next elements at once, where that is cheap; None: ask `next`, `alone` times more.
+
+        Who has none at once has none for long, as a rule: to ask costs as much as an element.
+        """
+        found = self._several()
+        if found is None:
+            self.alone, self._tries = self._tries, min(2 * self._tries, _MOST_ALONE)
+        else:
+            self._tries = 1
+        return found
+
+    def _several(self) -> list[Any] | None:
+        raise NotImplementedError
 
     def take_back(self) -> None:
         """The last call was interrupted: what it was about to deliver has not been. Idempotent."""
@@ -336,7 +352,7 @@ class InlineEngine(Engine):
             self._trace.gave(perf_counter() - self._asked)
         return item
 
-    def several(self) -> list[Any] | None:
+    def _several(self) -> list[Any] | None:
         network = self._network
         if not hasattr(network, "several") or self.context.probes:
             return None

@@ -231,6 +231,9 @@ class Iterator:
                 engine = current
                 engine.begun = engine.given = engine.idle = False
                 try:
+                    if engine.alone:
+                        engine.alone -= 1
+                        return engine.next()
                     several = engine.several()
                     if several is None:
                         return engine.next()

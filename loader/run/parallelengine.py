@@ -172,7 +172,7 @@ class ParallelEngine(Engine):
                 del item, element  # else the error and this frame would keep each other
         return element
 
-    def several(self) -> list[Any] | None:
+    def _several(self) -> list[Any] | None:
         network = self._network
         if not isinstance(network, (FlatMapped, ParallelStage)) or os.getpid() != self._owner:
             return None

@@ -189,7 +189,7 @@ class SweptStage:
         while True:
             try:
                 for element in self._elements:
-                    return Made(self._ref(), element)
+                    return Made(self._refs[self._count - length_hint(self._counter) - 1], element)
             except Exception as error:  # noqa: BLE001 - the element's error
                 return self._failed(error)
             self._refill()

@@ -350,6 +350,8 @@ def flatten(value: Any) -> tuple[list[Any], Tree]:
     >>> leaves, unflatten(tree, [x * 2 for x in leaves])
     ([1, 2, 3], {'a': 2, 'b': (4, 6)})
     """
+    if type(value) is np.ndarray:  # as most elements are
+        return [value], LEAF
     leaves: list[Any] = []
     return leaves, _flatten(value, leaves)
 
@@ -368,7 +370,7 @@ def _flatten(value: Any, leaves: list[Any]) -> Tree:
 
 def unflatten(tree: Tree, leaves: Iterable[Any]) -> Any:
     """Build a nest of a structure from leaves in `flatten`'s order."""
-    return _unflatten(tree, iter(leaves))
+    return next(iter(leaves)) if tree is LEAF else _unflatten(tree, iter(leaves))
 
 
 def _unflatten(tree: Tree, leaves: Any) -> Any:
@@ -403,6 +405,8 @@ def paths(tree: Tree, prefix: str = "") -> list[str]:
 
 def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
     """Apply a function to every leaf of a nest."""
+    if type(value) is np.ndarray:
+        return function(value)
     leaves, tree = flatten(value)
     return unflatten(tree, [function(leaf) for leaf in leaves])
 
