@@ -6,7 +6,6 @@ from typing import Any
 
 from tundish.formats.bytes.stream import check_compression
 from tundish.loader.files.dataset import filenames_node
-from tundish.loader.operators.files import paths_node
 
 __all__ = ["compression_of"]
 
@@ -23,10 +22,10 @@ def compression_of(compression_type: Any, filenames: Any) -> str:
     """
     if compression_type is not None:
         return check_compression(compression_type)
-    node = paths_node(filenames_node(filenames))
-    if node is None:  # names that nobody knows yet
+    paths = filenames_node(filenames).listed_paths
+    if paths is None:  # names that nobody knows yet
         return ""
-    found = {_told_by(path): path for path in reversed(node.paths)}
+    found = {_told_by(path): path for path in reversed(paths)}
     if len(found) > 1:
         first, second, *_ = sorted(found)
         raise ValueError(

@@ -48,7 +48,7 @@ class Batch(Batching, Unary):
 
     origin = "ordinal"
     flat = False
-    computing = joins = gathers = distributive = True
+    computing = joins = gathers = distributive = uncomputed = True
 
     def of_process(self, context: InputContext, short: Short) -> Batch:
         share = BatchShare(self.up, context, self.size, short)
@@ -84,7 +84,16 @@ class Batch(Batching, Unary):
             rows = item[1]
             return collate((up(x, pass_) for x in rows), len(rows))
 
-        return value
+        if self.up.stored is None:
+            return value
+        stack = self.up.stored.stacks()
+
+        def at_once(item: Any, pass_: int) -> Any:
+            rows = item[1]
+            batch = stack(rows) if type(rows[0]) is int else None  # else computed upstream
+            return value(item, pass_) if batch is None else batch
+
+        return at_once
 
     @property
     def dynamic(self) -> bool:

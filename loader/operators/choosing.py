@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.refs import Positions, Refs
 
 
+_MANY = 10_000
+"""To skip no more (the header of a file of text) is to read them: sooner done than looking at all."""
+
+
 @dataclass(frozen=True, eq=False)
 class Choosing(Unary):
     """The elements at ``first, first + step, ...`` of the input."""
@@ -60,6 +64,10 @@ class Skip(Choosing):
     count: int
 
     contiguous = True
+
+    @property
+    def asks_numbers(self) -> bool:
+        return self.count > _MANY
 
     @property
     def chosen(self) -> tuple[int, int]:
@@ -112,6 +120,8 @@ class Shard(Choosing):
 
     count: int
     index: int
+
+    asks_numbers = True
 
     @property
     def chosen(self) -> tuple[int, int]:

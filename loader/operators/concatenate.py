@@ -43,7 +43,7 @@ class Concatenate(Operator):
     origin = "part"
     relays = True
     uniform = False  # the two may differ
-    distributive = True
+    distributive = uncomputed = True
 
     @property
     def inputs(self) -> tuple[Operator, ...]:

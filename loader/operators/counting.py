@@ -33,7 +33,7 @@ class Range(SourceNode):
     dtype: str | None = None
     """Of its elements; None: int64."""
 
-    positional = light = True
+    positional = light = ours = True
 
     def spec(self, below: Spec) -> Any:
         return ArraySpec((), self.dtype or np.int64)
@@ -62,7 +62,7 @@ class Counter(SourceNode):
     dtype: str | None
 
     cardinality = INFINITE_CARDINALITY
-    positional = light = True
+    positional = light = ours = True
 
     def spec(self, below: Spec) -> Any:
         return ArraySpec((), self.dtype or np.int64)
@@ -88,7 +88,7 @@ class Random(SourceNode):
     seed: int | None
     rerandomize: bool
 
-    seeded = True
+    seeded = ours = True
     cardinality = INFINITE_CARDINALITY
     positional = light = True
 

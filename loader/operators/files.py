@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from tundish.formats.files import UNREADABLE
-from tundish.loader.operators.choosing import Shard, Skip, Take
+from tundish.formats.files import UNREADABLE, RecordFiles
 from tundish.loader.operators.flat_map import FlatMap
 from tundish.loader.operators.interleaving import Interleave
 from tundish.loader.operators.listing import Files
+from tundish.loader.operators.records import FileRecords
 from tundish.loader.operators.sources import FromSource
-from tundish.loader.plan.node import UNKNOWN_CARDINALITY, OwnFunction
+from tundish.loader.operators.stored import rows_of
+from tundish.loader.plan.node import UNKNOWN_CARDINALITY, OwnFunction, walk
+from tundish.loader.protocols.blame import raise_from
+from tundish.loader.protocols.context import Context
 from tundish.loader.protocols.generating import Broken
-from tundish.loader.protocols.operator import Operator, Passing, SourceNode, Unary
+from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.positional import listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tundish.formats.files import RecordFiles
     from tundish.formats.format import Format
-    from tundish.loader.protocols.operator import Identity, Spec
+    from tundish.formats.index import Index as FileIndex
+    from tundish.loader.protocols.operator import Identity, Maker, Spec, Value
     from tundish.loader.protocols.rng import Path
 
 Index = Literal["beside"] | bool | None
 """When an index is made (None: where it is needed), and whether it stands beside the file."""
-
-_CHOOSING = (Passing, Shard, Skip, Take)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,23 +39,6 @@ class Filenames(Files):
     """Paths of files that the user named."""
 
     op = "filenames"
-
-
-@dataclass(frozen=True, eq=False)
-class FileRecords(SourceNode):
-    """The records of one file. An element's ref is its place."""
-
-    path: str
-    format: Format
-
-    op = "file"
-    reads = "stream"
-    computing = dynamic = True
-    cardinality = UNKNOWN_CARDINALITY
-    safe = False
-
-    def spec(self, below: Spec) -> Any:
-        return self.format.spec
 
 
 @dataclass(frozen=True)
@@ -106,6 +92,10 @@ class Reads:
         return self.format.name
 
     @property
+    def kept(self) -> bool:
+        return self.format.tabular
+
+    @property
     def leaves_out(self) -> bool:
         return self.on_error == "skip"
 
@@ -139,6 +129,8 @@ class ReadFiles(Reads, FlatMap):
     on_error: str | None = None
     index: Index = None
 
+    ours = consecutive = True
+
     @property
     def unnumbered(self) -> str:
         if not self.format.seekable:
@@ -150,7 +142,7 @@ class ReadFiles(Reads, FlatMap):
             return "what on_error='skip' leaves out has no number; ignore_errors() behind it leaves out the same"
         if self.index is False:
             return "index=False"
-        if paths_node(self.up) is None:
+        if self.up.listed_paths is None:
             return "which files it reads shows as it runs; give a list, or list_files(..., shuffle=False)"
         return ""
 
@@ -180,13 +172,6 @@ class ReadFilesInTurn(Reads, Interleave):
         return {**super().arguments(), "cycle": self.cycle}
 
 
-def paths_node(node: Operator) -> Files | None:
-    """The list of files that a dataset of paths only chooses from; None where it is anything else."""
-    while isinstance(node, _CHOOSING):
-        node = node.up
-    return node if isinstance(node, Files) else None
-
-
 @dataclass(frozen=True, eq=False)
 class Indexed(FromSource):
     """The records of files, by their number: an index says where each is."""
@@ -194,6 +179,8 @@ class Indexed(FromSource):
     source: RecordFiles
     files_at: tuple[int, ...]
     """Where each file stands among the paths that the user named."""
+
+    ours = True
 
     def identity(
         self, of: Callable[[Operator], Identity], prefix: tuple[Any, ...], *, by_number: bool
@@ -231,6 +218,35 @@ class Indexed(FromSource):
     def label(self) -> str:
         return self.format.name
 
+    @property
+    def kept(self) -> bool:
+        return self.format.tabular
+
+    @property
+    def record_files(self) -> RecordFiles:
+        return self.source
+
+    def random_access(self) -> Callable[[int], Any]:
+        return rows_of(self.source, self.count)
+
+    def evaluator(self, maker: Maker) -> Value:
+        source, label = self.source, self.format.name
+        maker.context.files.add(source)
+        records = maker.context.records.setdefault(id(self), {})
+
+        def value(item: Any, _: int) -> Any:
+            if item in records:
+                found = records.pop(item)
+                if isinstance(found, Broken):
+                    raise_from(found.error, label)
+                return found
+            try:
+                return source[item]
+            except Exception as error:  # noqa: BLE001 - the record's, or its file's
+                raise_from(error, label)
+
+        return value
+
 
 @dataclass(frozen=True, eq=False)
 class ByNumber(Unary):
@@ -248,3 +264,50 @@ class ByNumber(Unary):
 
     def arguments(self) -> dict[str, Any]:
         return self.format.given
+
+
+def reads(root: Operator, *, running: bool = True) -> list[ReadFiles]:
+    """Return the nodes of a plan that read files one after another; `running`: only those that are run."""
+    return [node for node in walk(root, running=running) if isinstance(node, ReadFiles)]
+
+
+def check_readable(root: Operator) -> None:
+    """Refuse a plan one of whose files cannot be opened: nobody knows how many records it would have.
+
+    Raises
+    ------
+    OSError, RecordCorruptError
+        What opening it raised.
+    """
+    for node in walk(root, running=True):
+        if isinstance(node, Indexed):
+            node.source.check_readable()
+
+
+_MADE: weakref.WeakKeyDictionary[ReadFiles, tuple[list[FileIndex], Indexed]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def by_number(node: ReadFiles) -> Indexed:
+    """Look at files, and return their records by number: the same node as long as the files are the same."""
+    # pyarrow takes a while to load, and is needed by nobody else.
+    from tundish.formats.index import indexes_of  # noqa: PLC0415 - see above
+
+    paths, at = named_paths(node.up)
+    found = indexes_of(node.format, paths, keep="beside" if node.index == "beside" else True)
+    known = _MADE.get(node)
+    if known is not None and all(a is b for a, b in zip(known[0], found, strict=True)):
+        return known[1]
+    source = RecordFiles(node.format, paths, found)
+    made = Indexed(source, len(source), at)
+    _MADE[node] = (found, made)
+    return made
+
+
+def named_paths(node: Operator) -> tuple[list[str], tuple[int, ...]]:
+    """The paths that a plan chooses from a list, and where each stands in it."""
+    paths = node.listed_paths
+    assert paths is not None
+    refs = listed(node.refs_at(range(node.cardinality), 0, Context(node, 0, 0)))
+    return [paths[ref] for ref in refs], tuple(refs)

@@ -40,6 +40,8 @@ class Generator(SourceNode):
     reads = "generator"
     undivided = "has no random access: read the records with from_source"
 
+    draw_instead = "make a generator with a seed inside it: np.random.default_rng(1)"
+
     def spec(self, below: Spec) -> Any:
         return self.signature
 

@@ -28,7 +28,7 @@ class Files(SourceNode):
 
     op = "list_files"
     files = ("paths",)
-    positional = gives_paths = light = True
+    positional = gives_paths = light = ours = True
 
     def spec(self, below: Spec) -> Any:
         return ArraySpec((), str)
@@ -37,8 +37,11 @@ class Files(SourceNode):
     def cardinality(self) -> int:
         return len(self.paths)
 
+    @property
+    def listed_paths(self) -> tuple[str, ...]:
+        return self.paths
+
     def evaluator(self, maker: Maker) -> Value:
-        """The evaluator of paths, by their number."""
         found = self.paths
         return lambda item, _: found[item]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from tundish.errors import MissingSnapshotError
 from tundish.loader.operators.counting import Range
-from tundish.loader.operators.stored import Found, Stored, reader_of, shard_indices
+from tundish.loader.operators.stored import Found, Stored, shard_indices
 from tundish.loader.protocols.operator import Operator, Unary
 from tundish.spec import ArraySpec, unflatten
 
@@ -62,6 +62,7 @@ class Dealt(Unary):
     count: int
 
     op = "user_shard"
+    choosing = passes = True
 
     @property
     def cardinality(self) -> int:
@@ -174,7 +175,7 @@ def look(path: str, key: str, verify: str) -> Found | None:
 
 def stored_spec(found: Found) -> Any:
     """The spec of a complete snapshot's elements; None where the files do not tell it."""
-    forms = reader_of(found).forms
+    forms = found.reader.forms
     if not forms or any(form.tree != forms[0].tree for form in forms):
         return None
     leaves = []

@@ -33,6 +33,7 @@ class Repeat(Unary):
     count: int | None
 
     passes = relays = choosing = contiguous = distributive = True
+    same_refs = False
 
     @property
     def reorders(self) -> bool:

@@ -32,7 +32,7 @@ class ShardByProcess(Unary):
 
     op = "shard_by_process"
     positional = False
-    passes = relays = choosing = True
+    passes = relays = choosing = asks_numbers = True
     undivided = "divides the elements already: leave it out, or put it above the snapshot"
 
     @property

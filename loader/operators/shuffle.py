@@ -45,6 +45,10 @@ class Shuffle(Unary):
         return self.window is not None
 
     @property
+    def asks_numbers(self) -> bool:
+        return self.window is None
+
+    @property
     def undivided(self) -> str:
         if not self.up.files:
             return ""

@@ -11,13 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 import numpy as np
 
 from tundish.loader.plan.checks import check_callable, check_count, check_word
-from tundish.loader.plan.node import UNKNOWN_CARDINALITY
+from tundish.loader.plan.node import UNKNOWN_CARDINALITY, walk
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.watch.stats import SnapshotStats
 from tundish.tracebacks import callers_level
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Builder, Machine, Maker, Value
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Builder, Machine, Maker, Resolver, Value
 
 Compression = Literal["auto", "lz4", "zstd"] | None
 Mode = Literal["auto", "read", "write", "off"]
@@ -84,7 +86,7 @@ class Snapshot(Unary):
     shard_func: Callable[..., Any] | None = None
     make: type[DatasetClass] | None = None
 
-    computing = replays = awaited = passes = keeps = recorded = True
+    computing = replays = awaited = passes = keeps = recorded = kept = True
     positional = False
     tuning = frozenset({"path", "keeping", "make"})
 
@@ -130,6 +132,17 @@ class Snapshot(Unary):
             f"{self.path} is not: run the pipeline up to the snapshot first, or use shuffle(buffer_size)"
         )
 
+    def resolved(self, resolver: Resolver) -> Operator:
+        return resolver.snapshot(self)
+
+    def stats(self, context: Context) -> SnapshotStats | None:
+        """Say what an iterator does with it; None if it is not run."""
+        if id(self) not in context.live:
+            return None
+        recorder = context.live[id(self)].recorder
+        passed = SnapshotStats(self.path, "", "", "pass", 0, 0)
+        return passed if recorder is None else recorder.stats()
+
     def machine(self, builder: Builder, pass_: int) -> Machine:
         return builder.recorded(self, pass_)
 
@@ -148,6 +161,11 @@ class SortedSnapshot(Snapshot):
         assert self.shard_func is not None
         function = self.shard_func
         return maker.asking(self, lambda *parts: checked_shard(function(*parts)), up)
+
+
+def snapshots(root: Operator, *, running: bool = False) -> list[Snapshot]:
+    """Return the snapshots of a plan, upstream first; `running`: only those that are run or read."""
+    return [node for node in walk(root, running=running) if isinstance(node, Snapshot)]
 
 
 def checked_shard(number: Any) -> int:

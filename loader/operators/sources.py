@@ -162,6 +162,13 @@ class FromSource(SourceNode):
     count: int
 
     op = "from_source"
+
+    @property
+    def records(self) -> Source:
+        return self.source
+
+    draw_instead = "make a generator from the index: np.random.default_rng((1, index))"
+
     positional = True
     safe = False
 

@@ -10,19 +10,33 @@ import numpy as np
 
 from tundish.errors import IncompatibleCheckpointError
 from tundish.loader.operators.snapshot import Snapshot
+from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.node import AUTOTUNE, walk
 from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.items import End, Failure, Made
 from tundish.loader.protocols.raised import element_error
 from tundish.loader.protocols.stated import count, load_part
+from tundish.loader.watch.stats import SnapshotStats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Operator, Value
+    from tundish.loader.protocols.operator import (
+        Builder,
+        Machine,
+        Maker,
+        Mark,
+        Operator,
+        Resolver,
+        Value,
+    )
     from tundish.loader.protocols.refs import Positions, Refs
     from tundish.snapshot.reading.reader import Reader
+    from tundish.source import Source
+
+
+_READERS: WeakKeyDictionary[Found, Reader] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -62,6 +76,47 @@ class Found:
     verify: str = "batch"
     content: str | None = None
 
+    @property
+    def reader(self) -> Reader:
+        """The open reader of its elements: one for as long as a plan has it.
+
+        Mapping a file anew for each epoch would cost as much as reading it.
+        """
+        reader = _READERS.get(self)
+        if reader is None:
+            # pyarrow takes a while to load, and is needed by nobody else.
+            from tundish.snapshot.reading.reader import open_reader  # noqa: PLC0415 - see above
+
+            reader = _READERS[self] = open_reader(
+                self.path, self.key, runs=self.runs, upto=self.upto, verify=self.verify
+            )
+        return reader
+
+    def stacks(self) -> Callable[[tuple[int, ...]], Any]:
+        """Return a function from indices to a batch: a slice of the files, or gathered with one copy."""
+        reader: Reader | None = None
+
+        def stack(rows: tuple[int, ...]) -> Any:
+            nonlocal reader
+            if reader is None:
+                reader = self.reader
+            first, count = rows[0], len(rows)
+            if rows[-1] - first + 1 == count and rows == tuple(range(first, first + count)):
+                return reader.stacked(first, first + count)
+            return reader.take(np.array(rows, np.int64))
+
+        return stack
+
+    def look_again(self) -> None:
+        """Ask the files of an open reader whether they were changed: a pass begins."""
+        reader = _READERS.get(self)
+        if reader is not None:
+            reader.look_again()
+
+    def stats(self) -> SnapshotStats:
+        """Say that it is read."""
+        return SnapshotStats(self.path, self.key, "", "read", self.rows, self.rows)
+
 
 @dataclass(frozen=True, eq=False)
 class Stored(Snapshot):
@@ -70,7 +125,7 @@ class Stored(Snapshot):
     found: Found = None  # type: ignore[assignment]  # always given; fields before it have defaults
 
     op = "snapshot"
-    positional = True
+    positional = ours = True
     computing = replays = False
 
     @property
@@ -92,6 +147,24 @@ class Stored(Snapshot):
     @property
     def numbers(self) -> int:
         return self.found.rows
+
+    @property
+    def uncomputed(self) -> bool:
+        return self.found.mapped
+
+    @property
+    def stored(self) -> Found:
+        return self.found
+
+    def random_access(self) -> Callable[[int], Any]:
+        return rows_of(self.found.reader, self.found.rows)
+
+    def stats(self, context: Context) -> SnapshotStats:
+        return self.found.stats()
+
+    def resolved(self, resolver: Resolver) -> Operator:
+        self.found.look_again()
+        return self
 
     def refs_at(self, where: Positions, pass_: int, context: Context) -> Refs:
         return where
@@ -123,7 +196,7 @@ class Stored(Snapshot):
             nonlocal reader
             try:
                 if reader is None:
-                    reader = reader_of(self.found)
+                    reader = self.found.reader
                 return reader.following(item)
             except BaseException as error:  # noqa: BLE001 - the element's, or its file's
                 raise_from(error, label)
@@ -147,6 +220,9 @@ class Reread(Snapshot):
     def needs_replay(self, ref: Any) -> bool:
         return bool(ref >= self.found.rows)  # else it is an index
 
+    def stats(self, context: Context) -> SnapshotStats:
+        return self.found.stats()
+
     def machine(self, builder: Builder, pass_: int) -> Machine:
         return Rereading(lambda: builder.beside(self.order, pass_), self.found)
 
@@ -158,7 +234,7 @@ class Reread(Snapshot):
             if item >= rows:
                 return again(item, pass_)
             try:
-                return reader_of(self.found)[item]
+                return self.found.reader[item]
             except BaseException as error:  # noqa: BLE001 - the element's, or its file's
                 raise_from(error, label)
 
@@ -202,7 +278,7 @@ class Rereading:
             raise End
         self._given = at + 1
         try:
-            return Made(at, reader_of(self._found)[at])
+            return Made(at, self._found.reader[at])
         except BaseException as error:  # noqa: BLE001 - the element's error
             return Failure(at, element_error(error))
 
@@ -249,32 +325,20 @@ def read_position(state: Any, content: str | None) -> int:
     return at
 
 
-# -- readers ----------------------------------------------------------------------------------------
+def rows_of(source: Source, count: int) -> Callable[[int], Any]:
+    """Return ``rows(index)``: an element of what has random access, negative indices from the end."""
+    get = source.__getitem__
 
-_READERS: WeakKeyDictionary[Found, Reader] = WeakKeyDictionary()
+    def rows(index: int) -> Any:
+        if type(index) is int and 0 <= index < count:
+            return get(index)
+        at = check_count("index", index)
+        if not -count <= at < count:
+            allowed = f"from {-count} to {count - 1}" if count else "of some other dataset"
+            raise IndexError(f"index must be {allowed} in a dataset of {count} elements, not {at}")
+        return get(at + count if at < 0 else at)
 
-
-def reader_of(found: Found) -> Reader:
-    """The reader of a complete snapshot; one for as long as a plan has it.
-
-    Mapping a file anew for each epoch would cost as much as reading it.
-    """
-    reader = _READERS.get(found)
-    if reader is None:
-        # pyarrow takes a while to load, and is needed by nobody else.
-        from tundish.snapshot.reading.reader import open_reader  # noqa: PLC0415 - see above
-
-        reader = _READERS[found] = open_reader(
-            found.path, found.key, runs=found.runs, upto=found.upto, verify=found.verify
-        )
-    return reader
-
-
-def look_again(found: Found) -> None:
-    """A pass begins: ask the files of an open reader whether they were changed."""
-    reader = _READERS.get(found)
-    if reader is not None:
-        reader.look_again()
+    return rows
 
 
 _INDICES: WeakKeyDictionary[Reader, tuple[np.ndarray, ...]] = WeakKeyDictionary()
@@ -285,7 +349,7 @@ def shard_indices(found: Found) -> tuple[np.ndarray, ...]:
 
     An element that failed was dealt to nobody: it stands behind the element before it.
     """
-    reader = reader_of(found)
+    reader = found.reader
     if reader not in _INDICES:
         shards = [shard.indices for shard in reader.shards] or [np.empty(0, np.int64)]
         if reader.errors:

@@ -24,6 +24,7 @@ from tundish.loader.plan.node import Node, walk
 from tundish.loader.protocols.stated import MOST, check_whole, count, own, part, within
 
 if TYPE_CHECKING:
+    from tundish.formats.files import RecordFiles
     from tundish.loader.plan.inputs import InputContext
     from tundish.loader.plan.options import Options
     from tundish.loader.protocols.context import Context
@@ -197,12 +198,49 @@ class Maker(Protocol):
         ...
 
 
+class StoredElements(Protocol):
+    """A complete snapshot, as stages and batches read it."""
+
+    @property
+    def mapped(self) -> bool:
+        """True if elements are views of local files."""
+        ...
+
+    @property
+    def safe(self) -> bool:
+        """True if none of them is an error."""
+        ...
+
+    @property
+    def reader(self) -> Any:
+        """The open reader of its elements."""
+        ...
+
+    def stacks(self) -> Callable[[tuple[int, ...]], Any]:
+        """Return a function from indices to the batch of these elements; it gives None if they do not stack."""
+        ...
+
+
+class Resolver(Protocol):
+    """Looks at the snapshots of a plan when an iterator is made."""
+
+    def with_inputs(self, node: Operator) -> Operator:
+        """Return the node over its inputs as they are run."""
+        ...
+
+    def snapshot(self, node: Any) -> Operator:
+        """Return what is run in the place of a snapshot."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Operator(Node):
     """A node that knows how it is run."""
 
     scatters: ClassVar[bool] = False
     """True if a position in its stream says nothing about a position in its input's."""
+    ours: ClassVar[bool] = False
+    """True if it makes elements of nothing that a user has: nobody else holds them."""
     recorded: ClassVar[bool] = False
     """True if its stream is walked step by step while it is being written, and positional later."""
     passes: ClassVar[bool] = False
@@ -500,6 +538,70 @@ class Operator(Node):
             return position_under_up(self.inputs[0], state)
         return self.inputs[0].contract(state)
 
+    # -- what stands in files ------------------------------------------------------------------
+
+    @property
+    def asks_numbers(self) -> bool:
+        """True if it chooses by position: files upstream are read by number where that answers it."""
+        return False
+
+    @property
+    def same_refs(self) -> bool:
+        """True if it gives elements of its input by their refs, and nothing looks at them on the way."""
+        if self.transparent:
+            return not self.measures
+        return self.choosing and self.flat and self.share is None
+
+    @property
+    def uncomputed(self) -> bool:
+        """True if there is nothing for workers to compute: it chooses, orders or stacks elements."""
+        return self.transparent or (self.choosing and self.share is None)
+
+    @property
+    def kept(self) -> bool:
+        """True if its elements are those of a snapshot or a table, alone or stacked: they are read-only."""
+        return self.uncomputed and len(self.inputs) == 1 and self.inputs[0].kept
+
+    @property
+    def stored(self) -> StoredElements | None:
+        """The complete snapshot of whose elements its refs are the indices."""
+        return self.inputs[0].stored if self.same_refs else None
+
+    @property
+    def record_files(self) -> RecordFiles | None:
+        """The files of whose records its refs end with the numbers."""
+        up = self.same_refs or (self.choosing and self.share is None)
+        return self.inputs[0].record_files if up else None
+
+    @property
+    def listed_paths(self) -> tuple[str, ...] | None:
+        """The paths of which its refs are the numbers, if they are known."""
+        return (
+            self.inputs[0].listed_paths
+            if self.transparent or (self.same_refs and not self.seeded)
+            else None
+        )
+
+    @property
+    def records(self) -> Any:
+        """The user's object that gives its elements by number, if there is one."""
+        return None
+
+    @property
+    def draw_instead(self) -> str:
+        """Where its function is to draw random numbers that are the same after a restart."""
+        if hasattr(self, "seed"):
+            return f"take rng= and give {self.label}(..., seed=)"
+        return "draw in a map(..., seed=) before it"
+
+    def random_access(self) -> Callable[[int], Any] | None:
+        """Return a function from an index to an element that needs no network, if there is one."""
+        return None
+
+    def resolved(self, resolver: Resolver) -> Operator:
+        """Return it as an iterator runs it, now that files can be looked at."""
+        return resolver.with_inputs(self)
+
     # -- how it is run -------------------------------------------------------------------------
 
     @property
@@ -519,6 +621,10 @@ class Operator(Node):
     def machine(self, builder: Builder, pass_: int) -> Machine:
         """Build the machine of a pass."""
         raise NotImplementedError
+
+    def begun(self, context: Context, skip: int) -> Machine | None:
+        """Open it at a place of its own, if it is a whole plan that has places; else None."""
+        return None
 
     def evaluator(self, maker: Maker) -> Value | None:
         """Compile the evaluator of its items; None if it passes its input's elements on."""

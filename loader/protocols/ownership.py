@@ -319,3 +319,13 @@ def _is_kept(wrap: Callable[[np.ndarray], Any], others: list[Any]) -> bool:
 
 
 _calibrate()
+
+
+def frozen(element: Any) -> Any:
+    """Make an element's arrays read-only, and return it."""
+    if isinstance(element, np.ndarray):
+        element.flags.writeable = False
+    elif type(element) is dict or isinstance(element, tuple):
+        for part in element.values() if type(element) is dict else element:
+            frozen(part)
+    return element

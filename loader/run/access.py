@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.operators.files import Indexed, ReadFiles
-from tundish.loader.operators.snapshot import Snapshot
-from tundish.loader.operators.stored import Stored
+from tundish.loader.operators.files import check_readable, reads
 from tundish.loader.plan.checks import check_count
-from tundish.loader.plan.node import global_seed, walk, why_unnumbered
+from tundish.loader.plan.node import global_seed, why_unnumbered
 from tundish.loader.plan.options import Options
 from tundish.loader.protocols.context import Context, first_seed
 from tundish.loader.protocols.items import Failure
@@ -17,7 +15,6 @@ from tundish.loader.run.effective import effective
 from tundish.loader.run.files.indexing import indexed_for_access
 from tundish.loader.run.reference import open_inline
 from tundish.loader.run.storing.setup import resolve
-from tundish.loader.run.storing.stored import rows_of, rows_of_found
 from tundish.spec import copy_element
 
 if TYPE_CHECKING:
@@ -28,12 +25,10 @@ if TYPE_CHECKING:
 
 def stored_rows(node: Operator) -> Callable[[int], Any] | None:
     """Random access to a complete snapshot, or to files, without a network; None for any other plan."""
-    if not isinstance(node, (ReadFiles, Snapshot)):
+    if not node.awaited and node.random_access() is None:
         return None
     found = indexed_for_access(resolve(effective(node), 0, None, fresh=True, write=False).root)
-    if isinstance(found, Indexed):
-        return rows_of(found.source, found.count)
-    return rows_of_found(found.found) if isinstance(found, Stored) else None
+    return found.random_access()
 
 
 def element_at(node: Operator, index: int) -> Any:
@@ -65,10 +60,8 @@ def counted(node: Operator) -> int:
     OSError, RecordCorruptError
         One of its files cannot be opened: nobody knows how many records it would have.
     """
-    if not any(isinstance(below, ReadFiles) for below in walk(node, running=True)):
+    if not reads(node):
         return node.cardinality
     known = indexed_for_access(effective(node))
-    for below in walk(known, running=True):
-        if isinstance(below, Indexed):
-            below.source.check_readable()
+    check_readable(known)
     return known.cardinality

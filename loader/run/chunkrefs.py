@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.files.records import ENDED
+from tundish.loader.operators.records import ENDED
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.block import Block

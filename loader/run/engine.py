@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.loader.protocols.items import Failure, several_of
 from tundish.loader.protocols.lineage import add_origin
+from tundish.loader.protocols.ownership import frozen
 from tundish.loader.protocols.stated import go_to
 from tundish.loader.run.reference import open_inline
-from tundish.loader.run.storing.stored import frozen, is_kept
 from tundish.loader.run.watching.ledger import Ledger
 from tundish.loader.run.watching.publishing import EVERY_S, Reporter
 from tundish.loader.run.watching.queueing import queued_s
@@ -261,7 +261,7 @@ class InlineEngine(Engine):
         self._sampling = self.context.sampling = Sampling(self.context.watch)
         if self.options.worker_init is not None:
             self.options.worker_init()
-        self._kept = is_kept(self.context.root)
+        self._kept = self.context.root.kept
         self._network: Machine = open_inline(self.context, self.options)
         # What the last stage has made the receiver's own is not copied again.
         self._own = getattr(self._network, "delivers_own", False)

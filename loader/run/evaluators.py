@@ -1,42 +1,18 @@
-"""Evaluators: from an item to its element, for whole stretches of a plan.
-
-The closures of all families of operators are joined here; the planner, workers and whoever makes
-again what a state names compile theirs from these tables.
-"""
+"""Evaluators: from an item to its element, for whole stretches of a plan."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tundish.loader.plan.node import walk
 from tundish.loader.protocols.chains import computes
 from tundish.loader.protocols.operator import Hand, Sweep, Unary, Value
-from tundish.loader.run.files import values as files
-from tundish.loader.run.storing import stored
-from tundish.loader.run.values import Maker, OpenInner, Tables
+from tundish.loader.run.values import Maker, OpenInner
 
 if TYPE_CHECKING:
     from tundish.loader.operators.flat_map import FlatMap
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.operator import Identity, Operator
     from tundish.loader.run.watching.timing import Timer
-
-TABLES = Tables(
-    values={
-        **files.VALUES,
-        **stored.VALUES,
-    },
-    notes={},
-)
-
-
-def hands_on(node: Operator, *, refs: bool) -> bool:
-    """Return True if a node's evaluator, given a hand, hands on all that it makes."""
-    return not _tabled(node) and node.hands_on(refs=refs)
-
-
-def _tabled(node: Operator) -> bool:
-    return any(type(each) in TABLES.values and not each.makes for each in walk(node))
 
 
 def compile_values(
@@ -63,7 +39,7 @@ def compile_values(
         How a user's function that makes the elements hands them on.
     """
     looks = context.looks if timer is None else (*context.looks, timer.look)
-    maker = Maker(context, open_inner, TABLES, looks)
+    maker = Maker(context, open_inner, looks)
     if top.noting:
         assert isinstance(top, Unary)
         return maker.noted(top), maker.identity(top.up)  # the items are its input's
@@ -75,7 +51,7 @@ def compile_values(
 
 def compile_inner(node: FlatMap, context: Context, open_inner: OpenInner) -> tuple[Value, Identity]:
     """Make the closures of a flat_map's input: the inner plan of an item, and its identity."""
-    maker = Maker(context, open_inner, TABLES, context.looks)
+    maker = Maker(context, open_inner, context.looks)
     return node.inner_dataset(maker), maker.identity(node.up)
 
 
@@ -86,12 +62,7 @@ def compile_sweep(top: Operator, base: Operator) -> Sweep | None:
     function itself.
     """
     top, base = _past_settings(top), _past_settings(base)
-    if (
-        _tabled(top)
-        or base.progression is None
-        or not top.inputs
-        or _past_settings(top.inputs[0]) is not base
-    ):
+    if base.progression is None or not top.inputs or _past_settings(top.inputs[0]) is not base:
         return None
     return top.sweep(*base.progression)
 

@@ -13,9 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 from tundish.errors import ExternalStateError
-from tundish.loader.operators.generator import Generator
 from tundish.loader.operators.options import options_of
-from tundish.loader.operators.sources import FromSource
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.policies import ExternalStatePolicy
 from tundish.loader.plan.search import Place, Search
@@ -126,34 +124,23 @@ def heed_external_state(root: Operator, doing: str) -> None:
 
 def _of_each(root: Operator) -> Iterator[ExternalState]:
     for at, node in enumerate(walk(root)):
-        by_number = isinstance(node, FromSource)  # so are its files read
-        search = Search(seeded=getattr(node, "seed", None) is not None, files=not by_number)
+        files = node.records is None  # else they are read by number, as its records are
+        search = Search(seeded=getattr(node, "seed", None) is not None, files=files)
         with contextlib.suppress(Exception):  # of an odd object's own: no reason not to save
             _look_into(node, search)
             search.run()
         for kind, what in search.told():
             why, instead = _REMEDIES[kind]
             yield ExternalState(
-                f"{node.label}#{at}", what, why, instead.replace(_DRAW, _how_to_draw(node))
+                f"{node.label}#{at}", what, why, instead.replace(_DRAW, node.draw_instead)
             )
 
 
 def _look_into(node: Operator, search: Search) -> None:
-    if isinstance(node, FromSource):
-        search.source(node.source)
+    if node.records is not None:
+        search.source(node.records)
         return
     for each in fields(node):
         value = getattr(node, each.name)
         if not is_of(value, Operator):
             search.value(value, Place(each.name))
-
-
-def _how_to_draw(node: Operator) -> str:
-    """Where random numbers come from that are the same after a restart."""
-    if isinstance(node, Generator):
-        return "make a generator with a seed inside it: np.random.default_rng(1)"
-    if isinstance(node, FromSource):
-        return "make a generator from the index: np.random.default_rng((1, index))"
-    if hasattr(node, "seed"):
-        return f"take rng= and give {node.label}(..., seed=)"
-    return "draw in a map(..., seed=) before it"

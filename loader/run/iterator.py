@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tundish.errors import CheckpointError, OutOfRangeError
 from tundish.loader.operators.mixing import count_sources
 from tundish.loader.operators.options import judged_options
+from tundish.loader.operators.snapshot import snapshots
 from tundish.loader.plan.checks import check_count, check_word
 from tundish.loader.plan.node import check_workers, global_seed, walk
 from tundish.loader.protocols import probes
@@ -39,7 +40,6 @@ from tundish.loader.run.specs import learnt_spec
 from tundish.loader.run.starting.launcher import start_method
 from tundish.loader.run.state import check_state, make_state
 from tundish.loader.run.storing.setup import resolve
-from tundish.loader.run.storing.stored import snapshot_stats
 from tundish.loader.run.watching.tuning import Tuning
 from tundish.loader.run.watching.viewing import view_of
 from tundish.loader.run.watching.watched import is_watched, measured_plan
@@ -491,9 +491,11 @@ class Iterator:
             stats = engine.stats()
         else:
             stats = earlier if engine.past else continued(earlier, engine.stats())
-        snapshots = snapshot_stats(self._engine.context)
-        if snapshots:
-            stats = replace(stats, snapshots=snapshots)
+        context = self._engine.context
+        told = [node.stats(context) for node in snapshots(context.root, running=True)]
+        done = tuple(each for each in told if each is not None)
+        if done:
+            stats = replace(stats, snapshots=done)
         nodes = walk(self._root, running=True)
         if any(node.counts or getattr(node, "on_error", None) == "skip" for node in nodes):
             with self._lock:

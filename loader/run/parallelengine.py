@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tundish.loader.operators.flat_map import FlatMapped
 from tundish.loader.protocols.items import Failure, NotReady
+from tundish.loader.protocols.ownership import frozen
 from tundish.loader.protocols.rows import Row, Rows
 from tundish.loader.protocols.stated import go_to
 from tundish.loader.run.coordinating.coordinator import Coordinator
@@ -24,7 +25,6 @@ from tundish.loader.run.recruiting import descriptors_for
 from tundish.loader.run.reference import open_inline
 from tundish.loader.run.stages import ParallelStage
 from tundish.loader.run.storing.lingering import linger as linger_on
-from tundish.loader.run.storing.stored import frozen, is_kept
 from tundish.loader.run.watching.tracing import open_trace
 from tundish.loader.watch.stats import StageStats, Stats, with_begun
 from tundish.spec import copy_element
@@ -108,7 +108,7 @@ class ParallelEngine(Engine):
             seat = coordinator.seat()
             for recorder in recorders:
                 recorder.carrier = seat
-        self._kept = is_kept(self.context.root)
+        self._kept = self.context.root.kept
         self._network: Machine
         if coordinator.workers:
             planner = ParallelPlanner(coordinator)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from tundish.loader.plan.node import AUTOTUNE, walk
 from tundish.loader.run.serving import overruled
-from tundish.loader.run.storing.stored import computes_something
 from tundish.shm.budget import usable_cores
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def _asked(root: Operator, options: Options, asked: int | None) -> int:
         return forced
     count = asked if asked is not None else options.asked_workers
     running = list(walk(root, running=True))
-    if not any(map(computes_something, running)):
+    if all(node.uncomputed for node in running):
         return 0  # nothing is to be computed: what stands in files is read where it is wanted
     if count is not None:
         return count

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.loader.plan.node import walk
+from tundish.loader.protocols.items import End
+from tundish.loader.protocols.positional import Positions
+from tundish.loader.protocols.raised import element_error
 from tundish.loader.run.inline import InlineStage
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Mark, Operator
+    from tundish.loader.protocols.operator import Mark, Operator, StoredElements
 
 
 def is_plain(root: Operator) -> bool:
@@ -51,3 +54,26 @@ class PlainStage(InlineStage):
         """The mark so many elements before the last one of `several`."""
         up: Any = self._up
         return (self._counts.by_event, up.mark_back(left))
+
+
+class StoredStage(PlainStage):
+    """As `InlineStage`, over positions of a snapshot whose elements are views of files."""
+
+    found: StoredElements
+    """The snapshot."""
+
+    def several(self, most: int) -> Any:
+        up = self._up
+        if not isinstance(up, Positions):
+            return None
+        before = up.mark()
+        try:
+            reader = self.found.reader
+            most = min(most, reader.at_once)
+            return None if most == 1 else reader.handed(up.run(most))
+        except End:
+            raise
+        except BaseException as error:  # noqa: BLE001 - told at its element, when they are asked for one by one
+            element_error(error)
+            up.load(up.dump(before))
+            return None

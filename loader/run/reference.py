@@ -8,12 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from tundish.loader.operators.counting import Counter, Random, Range
-from tundish.loader.operators.files import FileRecords, Indexed, ReadFiles
 from tundish.loader.operators.generator import Generator
-from tundish.loader.operators.listing import Files
 from tundish.loader.operators.measuring import measured, without_measuring
-from tundish.loader.operators.stored import Stored
 from tundish.loader.plan.options import Options
 from tundish.loader.protocols.chains import chain_base, defers, run_of
 from tundish.loader.protocols.generating import Broken, until_it_raises
@@ -21,18 +17,15 @@ from tundish.loader.protocols.items import End, Failure, Ref, several_of
 from tundish.loader.protocols.ownership import owned
 from tundish.loader.protocols.positional import Positions
 from tundish.loader.run.effective import effective
-from tundish.loader.run.evaluators import compile_inner, compile_values, hands_on
+from tundish.loader.run.evaluators import compile_inner, compile_values
 from tundish.loader.run.files.batches import FileBatches
-from tundish.loader.run.files.numbered import FileStage, files_below
-from tundish.loader.run.files.records import FileMachine
+from tundish.loader.run.files.numbered import FileStage
 from tundish.loader.run.files.sequence import FileSequence
 from tundish.loader.run.inline import InlineBatches, InlineStage
 from tundish.loader.run.inners import InlineInners
-from tundish.loader.run.plain import PlainStage, is_plain
+from tundish.loader.run.plain import PlainStage, StoredStage, is_plain
 from tundish.loader.run.planner import Planner
 from tundish.loader.run.storing.setup import resolved_inner
-from tundish.loader.run.storing.several import StoredStage
-from tundish.loader.run.storing.stored import source_of
 from tundish.loader.run.sweeping import SweptStage, compile_steps
 from tundish.loader.run.watching.sampling import Timed
 from tundish.loader.run.watching.timing import Timer
@@ -40,6 +33,7 @@ from tundish.loader.run.watching.watched import is_watched, meter_of
 
 if TYPE_CHECKING:
     from tundish.loader.operators.batching import Batch
+    from tundish.loader.operators.files import ReadFiles
     from tundish.loader.operators.flat_map import FlatMap, Inners
     from tundish.loader.protocols.context import Context, Replay
     from tundish.loader.protocols.operator import Hand, Machine, Operator, Value
@@ -48,9 +42,6 @@ if TYPE_CHECKING:
 AnyStage = TypeVar("AnyStage", bound=InlineStage)
 AnyTimed = TypeVar("AnyTimed", bound=Timed)
 
-
-_OURS = (Counter, FileRecords, Files, Indexed, Random, Range, ReadFiles, Stored)
-"""What makes elements of nothing that a user has."""
 
 _AT_ONCE = 8192
 """Elements that are left out are made so many at once: of a stream without end all would not fit."""
@@ -70,7 +61,7 @@ class InlinePlanner(Planner):
 
     def stage(self, node: Operator, base: Operator, up: Machine, pass_: int) -> Machine:
         context = self.context
-        hand = owned if hands_on(node, refs=isinstance(up, Positions)) else None
+        hand = owned if node.hands_on(refs=isinstance(up, Positions)) else None
         value, identity = compile_values(node, context, self.open_inner, hand=hand)
         meter = meter_of(node, context, "consumer")
 
@@ -87,22 +78,20 @@ class InlinePlanner(Planner):
             if kind is InlineStage:
                 run = run_of(node.inputs[0] if node.noting else node)
                 stage.passing = all(part.passes for part in run)
-                stage.owning = not (stage.passing and isinstance(base, _OURS))
+                stage.owning = not (stage.passing and base.ours)
             return self.timing(stage)
 
         if context.probes:
             return made(InlineStage)
 
-        files = source_of(node)
-        if files is not None and files.found.mapped and files.found.safe:
+        if node.stored is not None and node.stored.mapped and node.stored.safe:
             stored = made(StoredStage)
-            stored.found = files.found
+            stored.found = node.stored
             return stored
 
-        records = files_below(node)
-        if records is not None:
+        if node.record_files is not None:
             numbered = made(FileStage)
-            numbered.source = records.source
+            numbered.source = node.record_files
             return numbered
 
         if is_plain(node):
@@ -148,7 +137,7 @@ class InlinePlanner(Planner):
         return open_inline(self.context.beside(plan, pass_), Options())
 
     def flattened(self, node: FlatMap, base: Operator, pass_: int) -> Machine:
-        if not node.placed or node.in_turn > 1:
+        if not node.consecutive:
             return super().flattened(node, base, pass_)
         dataset, identity = compile_inner(node, self.context, self.open_inner)
         up = self.build(node.up, pass_)
@@ -217,8 +206,9 @@ def open_inline(
     """
     planner = InlinePlanner(context, options, cache_bytes)
     node = context.root
-    if isinstance(node, FileRecords):
-        return FileMachine(node, context, skip)
+    begun = node.begun(context, skip)
+    if begun is not None:
+        return begun
     base, dropping = chain_base(node)
     if skip and not dropping:
         # Maps above the base need not run for what is left out.

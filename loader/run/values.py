@@ -4,15 +4,13 @@ A `Maker` turns the nodes between a stage's input and its output into one closur
 ``value(item, pass) -> element``; nodes that only choose or order elements cost nothing. The same
 closures run in the consumer's process and in workers, and make again what a state names.
 
-What an operator's closure is stands in tables by the node's type: `VALUES` and `NOTES` of the
-families, joined in `tundish.loader.run.evaluators`.
+An operator compiles its own closure: `Operator.evaluator`, `Operator.noter`.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.protocols.blame import raise_from
@@ -48,8 +46,6 @@ class Maker:
         Of the iterator.
     open_inner : callable
         How a `flat_map`'s inner dataset is read.
-    tables : Tables
-        The closures by type of node.
     looks : sequence of callable
         What is put around each node's closure, one around the other.
     """
@@ -58,18 +54,16 @@ class Maker:
         self,
         context: Context,
         open_inner: OpenInner,
-        tables: Tables,
         looks: Sequence[Look] = (),
     ) -> None:
-        self.context, self.open_inner, self.tables = context, open_inner, tables
+        self.context, self.open_inner = context, open_inner
         self.looks = looks
         self.hand: Hand = None
         """How whoever reads the node that is being compiled is to get its elements."""
 
     def value(self, node: Operator) -> Value:
         """The evaluator of a node's own items."""
-        make = self.tables.values.get(type(node))
-        found = node.evaluator(self) if make is None else make(self, node)
+        found = node.evaluator(self)
         if found is not None:
             return self.looked_at(node, found)
         if node.noting and isinstance(node, Unary):
@@ -101,8 +95,7 @@ class Maker:
         """The evaluator of a noting node's input; what it asks goes to the context's notes."""
         with self.handing(lent):
             up = self.value(node.up) if node.up.elementwise else self.below(node, node.up)
-        make = self.tables.notes.get(type(node))
-        return node.noter(self, up) if make is None else make(self, node, up)
+        return node.noter(self, up)
 
     @contextlib.contextmanager
     def handing(self, hand: Hand) -> Iterator[None]:
@@ -187,26 +180,3 @@ class Maker:
     def identity(self, node: Operator) -> Identity:
         """The identity of a node's refs."""
         return identities(node, self.context)
-
-
-Make = Callable[[Maker, Any], Value]
-"""``make(maker, node)``: the closure of a node's items."""
-
-MakeNoted = Callable[[Maker, Any, Value], Value]
-"""``make(maker, node, up)``: the closure of a noting node, over its input's."""
-
-
-@dataclass(frozen=True)
-class Tables:
-    """The closures of all operators, by the type of the node.
-
-    Attributes
-    ----------
-    values : mapping
-        Of a node's elements; a node that is not there passes on its input's.
-    notes : mapping
-        Of what a noting node asks.
-    """
-
-    values: Mapping[type[Operator], Make]
-    notes: Mapping[type[Operator], MakeNoted]

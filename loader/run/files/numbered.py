@@ -5,37 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tundish.formats.format import Records, Run
-from tundish.loader.operators.choosing import Shard, Skip, Take
-from tundish.loader.operators.files import Indexed
-from tundish.loader.operators.options import Prefetch, WithOptions
-from tundish.loader.operators.repeat import Repeat
-from tundish.loader.operators.shuffle import Shuffle
+from tundish.loader.operators.records import mark_as_own
 from tundish.loader.protocols.items import End, Failure
 from tundish.loader.protocols.positional import Positions, listed
-from tundish.loader.run.files.records import mark_as_own
 from tundish.loader.run.files.refs import Stretch
 from tundish.loader.run.inline import InlineStage
 
 if TYPE_CHECKING:
     from tundish.formats.files import RecordFiles
     from tundish.loader.protocols.items import Ref
-    from tundish.loader.protocols.operator import Mark, Operator
+    from tundish.loader.protocols.operator import Mark
 
 Several = tuple[Stretch, Run, int, int] | Failure
 """Refs, a run, and from where to where in it; or an error."""
-
-_CHOOSING = (Prefetch, Repeat, Shard, Shuffle, Skip, Take, WithOptions)
-
-
-def files_below(node: Operator) -> Indexed | None:
-    """The files of which a node chooses records; None for anything else.
-
-    Its refs are their numbers, in pass p of a `repeat` p times as many as there are more; where a
-    `repeat` cannot count so, (pass, ref).
-    """
-    while isinstance(node, _CHOOSING):
-        node = node.up
-    return node if isinstance(node, Indexed) else None
 
 
 def innermost(ref: Ref) -> int:

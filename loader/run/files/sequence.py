@@ -5,16 +5,8 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.operators.flat_map import (
-    NOT_OPENED,
-    left_out,
-    with_opened,
-)
-from tundish.loader.protocols.items import Failure, Made, Ref, ref_of
-from tundish.loader.protocols.lineage import add_origin, describe_origin
-from tundish.loader.protocols.machines import Counts
-from tundish.loader.protocols.stated import count, counted_in, load_part
-from tundish.loader.run.files.records import (
+from tundish.loader.operators.flat_map import NOT_OPENED, left_out, with_opened
+from tundish.loader.operators.records import (
     AT_FIRST,
     AT_ONCE,
     ENDED,
@@ -23,6 +15,10 @@ from tundish.loader.run.files.records import (
     listed_places,
     name_damage,
 )
+from tundish.loader.protocols.items import Failure, Made, Ref, ref_of
+from tundish.loader.protocols.lineage import add_origin, describe_origin
+from tundish.loader.protocols.machines import Counts
+from tundish.loader.protocols.stated import count, counted_in, load_part
 from tundish.loader.run.files.refs import Stretch
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from tundish.errors import (
 )
 from tundish.loader.operators.loading import found_node, look, read_by
 from tundish.loader.operators.snapshot import Snapshot
-from tundish.loader.operators.stored import Found, Reread, Stored, look_again
+from tundish.loader.operators.stored import Found, Reread, Stored
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.rebuilding import changed, other_inputs
 from tundish.loader.run.describing import describe_pipeline, describe_sorting, key_of
@@ -63,26 +63,23 @@ class Resolving:
     def rebuilt(self, node: Operator) -> Operator:
         """A node as it is run."""
         if id(node) not in self._done:
-            self._done[id(node)] = self._rebuilt(node)
+            self._done[id(node)] = node.resolved(self)
         return self._done[id(node)]
 
-    def _rebuilt(self, node: Operator) -> Operator:
-        if not isinstance(node, Snapshot):
-            return self._with_inputs(node)
-        if isinstance(node, Stored):  # what `load` found
-            look_again(node.found)
-            return node
+    def snapshot(self, node: Snapshot) -> Operator:
+        """A snapshot as it is run: what stands complete, or the node over its inputs, written or passed."""
         found = self._found(node)
         if found is not None:
             return _stored(node, found)
-        made = self._with_inputs(node)  # first: a complete one below is a source to be divided
+        made = self.with_inputs(node)  # first: a complete one below is a source to be divided
         if node.keeping.part is not None:
             whole = made.inputs[0]
             made = changed(made, up=range_of(whole, *node.keeping.part))
         self.setup.live[id(made)] = self._live(node)
         return made
 
-    def _with_inputs(self, node: Operator) -> Operator:
+    def with_inputs(self, node: Operator) -> Operator:
+        """A node over its inputs as they are run."""
         changes = other_inputs(node, self.rebuilt)
         return changed(node, **changes) if changes else node
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tundish.loader.operators.files import ReadFiles
-from tundish.loader.operators.snapshot import Snapshot
+from tundish.loader.operators.files import reads
+from tundish.loader.operators.snapshot import snapshots
 from tundish.loader.plan.node import walk
 from tundish.loader.run.files.indexing import indexed
 from tundish.loader.run.storing.live import Setup
@@ -40,9 +40,8 @@ def resolve(
         ``shuffle(None)`` stands above what has no random access.
     """
     setup = Setup(root, seed, graph_seed)
-    kinds = {type(node) for node in walk(root)}
-    stores = any(issubclass(kind, Snapshot) for kind in kinds)
-    if not stores and ReadFiles not in kinds:
+    stores = bool(snapshots(root))
+    if not stores and not reads(root):
         return setup
     try:
         if stores:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from tundish.loader.protocols.items import ref_of
 from tundish.loader.protocols.lineage import add_origin, describe_origin, identities
 from tundish.loader.run.evaluators import compile_inner, compile_sweep, compile_values
-from tundish.loader.run.files.numbered import files_below
 from tundish.loader.run.messages import WRITING
 from tundish.loader.run.reading import compile_read
 from tundish.loader.run.starting.payload import dumps_exception
@@ -141,9 +140,9 @@ class Stages:
         if not self._one_by_one:
             stage.sweep = compile_sweep(nodes[node], nodes[base])
             stage.read = compile_read(nodes[node], context)
-            records = files_below(nodes[node])
-            if records is not None and records.format.tabular:
-                stage.files = records.source
+            records = nodes[node].record_files
+            if records is not None and records.form.tabular:
+                stage.files = records
         if (
             context.watch.enabled and stage.whole
         ):  # one function, or none: what is timed is the task

@@ -3,16 +3,40 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tundish.loader.plan.node import UNKNOWN_CARDINALITY
 from tundish.loader.protocols.blame import NODE_MARK
 from tundish.loader.protocols.items import End, Failure, Made
 from tundish.loader.protocols.lineage import add_origin, describe_origin
+from tundish.loader.protocols.operator import SourceNode
 
 if TYPE_CHECKING:
     from tundish.formats.format import Format, Reader, Run
-    from tundish.loader.operators.files import FileRecords
     from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Machine, Spec
+
+
+@dataclass(frozen=True, eq=False)
+class FileRecords(SourceNode):
+    """The records of one file. An element's ref is its place."""
+
+    path: str
+    format: Format
+
+    op = "file"
+    reads = "stream"
+    computing = dynamic = ours = True
+    cardinality = UNKNOWN_CARDINALITY
+    safe = False
+
+    def spec(self, below: Spec) -> Any:
+        return self.format.spec
+
+    def begun(self, context: Context, skip: int) -> Machine:
+        return FileMachine(self, context, skip)
+
 
 ENDED = 2**62
 """The place behind a record at which a file can be read no further."""
