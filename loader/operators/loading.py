@@ -58,6 +58,7 @@ class Load(Stored):
 class Dealt(Unary):
     """The elements that were dealt to one user shard of a snapshot that is complete."""
 
+    up: Stored
     number: int
     count: int
 
@@ -69,7 +70,6 @@ class Dealt(Unary):
         return self.count
 
     def refs_at(self, where: Positions, pass_: int, context: Context) -> Refs:
-        assert isinstance(self.up, Stored)
         dealt = shard_indices(self.up.found)[self.number]
         return self.up.refs_at(dealt[np.asarray(where)], pass_, context)
 

@@ -24,7 +24,7 @@ from tundish.loader.run.pool import Pool
 from tundish.loader.run.recruiting import descriptors_for
 from tundish.loader.run.reference import open_inline
 from tundish.loader.run.stages import ParallelStage
-from tundish.loader.run.storing.lingering import linger as linger_on
+from tundish.loader.run.storing.live import linger as linger_on
 from tundish.loader.run.watching.tracing import open_trace
 from tundish.loader.watch.stats import StageStats, Stats, with_begun
 from tundish.spec import copy_element

@@ -12,7 +12,7 @@ from tundish.formats.format import Columns
 from tundish.loader.protocols.blame import give_up
 from tundish.loader.protocols.collate import Collator
 from tundish.loader.protocols.items import End, Failure, Made, Ref
-from tundish.loader.run.files.refs import BatchRefs, Stretch
+from tundish.loader.protocols.refs import BatchRefs, Stretch
 from tundish.loader.run.inline import InlineBatches, clocked
 
 if TYPE_CHECKING:

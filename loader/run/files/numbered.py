@@ -8,7 +8,7 @@ from tundish.formats.format import Records, Run
 from tundish.loader.operators.records import mark_as_own
 from tundish.loader.protocols.items import End, Failure
 from tundish.loader.protocols.positional import Positions, listed
-from tundish.loader.run.files.refs import Stretch
+from tundish.loader.protocols.refs import Stretch
 from tundish.loader.run.inline import InlineStage
 
 if TYPE_CHECKING:

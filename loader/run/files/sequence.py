@@ -18,8 +18,8 @@ from tundish.loader.operators.records import (
 from tundish.loader.protocols.items import Failure, Made, Ref, ref_of
 from tundish.loader.protocols.lineage import add_origin, describe_origin
 from tundish.loader.protocols.machines import Counts
+from tundish.loader.protocols.refs import Stretch
 from tundish.loader.protocols.stated import count, counted_in, load_part
-from tundish.loader.run.files.refs import Stretch
 
 if TYPE_CHECKING:
     from tundish.formats.format import Run

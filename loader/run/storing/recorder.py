@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SnapshotError
 from tundish.loader.protocols.items import Failure, NotReady
-from tundish.loader.run.storing.carrying import Answer, Carrier, InProcess
 from tundish.loader.run.storing.chunk import MOST_ROWS, Chunk, part_of
-from tundish.loader.run.storing.orders import Commit, Order, Target
+from tundish.loader.run.storing.orders import Answer, Carrier, Commit, InProcess, Order, Target
 from tundish.loader.watch.stats import SnapshotStats
 from tundish.snapshot.outcome import Outcome
 

@@ -28,8 +28,7 @@ from tundish.loader.plan.node import walk
 from tundish.loader.plan.rebuilding import changed, other_inputs
 from tundish.loader.run.describing import describe_pipeline, describe_sorting, key_of
 from tundish.loader.run.ranges import range_of
-from tundish.loader.run.storing.lingering import wait_for
-from tundish.loader.run.storing.live import Live, Served, Setup, nothing_served
+from tundish.loader.run.storing.live import Live, Served, Setup, nothing_served, wait_for
 from tundish.loader.run.storing.orders import Target
 from tundish.loader.run.storing.recorder import WRITING, Recorder, leasing
 from tundish.loader.run.storing.telling import (

@@ -12,7 +12,7 @@ from tundish.cli.snapshot.exits import USAGE, Refusal
 from tundish.cli.snapshot.telling import raised_by_the_user
 from tundish.errors import FingerprintError, RangeError, SnapshotError
 from tundish.loader.operators.options import WithOptions
-from tundish.loader.operators.snapshot import Snapshot
+from tundish.loader.operators.snapshot import Snapshot, snapshots
 from tundish.loader.plan.node import INFINITE_CARDINALITY, global_seed, walk
 from tundish.loader.protocols.context import first_seed
 from tundish.loader.protocols.rng import derive_seed
@@ -140,8 +140,7 @@ def pipeline_of(
             mode="auto",
             note=(("command", _again(target, path, given, more)),),
         )
-        top = effective(replace(node, keeping=keeping))
-        assert isinstance(top, Snapshot)
+        top = snapshots(effective(replace(node, keeping=keeping)))[-1]
         found = Pipeline(
             target,
             top,
@@ -186,20 +185,14 @@ def _found(target: str) -> Dataset:
 
 def _with_snapshot(dataset: Dataset, path: str, given: dict[str, Any]) -> Snapshot:
     """The snapshot of this path: the plan's own, or a new one on top."""
-    ends = [
-        node
-        for node in walk(effective(dataset._node))  # noqa: SLF001 - a face of the same library
-        if isinstance(node, Snapshot) and _same(node.path, path)
-    ]
+    plan = effective(dataset._node)  # noqa: SLF001 - a face of the same library
+    ends = [node for node in snapshots(plan) if _same(node.path, path)]
     if not ends:
-        made = dataset.snapshot(path, **given)._node  # noqa: SLF001 - as above
-        assert isinstance(made, Snapshot)
-        return made
+        return snapshots(dataset.snapshot(path, **given)._node)[-1]  # noqa: SLF001 - as above
     own, options = ends[-1], dataset.options()
     if options.given():  # those that stand above it count for what is below, too
         own = replace(own, up=WithOptions(own.up, options))
-    checked = dataset._of(own.up).snapshot(path, **given)._node  # noqa: SLF001 - as above
-    assert isinstance(checked, Snapshot)
+    checked = snapshots(dataset._of(own.up).snapshot(path, **given)._node)[-1]  # noqa: SLF001 - as above
     changes = {name: getattr(checked.keeping, name) for name in given}
     return replace(own, keeping=replace(own.keeping, **changes))
 
