@@ -135,7 +135,7 @@ class Unbatch(Unary):
 
     origin = "inside"
     flat = False
-    computing = dynamic = one_by_one = distributive = True
+    computing = cuts = dynamic = one_by_one = distributive = True
     positional = False
     safe = False
 

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 class Cache(Unary):
     """The elements of the first pass, kept in memory for later ones."""
 
-    computing = dynamic = passes = keeps = one_by_one = distributive = True
+    computing = cuts = dynamic = passes = keeps = one_by_one = distributive = True
     positional = False
+    redone = "what a cache had kept is computed again when it is needed"
 
     @property
     def batching(self) -> Operator | None:

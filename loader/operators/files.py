@@ -104,6 +104,12 @@ class Reads:
         return not self.format.seekable
 
     @property
+    def redone(self) -> str:
+        if not self.replays:
+            return ""
+        return f"{self.label} reads a file again up to where it stood: it is compressed, or a query"
+
+    @property
     def awaited(self) -> bool:
         return self.indexable
 
@@ -257,10 +263,15 @@ class ByNumber(Unary):
     positional = True
     safe = False
     cardinality = UNKNOWN_CARDINALITY
+    at_work = "a source, by number (an index of the files)"
 
     @property
     def label(self) -> str:
         return self.format.name
+
+    @property
+    def grouped(self) -> bool:
+        return self.format.grouped
 
     def arguments(self) -> dict[str, Any]:
         return self.format.given

@@ -44,6 +44,10 @@ class Filter(Unary):
         return given
 
     @property
+    def counts(self) -> bool:
+        return self.on_error == "skip"
+
+    @property
     def lenient(self) -> bool:
         return self.on_error in ("skip", "retry")
 

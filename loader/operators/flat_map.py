@@ -52,8 +52,12 @@ class FlatMap(Unary):
 
     @property
     def leaves_out(self) -> bool:
-        """Whether an inner dataset's errors, and one that cannot be made, are left out and counted."""
+        """True if an inner dataset's errors, and one that cannot be made, are left out and counted."""
         return False
+
+    @property
+    def counts(self) -> bool:
+        return self.leaves_out
 
     def parts(self, ref: Any) -> list[tuple[int, Any]]:
         return within_one(ref)

@@ -38,6 +38,8 @@ class Generator(SourceNode):
     cardinality = UNKNOWN_CARDINALITY
     safe = False
     reads = "generator"
+    at_work = "in this process"
+    redone = "from_generator is read again from the start of its pass"
     undivided = "has no random access: read the records with from_source"
 
     draw_instead = "make a generator with a seed inside it: np.random.default_rng(1)"

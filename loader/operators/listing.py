@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tundish.formats.paths import find
@@ -40,6 +41,10 @@ class Files(SourceNode):
     @property
     def listed_paths(self) -> tuple[str, ...]:
         return self.paths
+
+    def shown(self) -> str:
+        folder = Path(os.path.commonpath([Path(path).parent for path in self.paths]))
+        return f"{folder.name or folder}{os.sep}…"
 
     def evaluator(self, maker: Maker) -> Value:
         found = self.paths

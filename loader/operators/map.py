@@ -89,6 +89,10 @@ class Map(Unary):
         return type(self.function).__module__.startswith("tundish.loader.")
 
     @property
+    def counts(self) -> bool:
+        return self.on_error == "skip"
+
+    @property
     def lenient(self) -> bool:
         return self.on_error in ("skip", "retry")
 

@@ -30,6 +30,9 @@ class WithOptions(Passing):
     def settings(self) -> Options:
         return self.options
 
+    def shown(self) -> dict[str, Any]:
+        return self.options.given()
+
     def params(self) -> dict[str, Any]:
         # Only what changes the elements belongs to the plan.
         policy = self.options.on_error

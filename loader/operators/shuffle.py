@@ -49,6 +49,12 @@ class Shuffle(Unary):
         return self.window is None
 
     @property
+    def redone(self) -> str:
+        if not self.window or not any(node.calls for node in walk(self.up)):
+            return ""
+        return f"the {self.window:,} elements of a shuffle's window are computed again"
+
+    @property
     def undivided(self) -> str:
         if not self.up.files:
             return ""

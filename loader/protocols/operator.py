@@ -355,6 +355,22 @@ class Operator(Node):
         """True if it is a list of paths."""
         return False
 
+    # -- how it is shown -----------------------------------------------------------------------
+
+    cuts: ClassVar[bool] = False
+    """True if it computes nothing, and what is upstream of it is computed as a stage of its own."""
+    at_work: ClassVar[str] = ""
+    """Where it is at work, in words, if it is not where others of its kind are."""
+
+    @property
+    def redone(self) -> str:
+        """What a restored iterator computes again because of it, as a sentence; '' if nothing."""
+        return ""
+
+    def shown(self) -> dict[str, Any] | str:
+        """Return its arguments as an outline shows them: by name, or as a text."""
+        return self.params()
+
     # -- batches -------------------------------------------------------------------------------
 
     @property

@@ -496,8 +496,7 @@ class Iterator:
         done = tuple(each for each in told if each is not None)
         if done:
             stats = replace(stats, snapshots=done)
-        nodes = walk(self._root, running=True)
-        if any(node.counts or getattr(node, "on_error", None) == "skip" for node in nodes):
+        if any(node.counts for node in walk(self._root, running=True)):
             with self._lock:
                 at = self._position()
             stats = replace(stats, skipped=count_skipped(at), sources=count_sources(at))

@@ -8,21 +8,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tundish.loader.dataset import Dataset, show_cardinality
-from tundish.loader.operators.batching import Unbatch
-from tundish.loader.operators.cache import Cache
-from tundish.loader.operators.files import ByNumber, ReadFiles, ReadFilesInTurn
-from tundish.loader.operators.generator import Generator
-from tundish.loader.operators.listing import Files
-from tundish.loader.operators.options import Prefetch, WithOptions, options_of
-from tundish.loader.operators.shuffle import Shuffle
+from tundish.loader.operators.options import options_of
 from tundish.loader.plan.node import AUTOTUNE, function_name, walk
 from tundish.loader.protocols.chains import chain_base
 from tundish.loader.protocols.chains import computes as made_below
-from tundish.loader.protocols.operator import Operator, Passing
 from tundish.loader.run.effective import effective
 from tundish.loader.run.external import external_state
 from tundish.loader.run.files.indexing import foreseen
@@ -34,12 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tundish.loader.plan.options import Options
+    from tundish.loader.protocols.operator import Operator
 
 __all__ = ["Outline", "Step", "outline"]
 
 _WIDEST = 44
 _UNSAID = ("tree", "signature")  # the spec tells
-_TUNING = (Prefetch, WithOptions)
 
 
 @dataclass(frozen=True)
@@ -105,16 +97,12 @@ def outline(dataset: Dataset) -> Outline:
 def scattered(root: Operator) -> Iterator[str]:
     """Readers that decode rows in groups, below a shuffle that asks for single rows by number."""
     for shuffle in walk(root):
-        if not isinstance(shuffle, Shuffle) or made_below(shuffle.up):
+        if not shuffle.scatters or made_below(shuffle.inputs[0]):
             continue
-        reader = shuffle.up
-        while (
-            len(reader.inputs) == 1
-            and reader.origin == "input"
-            and not isinstance(reader, ByNumber)
-        ):
+        reader = shuffle.inputs[0]
+        while len(reader.inputs) == 1 and reader.origin == "input" and not reader.grouped:
             (reader,) = reader.inputs
-        if isinstance(reader, ByNumber) and reader.format.grouped:
+        if reader.grouped:
             read, moved = (PlanNode(node.label, node.label) for node in (reader, shuffle))
             yield scattered_text(read, moved)
 
@@ -134,7 +122,7 @@ def stages(root: Operator) -> dict[int, int]:
             stage = begin()
             inside = node
             while inside is not base:
-                if not isinstance(inside, Passing):
+                if not inside.transparent:
                     stage.append(id(inside))
                 inside = inside.inputs[0]
             visit(base, stage)
@@ -144,7 +132,7 @@ def stages(root: Operator) -> dict[int, int]:
         elif node.joins:
             stage = begin()
             stage.append(id(node))
-        elif isinstance(node, (Unbatch, Cache)):
+        elif node.cuts:
             stage = begin()
         for up in node.inputs:
             visit(up, stage)
@@ -164,12 +152,11 @@ def place(node: Operator, stage: int, where: str) -> str:
     """Where an operator is at work, in words."""
     if stage:
         return f"stage {stage}, {where}"
-    if isinstance(node, Passing):
-        return "a setting" if isinstance(node, _TUNING) else "passes on, measured"
-    if isinstance(node, Generator):
-        return "in this process"
-    if isinstance(node, ByNumber):
-        return "a source, by number (an index of the files)"
+    if node.transparent:
+        sets = node.settings is not None or node.prefetched is not None
+        return "a setting" if sets else "passes on, measured"
+    if node.at_work:
+        return node.at_work
     if not node.inputs:
         return "a source" if node.positional else "a source, read in order"
     return "on indices alone" if node.positional else "in order"
@@ -177,12 +164,9 @@ def place(node: Operator, stage: int, where: str) -> str:
 
 def arguments(node: Operator) -> str:
     """What an operator was given, in one line."""
-    if isinstance(node, Files):
-        folder = Path(os.path.commonpath([Path(path).parent for path in node.paths]))
-        return shortened(f"{folder.name or folder}{os.sep}…")
-    given = node.params()
-    if isinstance(node, WithOptions):
-        given = node.options.given()
+    given = node.shown()
+    if isinstance(given, str):
+        return shortened(given)
     parts = []
     for key, value in given.items():
         if isinstance(value, dict) and "function" in value:
@@ -217,19 +201,6 @@ def workers(node: Operator) -> tuple[int, str]:
 
 def resume(node: Operator) -> Iterator[str]:
     """What a restored iterator has to do again, and what its state does not hold."""
-    for each in walk(node):
-        if isinstance(each, (ReadFiles, ReadFilesInTurn)) and each.replays:
-            yield f"{each.label} reads a file again up to where it stood: it is compressed, or a query"
-        elif isinstance(each, Generator):
-            yield "from_generator is read again from the start of its pass"
-        elif isinstance(each, Cache):
-            yield "what a cache had kept is computed again when it is needed"
-        elif isinstance(each, Shuffle) and each.window and computes(each.up):
-            yield f"the {each.window:,} elements of a shuffle's window are computed again"
+    yield from filter(None, (each.redone for each in walk(node)))
     for state in external_state(node):
         yield f"not in the state: {state.node}, {state.what}; instead: {state.instead}"
-
-
-def computes(node: Operator) -> bool:
-    """Whether a user's function stands at or below a node."""
-    return any(below.calls for below in walk(node))
