@@ -16,6 +16,7 @@ from tundish.errors import CardinalityError
 from tundish.forked import renewed
 from tundish.loader.operators.asserting import AssertingMethods
 from tundish.loader.operators.batching import BatchingMethods
+from tundish.loader.operators.bucketing import BucketingMethods
 from tundish.loader.operators.cache import CacheMethods
 from tundish.loader.operators.choose import ChooseMethods
 from tundish.loader.operators.choosing import ChoosingMethods
@@ -103,6 +104,7 @@ class Dataset(
     TakingMethods,
     WindowMethods,
     GroupingMethods,
+    BucketingMethods,
     ReducingMethods,
     ScanningMethods,
     UniquenessMethods,

@@ -1,9 +1,8 @@
-"""Operators that put elements together by a key."""
+"""group_by_window: groups of the elements of one key, full ones first, at the end the rest."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -11,18 +10,16 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.loader.operators.flat_map import FlatMap
-from tundish.loader.operators.pads import check_padding
 from tundish.loader.operators.windows import dataset_of, parts_of
-from tundish.loader.plan.checks import check_callable, check_count, check_counts, check_flag
-from tundish.loader.plan.node import UNKNOWN_CARDINALITY, OwnFunction
+from tundish.loader.plan.checks import check_callable, check_count
+from tundish.loader.plan.node import UNKNOWN_CARDINALITY
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure, Ref, ref_of, to_json
 from tundish.loader.protocols.lineage import note_wanted, read_refs
 from tundish.loader.protocols.operator import Unary
-from tundish.loader.protocols.refs import not_there, numbered, some
-from tundish.loader.protocols.specs import static_spec
+from tundish.loader.protocols.refs import numbered, some
 from tundish.loader.protocols.stated import check_whole, count, entries, items, load_part, within
-from tundish.spec import flatten, leaf_key, normalise, unflatten
+from tundish.spec import normalise
 
 if TYPE_CHECKING:
     from tundish.loader.operators.windows import DatasetClass
@@ -82,6 +79,14 @@ class Groups(Unary):
             return (np.int64(item[1]), dataset_of(self.make, parts(item[2], pass_)))
 
         return value
+
+
+@dataclass(frozen=True, eq=False)
+class GroupByWindow(FlatMap):
+    """The elements of ``function(key, dataset)`` of each group."""
+
+    op = "group_by_window"
+    one_by_one = False
 
 
 def _int64(function: str, value: Any) -> int:
@@ -185,26 +190,8 @@ class Grouped:
         self._take_snapshot()
 
 
-@dataclass(frozen=True, eq=False)
-class GroupByWindow(FlatMap):
-    """The elements of ``function(key, dataset)`` of each group."""
-
-    op = "group_by_window"
-    one_by_one = False
-
-
-@dataclass(frozen=True, eq=False)
-class BucketBySequenceLength(GroupByWindow):
-    """The batches of groups of elements of similar length."""
-
-    boundaries: tuple[int, ...]
-    sizes: tuple[int, ...]
-
-    op = "bucket_by_sequence_length"
-
-
 class GroupingMethods(Fluent):
-    """Methods of `Dataset` that put elements together by a key."""
+    """The method of `Dataset` that puts elements together by a key."""
 
     def group_by_window(
         self,
@@ -260,170 +247,3 @@ class GroupingMethods(Fluent):
             check_callable("window_size_func", window_size_func)
         groups = self._then(Groups, key_func, window_size, window_size_func, type(self))
         return groups._then(GroupByWindow, reduce_func)  # noqa: SLF001 - ours
-
-    def bucket_by_sequence_length(  # noqa: PLR0917 - tf.data's order
-        self,
-        element_length_func: Callable[..., Any],
-        bucket_boundaries: Sequence[int],
-        bucket_batch_sizes: Sequence[int],
-        padded_shapes: Any = None,
-        padding_values: Any = None,
-        pad_to_bucket_boundary: bool = False,
-        no_padding: bool = False,
-        drop_remainder: bool = False,
-        name: str | None = None,
-    ) -> Self:
-        """Batch elements of similar length together, so that little is padded.
-
-        Bucket i takes the lengths from ``bucket_boundaries[i - 1]`` up to, but without,
-        ``bucket_boundaries[i]``; the first one all below, the last one all above.
-
-        Parameters
-        ----------
-        element_length_func : callable
-            Called as `map` calls its function, in workers if the plan has them; returns the
-            element's length, an integer.
-        bucket_boundaries : sequence of int
-            Ascending.
-        bucket_batch_sizes : sequence of int
-            One more than there are boundaries, each at least 1.
-        padded_shapes, padding_values : optional
-            As for `padded_batch`.
-        pad_to_bucket_boundary : bool
-            Pad to the bucket's boundary less one, so that a bucket's batches have one shape: every
-            size that is None or -1 in `padded_shapes`; without `padded_shapes`, every size that
-            may differ between elements.
-        no_padding : bool
-            Use `batch`, which takes only equal shapes, not `padded_batch`.
-        drop_remainder : bool
-            Leave out the batches that are not full at the end.
-        name : str, optional
-            For tf.data's sake; ignored.
-
-        Notes
-        -----
-        It is `group_by_window` with the bucket as the key: batches come in the order in which
-        buckets fill up, at the end those that are left in the order of their lengths.
-
-        With `pad_to_bucket_boundary`, an element that is as long as the last boundary or longer is
-        a `ValueError` at its own place. In tf.data the whole batch is.
-
-        tf.data pads the dimensions whose size it does not know. That is done here where the plan
-        knows shapes: below are arrays, or a function or generator with a signature. Else these
-        are taken to be the first dimensions; `padded_shapes` says it for sure.
-
-        Examples
-        --------
-        >>> import tundish as td
-        >>> ds = td.Dataset.range(1, 7).map(lambda n: [n] * int(n))
-        >>> for batch in ds.bucket_by_sequence_length(len, [3, 5], [2, 2, 2]):
-        ...     print(batch.tolist())
-        [[1, 0], [2, 2]]
-        [[3, 3, 3, 0], [4, 4, 4, 4]]
-        [[5, 5, 5, 5, 5, 0], [6, 6, 6, 6, 6, 6]]
-        """
-        check_callable("element_length_func", element_length_func)
-        boundaries = check_counts("bucket_boundaries", bucket_boundaries)
-        sizes = check_counts("bucket_batch_sizes", bucket_batch_sizes, least=1)
-        if len(sizes) != len(boundaries) + 1:
-            raise ValueError(
-                "bucket_batch_sizes must have one more item than bucket_boundaries, "
-                f"not {len(sizes)} and {len(boundaries)}"
-            )
-        if any(a >= b for a, b in itertools.pairwise(boundaries)):
-            raise ValueError(f"bucket_boundaries must ascend, not {list(boundaries)}")
-        if check_flag("pad_to_bucket_boundary", pad_to_bucket_boundary) and not boundaries:
-            raise ValueError(
-                "pad_to_bucket_boundary needs bucket_boundaries to pad to, and they are empty"
-            )
-        unpadded = check_flag("no_padding", no_padding)
-        bounded = pad_to_bucket_boundary and not unpadded
-        check_padding(padded_shapes, padding_values, None, "right")
-        if bounded and padded_shapes is None:
-            padded_shapes = _shapes_of(static_spec(self._node))
-        key = BucketOf(element_length_func, boundaries, bounded)
-        batch = BucketBatch(
-            boundaries,
-            sizes,
-            padded_shapes,
-            padding_values,
-            bounded,
-            unpadded,
-            check_flag("drop_remainder", drop_remainder),
-        )
-        buckets = self._then(Groups, key, None, sizes.__getitem__, type(self))
-        return buckets._then(BucketBySequenceLength, batch, boundaries, sizes)  # noqa: SLF001 - ours
-
-
-@dataclass(frozen=True)
-class BucketOf(OwnFunction):
-    """The bucket of an element: how many boundaries its length has reached."""
-
-    length: Callable[..., Any]
-    boundaries: tuple[int, ...]
-    bounded: bool
-
-    def __call__(self, *element: Any) -> int:
-        length = normalise(self.length(*element))
-        if not isinstance(length, np.integer):
-            raise SpecError(f"element_length_func must return an integer, not {length!r}")
-        if self.bounded and length >= self.boundaries[-1]:
-            raise ValueError(
-                f"with pad_to_bucket_boundary elements are shorter than {self.boundaries[-1]}, "
-                f"the last of bucket_boundaries; this one has length {length}"
-            )
-        return int(np.searchsorted(self.boundaries, length, side="right"))
-
-
-@dataclass(frozen=True)
-class BucketBatch(OwnFunction):
-    """The batch of a bucket's elements."""
-
-    boundaries: tuple[int, ...]
-    sizes: tuple[int, ...]
-    shapes: Any
-    values: Any
-    bounded: bool
-    no_padding: bool
-    drop_remainder: bool
-
-    def params(self) -> dict[str, Any]:
-        given = {**super().params(), "shapes": None, "values": None}
-        given |= check_padding(self.shapes, self.values, None, "right").params()
-        return {name: value for name, value in given.items() if value is not None}
-
-    def __call__(self, bucket: int, group: Any) -> Any:
-        if not 0 <= bucket < len(self.sizes):
-            raise not_there(f"bucket {bucket} of {len(self.sizes)}")
-        size = self.sizes[bucket]
-        if self.no_padding:
-            return group.batch(size, drop_remainder=self.drop_remainder)
-        shapes = self.shapes
-        if self.bounded:
-            shapes = self._filled(group, self.boundaries[bucket] - 1)
-        return group.padded_batch(size, shapes, self.values, self.drop_remainder)
-
-    def _filled(self, group: Any, length: int) -> Any:
-        """The padded shapes, with a length for every size that is not fixed."""
-        with group.iterator(workers=0) as elements:
-            leaves, tree = flatten(next(elements))
-        pads = check_padding(self.shapes, None, None, "right").over(
-            tree, tuple([leaf_key(leaf) for leaf in leaves])
-        )
-        shapes = [list(pad.shape) for pad in pads]
-        if self.shapes is None:
-            shapes = [_open_sizes(leaf, shape) for leaf, shape in zip(leaves, shapes, strict=True)]
-        return unflatten(tree, [[length if n is None else n for n in shape] for shape in shapes])
-
-
-def _shapes_of(spec: Any) -> Any:
-    """The shapes of a spec as padded shapes; None where some are not known."""
-    specs, tree = flatten(spec)
-    if spec is None or any(leaf.shape is None for leaf in specs):
-        return None
-    return unflatten(tree, [list(leaf.shape) for leaf in specs])
-
-
-def _open_sizes(leaf: Any, shape: list[int | None]) -> list[int | None]:
-    """None for the first dimension of an array, the others as they are."""
-    return [None, *leaf.shape[1:]] if shape else []
