@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import psutil
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping, Sequence
 
 __all__ = [
     "Budget",
@@ -167,17 +168,24 @@ def cgroup_cores(proc: Path = PROC) -> float | None:
     return min(quotas, default=None)
 
 
-def _cgroups(controller: str, proc: Path) -> Iterator[Path]:
-    """Yield the folders of this process's cgroup and of all above it, v2 and v1.
+def _cgroups(controller: str, proc: Path) -> tuple[Path, ...]:
+    """Find the folders of this process's cgroup and of all above it, v2 and v1."""
+    return _folders(controller, tuple(_lines(proc / "cgroup")), tuple(_lines(proc / "mountinfo")))
+
+
+@lru_cache(maxsize=16)
+def _folders(controller: str, cgroups: Sequence[str], mounts: Sequence[str]) -> tuple[Path, ...]:
+    """Find them in what the system says of cgroups and mounts.
 
     Which of the two holds a limit is seen by the files that are there; where both are mounted
     (systemd's hybrid) a controller is in one of them.
     """
     paths: dict[str, str] = {}  # controller -> cgroup, from its tree's root; v2's controller is ""
-    for line in _lines(proc / "cgroup"):
+    for line in cgroups:
         _, controllers, path = line.split(":", 2)
         paths.update(dict.fromkeys(controllers.split(","), path))
-    for line in _lines(proc / "mountinfo"):
+    found: list[Path] = []
+    for line in mounts:
         fields, _, tail = line.partition(" - ")
         kind, _, options = tail.split(" ", 2)
         root, mount = (_unescaped(field) for field in fields.split(" ")[3:5])
@@ -190,7 +198,8 @@ def _cgroups(controller: str, proc: Path) -> Iterator[Path]:
         here = PurePosixPath(own)
         within = here.is_relative_to(root) and ".." not in here.parts
         folder = Path(mount, here.relative_to(root)) if within else Path(mount)
-        yield from (level for level in (folder, *folder.parents) if level.is_relative_to(mount))
+        found += [each for each in (folder, *folder.parents) if each.is_relative_to(mount)]
+    return tuple(found)
 
 
 def _affinity(pid: int) -> int:

@@ -14,7 +14,7 @@ import sys
 import sysconfig
 import types
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from tundish.loader.run.starting.byvalue import module_name
@@ -112,12 +112,16 @@ def _is_users(name: str) -> bool:
 def _imported_by(code: types.CodeType) -> Iterator[str]:
     """The modules that code imports when it runs, if this process has imported any of its names."""
     if not sys.modules.keys().isdisjoint(code.co_names):
-        for instruction in dis.get_instructions(code):
-            if instruction.opname == "IMPORT_NAME":
-                yield instruction.argval
+        yield from _named_by(code)
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
             yield from _imported_by(inner)
+
+
+@lru_cache(maxsize=4096)
+def _named_by(code: types.CodeType) -> tuple[str, ...]:
+    instructions = dis.get_instructions(code)
+    return tuple(each.argval for each in instructions if each.opname == "IMPORT_NAME")
 
 
 def _globals_of(function: types.FunctionType) -> Iterator[str]:
