@@ -42,6 +42,7 @@ class Batches:
         self._label = label
         self._stage = up if isinstance(up, (FlatMapped, ParallelStage, Recorded)) else None
         self._count = 0
+        self._fits: Any = None  # the last key whose rows can be stacked
         self._begin()
 
     def _begin(self) -> None:
@@ -106,8 +107,9 @@ class Batches:
     def _misfit(self, key: Any) -> str | None:
         (tree, keys) = key
         if self._key is None:
-            problem = unstackable(keys, tree)
-            self._key = key if problem is None else None
+            problem = None if key == self._fits else unstackable(keys, tree)
+            if problem is None:
+                self._key = self._fits = key
             return problem
         if key is self._key or key == self._key:
             return None
