@@ -144,7 +144,7 @@ class ShardHint(Passing):
 
 
 class Chosen:
-    """skip, take and shard: the items at ``first, first + step, ...`` below ``stop``."""
+    """skip, take and shard: the items at ``first, first + step, ...`` before ``stop``."""
 
     def __init__(self, up: Machine, first: int, step: int, stop: int | None) -> None:
         self._up, self._first, self._step, self._stop = up, first, step, stop
@@ -167,7 +167,7 @@ class Chosen:
                 return item
 
     def several(self, most: int) -> list[Any] | None:
-        """As the input's, if it has such a method; None where items are left out, and at the end."""
+        """Return elements as the input does, if it has such a method; None where some are left out, and at the end."""
         if self._stop is not None:
             most = min(most, self._stop - self._seen)
         if self._step > 1 or self._seen < self._first or most < 1:
@@ -177,7 +177,7 @@ class Chosen:
         return found
 
     def mark_back(self, left: int) -> Mark:
-        """The mark so many elements before the last one of `several`."""
+        """Return the mark so many elements before the last one of `several`."""
         up: Any = self._up
         return (self._seen - left, up.mark_back(left))
 
@@ -207,7 +207,7 @@ class ChoosingMethods(Fluent):
 
         Notes
         -----
-        An element whose function failed counts as one. tf.data begins to count anew behind it.
+        An element whose function failed counts as one. tf.data begins to count anew after it.
 
         Examples
         --------
@@ -247,7 +247,7 @@ class ChoosingMethods(Fluent):
         num_shards : int
             At least 1.
         index : int
-            From 0, below `num_shards`. ``SHARD_HINT`` for both: `td.distribute` fills them in where
+            From 0, less than `num_shards`. ``SHARD_HINT`` for both: `td.distribute` fills them in where
             the options say HINT; until then every element is kept.
         name : str, optional
             For tf.data's sake; ignored.
@@ -260,7 +260,7 @@ class ChoosingMethods(Fluent):
         Notes
         -----
         Shards are disjoint, complete, and differ by at most one element. The numbers are part of
-        the plan; `shard_by_process` keeps them out of it. A `shuffle` below needs a seed, the same
+        the plan; `shard_by_process` keeps them out of it. A `shuffle` before it needs a seed, the same
         in all shards.
 
         Examples

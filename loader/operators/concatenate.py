@@ -68,7 +68,7 @@ class Concatenate(Operator):
 
     @property
     def base(self) -> int | None:
-        """What int refs of the second input are shifted by; None where refs are tuples."""
+        """The offset of int refs of the second input; None where refs are tuples."""
         return self.first.space if self.second.int_refs else None
 
     @property
@@ -210,7 +210,7 @@ class ConcatenateMethods(Fluent):
         Parameters
         ----------
         dataset : Dataset
-            What comes behind; behind an endless dataset it never does.
+            What comes after; after an endless dataset it never does.
         name : str, optional
             For tf.data's sake; ignored.
 
@@ -219,7 +219,7 @@ class ConcatenateMethods(Fluent):
         TypeError
             `dataset` is something else.
         SpecError
-            Its elements have another structure or other dtypes, as far as the plan tells: behind a
+            Its elements have another structure or other dtypes, as far as the plan tells: after a
             function without `output_signature` it does not.
 
         Examples

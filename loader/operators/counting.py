@@ -31,7 +31,7 @@ class Range(SourceNode):
     stop: int
     step: int
     dtype: str | None = None
-    """Of its elements; None: int64."""
+    """The dtype of its elements; None for int64."""
 
     positional = light = ours = True
 
@@ -243,7 +243,7 @@ class CountingMethods(Fluent):
 
 
 def check_dtype(name: str, dtype: Any) -> str:
-    """The name of an integer or float dtype; a TypeError for anything else."""
+    """Return the name of an integer or float dtype; raise a TypeError for anything else."""
     try:
         found = np.dtype(dtype)
     except (TypeError, ValueError):

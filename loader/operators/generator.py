@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tundish.loader.watch.watch import StageMeter, Watch
 
 _TIME_EACH = 16
-"""Of so many elements of a generator one is timed."""
+"""One of so many elements of a generator is timed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +139,7 @@ class GeneratorMethods(Fluent):
             Arguments for the generator.
         output_signature : nest of ArraySpec, optional
             Each element is checked against it: a value that does not fit is that element's
-            `SpecError`, never a wrap, and the stream goes on. Without one anything may be yielded.
+            `SpecError`, never a wrap, and the stream continues. Without one anything may be yielded.
         name : str, optional
             For tf.data's sake; ignored.
 

@@ -41,7 +41,7 @@ class WithOptions(Passing):
 
 @dataclass(frozen=True, eq=False)
 class Prefetch(Passing):
-    """How many elements may be ready ahead of the consumer."""
+    """A setting: the number of elements that may be ready ahead of the consumer."""
 
     buffer_size: int
 
@@ -56,7 +56,7 @@ _NONE = Options().closed()
 
 
 def options_of(node: Operator) -> Options:
-    """The options of a plan: merged upwards, the later ones win."""
+    """Return the options of a plan: merged downstream, the later ones win."""
     while node.settings is None:
         if len(node.inputs) != 1:
             return _options_of_each(node)[id(node)] if node.inputs else _NONE
@@ -65,7 +65,7 @@ def options_of(node: Operator) -> Options:
 
 
 def _options_of_each(root: Operator) -> dict[int, Options]:
-    """The options of every node: each is asked once, however often it stands in the plan."""
+    """Return the options of every node: each is asked once, however often it stands in the plan."""
     found: dict[int, Options] = {}
     for node in walk(root):
         merged = functools.reduce(_merged, [found[id(up)] for up in node.inputs], _NONE)
@@ -83,7 +83,7 @@ _JUDGED: weakref.WeakSet[Operator] = weakref.WeakSet()
 
 
 def judged_options(node: Operator) -> Options:
-    """The options of a plan that is about to be run.
+    """Return the options of a plan that is about to be run.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def judged_options(node: Operator) -> Options:
     Warns
     -----
     UserWarning
-        Datasets that are joined differ, and nobody has decided above them; once for a plan.
+        Datasets that are joined differ, and nothing downstream decides; once for a plan.
     """
     options = options_of(node)
     if node not in _JUDGED:
@@ -105,7 +105,7 @@ def judged_options(node: Operator) -> Options:
 
 
 def conflicts(root: Operator) -> list[str]:
-    """Where joined datasets set an option differently, and no `with_options` above decides it."""
+    """Describe where joined datasets set an option differently, and no `with_options` downstream decides."""
     joins = [node for node in walk(root) if len(node.inputs) > 1]
     if not joins:
         return []
@@ -134,7 +134,7 @@ class OptionsMethods(Fluent):
     """Methods of `Dataset` that say how it is run."""
 
     def options(self) -> Options:
-        """The options of this dataset, those of its inputs merged in; they cannot be changed."""
+        """Return the options of this dataset, those of its inputs merged in; they cannot be changed."""
         return options_of(self._node).closed()
 
     def with_options(self, options: Options, name: str | None = None) -> Self:

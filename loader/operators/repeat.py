@@ -57,7 +57,7 @@ class Repeat(Unary):
 
     @property
     def base(self) -> int | None:
-        """What int refs count a pass by; None where refs are tuples."""
+        """The distance of int refs from one pass to the next; None where refs are tuples."""
         return self.up.space
 
     @property
@@ -191,7 +191,7 @@ class Repeated:
         raise End
 
     def several(self, most: int) -> list[Any] | None:
-        """As the input's, if it has such a method; None at the end of a pass."""
+        """Return elements as the input does, if it has such a method; None at the end of a pass."""
         try:
             found = several_of(self._up, most)
         except End:
@@ -200,7 +200,7 @@ class Repeated:
         return found
 
     def mark_back(self, left: int) -> Mark:
-        """The mark so many elements before the last one of `several`."""
+        """Return the mark so many elements before the last one of `several`."""
         up: Any = self._up
         return (self._p, self._some, up, up.mark_back(left))
 
@@ -233,7 +233,7 @@ class RepeatMethods(Fluent):
 
         Notes
         -----
-        Each pass is another one: shuffles below reshuffle, augmentations differ. A pass that
+        Each pass is another one: shuffles before it reshuffle, augmentations differ. A pass that
         delivers nothing ends it, as in tf.data: an empty dataset repeated for ever is empty.
 
         Examples

@@ -55,7 +55,7 @@ class ShardByProcess(Unary):
 
 @dataclass(frozen=True, eq=False)
 class BatchShare(ShardByProcess):
-    """Of each `rows` elements those of this process's replicas; positions stay global.
+    """The elements of this process's replicas, of each `rows`; positions stay global.
 
     Elements are dealt in runs, so that the parts of a batch side by side are the batch.
     """
@@ -67,19 +67,19 @@ class BatchShare(ShardByProcess):
 
     @property
     def local(self) -> tuple[int, int]:
-        """The numbers of this process's replicas: the first, and the one behind the last."""
+        """The numbers of this process's replicas: the first, and the one after the last."""
         context = self.context
         each = context.num_replicas_in_sync // context.num_input_pipelines
         return each * context.input_pipeline_id, each * (context.input_pipeline_id + 1)
 
     def mine(self, rows: int) -> tuple[int, int]:
-        """Which of so many rows are this process's."""
+        """Return where this process's rows begin and end, of so many."""
         first, stop = self.local
         replicas = self.context.num_replicas_in_sync
         return part_of(rows, first, replicas)[0], part_of(rows, stop - 1, replicas)[1]
 
     def count_of(self, rows: int) -> int:
-        """How many of so many rows are this process's."""
+        """Return the number of this process's rows, of so many."""
         first, stop = self.mine(rows)
         return stop - first
 
@@ -100,7 +100,7 @@ class BatchShare(ShardByProcess):
 
 
 def part_of(rows: int, index: int, count: int) -> tuple[int, int]:
-    """Where a part of a batch begins and ends; sizes differ by at most one, the first are larger.
+    """Return where a part of a batch begins and ends; sizes differ by at most one, the first are larger.
 
     Examples
     --------
@@ -111,11 +111,33 @@ def part_of(rows: int, index: int, count: int) -> tuple[int, int]:
     return size * index + min(index, rest), size * (index + 1) + min(index + 1, rest)
 
 
-class ProcessShare:
-    """shard_by_process: one item of each round over all processes; its state is between rounds."""
+class OfRounds:
+    """The base of machines that take a part of each round of items; their states are between rounds."""
+
+    def __init__(self, up: Machine) -> None:
+        self._up = up
+
+    def mark(self) -> Mark:
+        return self._up.mark()
+
+    def dump(self, mark: Mark) -> Any:
+        below = self._up.dump(mark)
+        # Not at the top: a stage downstream tells its own counts from a state without any there.
+        counted = isinstance(below, dict) and "counts" in below
+        return {"share": below} if counted else below
+
+    def load(self, state: Any) -> None:
+        if own(state, "share"):
+            load_part(self._up, state, "share")
+        else:
+            self._up.load(state)
+
+
+class ProcessShare(OfRounds):
+    """shard_by_process: one item of each round over all processes."""
 
     def __init__(self, node: ShardByProcess, up: Machine) -> None:
-        self._up = up
+        super().__init__(up)
         self._count = node.context.num_input_pipelines
         self._index = node.context.input_pipeline_id
         self._round: list[Any] = []
@@ -136,38 +158,24 @@ class ProcessShare:
             raise End
         return mine[0]
 
-    def mark(self) -> Mark:
-        return self._up.mark()
 
-    def dump(self, mark: Mark) -> Any:
-        below = self._up.dump(mark)
-        # Not at the top: a stage above tells its own counts from a state without any there.
-        counted = isinstance(below, dict) and "counts" in below
-        return {"share": below} if counted else below
+class PartsOfBatches(OfRounds):
+    """The items of each round that are this process's.
 
-    def load(self, state: Any) -> None:
-        if own(state, "share"):
-            load_part(self._up, state, "share")
-        else:
-            self._up.load(state)
-
-
-class PartsOfBatches:
-    """Of each round of items those of this process; its state is between rounds.
-
-    Behind an element that failed the batch above begins within a round. A state that is taken there
-    says that the round is over: whoever wants to stay in step with other processes goes there.
+    After an element that failed, the batch downstream begins within a round. A state that is taken
+    there says that the round is over: whoever wants to stay in step with other processes goes there.
 
     Parameters
     ----------
     node : BatchShare
-        How many items a round has, and which are whose.
+        It knows how many items a round has, and which are whose.
     up : Machine
-        All items.
+        The stream of all items.
     """
 
     def __init__(self, node: BatchShare, up: Machine) -> None:
-        self._node, self._up = node, up
+        super().__init__(up)
+        self._node = node
         self._round: list[Any] = []
         self._mine: Iterator[Any] = iter(())
         self._ended = False
@@ -191,7 +199,7 @@ class PartsOfBatches:
         return next(self._mine)
 
     def _gather(self) -> None:
-        """Go on to the end of a round; what has come is kept where an item is not ready."""
+        """Pull to the end of a round; what has come is kept where an item is not ready."""
         found, up, rows = self._round, self._up, self._node.rows
         try:
             while len(found) < rows:
@@ -206,17 +214,8 @@ class PartsOfBatches:
     def mark(self) -> Mark:
         return self._reached
 
-    def dump(self, mark: Mark) -> Any:
-        below = self._up.dump(mark)
-        # Not at the top: a stage above tells its own counts from a state without any there.
-        counted = isinstance(below, dict) and "counts" in below
-        return {"share": below} if counted else below
-
     def load(self, state: Any) -> None:
-        if own(state, "share"):
-            load_part(self._up, state, "share")
-        else:
-            self._up.load(state)
+        super().load(state)
         self._reached = self._up.mark()
 
 
@@ -249,7 +248,7 @@ class SharingMethods(Fluent):
 
         Notes
         -----
-        tf.data has only `shard`. Put `shuffle` before it, not behind: a window filled with one
+        tf.data has only `shard`. Put `shuffle` before it, not after: a window filled with one
         process's share cannot be continued by another number of processes (such a state is
         refused).
 

@@ -82,7 +82,7 @@ class Shuffle(Unary):
 
 
 def may_permute(node: Operator) -> bool:
-    """Whether ``shuffle(None)`` may stand above a node.
+    """Return True if ``shuffle(None)`` may stand after a node.
 
     A snapshot has random access once it is complete; that shows when an iterator is made.
     """
@@ -92,7 +92,7 @@ def may_permute(node: Operator) -> bool:
 
 
 def no_permutation(node: Operator) -> SpecError:
-    """What is raised of ``shuffle(None)`` above any other node."""
+    """Return the error of ``shuffle(None)`` after any other node."""
     return SpecError(
         "shuffle(None) permutes positions and needs a finite dataset with random access; "
         f"{node.label} has none{why_unnumbered(node)}; use shuffle(buffer_size)"
@@ -157,7 +157,7 @@ class WindowShuffle:
         return item
 
     def run(self, most: int) -> list[Ref] | None:
-        """As `next`, but several refs at once; None where the input does not tell refs ahead.
+        """Return several refs at once; None where the input does not tell refs ahead.
 
         All of them but the last make room for one of the input each, or none does: so that
         `mark_back` can tell where each stands.
@@ -213,7 +213,7 @@ class WindowShuffle:
         return (self._since, self._drawn, len(self._since[2]), self._up.mark())
 
     def mark_back(self, left: int) -> Mark:
-        """The mark so many items before the last one of a run."""
+        """Return the mark so many items before the last one of a run."""
         since, drawn, pulled, up = self.mark()
         come = self._rate * left
         return (since, drawn - left, pulled - come, up - come)
@@ -261,7 +261,7 @@ class ShuffleMethods(Fluent):
         buffer_size : int or None
             An int is tf.data's window shuffle, draw for draw: each element is drawn from the next
             `buffer_size` that have not come yet (-2: from all). None is a true permutation of the
-            whole dataset in O(1) memory, with random access below it.
+            whole dataset in O(1) memory, with random access upstream.
         seed : int, optional
             At most 64 bits. Without one, it is derived from a number that the dataset object draws
             for its first iterator, and that is in each iterator's state.

@@ -110,7 +110,7 @@ class FromList(SourceNode):
     """Elements written down, one after another."""
 
     elements: tuple[tuple[tuple[Any, ...], Any], ...]
-    """Of each its leaves and its structure."""
+    """The leaves and the structure of each."""
 
     op = "from_list"
     positional = True

@@ -150,7 +150,7 @@ class ZipMethods(Fluent):
 
         Notes
         -----
-        If parts failed, the element is the first one's error, and all datasets go on behind it.
+        If parts failed, the element is the first one's error, and all datasets continue after it.
 
         Examples
         --------

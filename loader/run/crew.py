@@ -1,4 +1,4 @@
-"""The workers of a dataset's iterator: what they are told when they begin."""
+"""The workers of a dataset's iterator: what they are given when they begin."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DATASET = "tundish.loader.dataset"  # which imports us
 
 
 def crew_of(context: Context, options: Options, executor: str, *, clocked: bool = True) -> Crew:
-    """What computes for an iterator.
+    """Return what computes for an iterator.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def crew_of(context: Context, options: Options, executor: str, *, clocked: bool 
     executor : {"process", "thread"}
         What a worker is.
     clocked : bool
-        Whether anybody wants to know how long cores were busy.
+        True: the time that cores were busy is measured.
     """
     if executor == "thread":
         return Crew(thread=_ThreadMain(context, options, values_now(), clocked=clocked))
@@ -74,7 +74,7 @@ def _modules(context: Context, payload: Payload) -> list[str]:
 
 
 class _ThreadMain:
-    """What a thread runs that is a worker."""
+    """The main function of a worker that is a thread."""
 
     def __init__(
         self, context: Context, options: Options, settings: Values, *, clocked: bool

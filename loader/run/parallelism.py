@@ -1,4 +1,4 @@
-"""How many processes compute for an iterator."""
+"""The number of processes that compute for an iterator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def how_many_workers(root: Operator, options: Options, asked: int | None) -> int:
-    """How many workers run a plan.
+    """Return the number of workers that run a plan.
 
     ``TUNDISH_WORKERS``, else what the caller asks for, else ``Options.workers``, else the largest
     `num_parallel_calls`, else 0; AUTOTUNE is the cores this process may use, divided by the local
@@ -27,7 +27,7 @@ def how_many_workers(root: Operator, options: Options, asked: int | None) -> int
 
 
 def is_tuned(root: Operator, options: Options, asked: int | None) -> bool:
-    """Whether the number of workers may change while a plan runs: it is AUTOTUNE, and nobody forbids it."""
+    """Return True if the number of workers may change while a plan runs: it is AUTOTUNE, and nobody forbids it."""
     return options.autotune.tunes and _asked(root, options, asked) == AUTOTUNE
 
 
@@ -47,9 +47,9 @@ def _asked(root: Operator, options: Options, asked: int | None) -> int:
 
 
 def writes_apart(context: Context) -> bool:
-    """Whether a snapshot is written by a process of its own though there are no workers.
+    """Return True if a snapshot is written by a process of its own though there are no workers.
 
-    `prefetch` says that something may go on beside the consumer.
+    `prefetch` says that something may run beside the consumer.
     """
     prefetched = any(node.prefetched is not None for node in context.nodes)
     return bool(context.recorders) and prefetched and sys.platform != "win32"

@@ -37,7 +37,7 @@ class PlainStage(InlineStage):
     """Start, step and dtype, where an element is a number of one range and its ref the place."""
 
     def several(self, most: int) -> list[Any] | None:
-        """The next elements; None where they have to be asked for one by one."""
+        """Return the next elements; None where they have to be asked for one by one."""
         run = getattr(self._up, "run", None)
         refs = None if run is None else run(most)
         if refs is None:
@@ -51,7 +51,7 @@ class PlainStage(InlineStage):
         return [value(ref, pass_) for ref in refs]
 
     def mark_back(self, left: int) -> Mark:
-        """The mark so many elements before the last one of `several`."""
+        """Return the mark so many elements before the last one of `several`."""
         up: Any = self._up
         return (self._counts.by_event, up.mark_back(left))
 

@@ -5,9 +5,9 @@ where it stands but when an item has to be computed (it commutes with index oper
 failed element is an element). Items are computed by *stages*:
 
 * where operators drop elements (filter, ``on_error="skip"``): what remains depends on values;
-* below `batch`, `unbatch` and `cache`, and at the end.
+* before `batch`, `unbatch` and `cache`, and at the end.
 
-A stage evaluates the whole run of map and filter below it at once. How it does so is the
+A stage evaluates the whole run of map and filter before it at once. How it does so is the
 subclass's: `InlinePlanner` (`tundish.loader.run.reference`) in this process, `ParallelPlanner`
 (`tundish.loader.run.parallel`) in workers.
 """
@@ -45,24 +45,24 @@ class Planner:
     # -- how things are computed ---------------------------------------------------------------
 
     def stage(self, node: Operator, base: Operator, up: Machine, pass_: int) -> Machine:
-        """A machine that computes a stream's items: from `base`'s items to `node`'s elements."""
+        """Build a machine that computes a stream's items: from `base`'s items to `node`'s elements."""
         raise NotImplementedError
 
     def batches(self, node: Batch, up: Machine) -> Machine:
-        """A machine that stacks computed items."""
+        """Build a machine that stacks computed items."""
         raise NotImplementedError
 
     def inners(self, node: FlatMap, up: Machine, base: Operator, pass_: int) -> Inners:
-        """The inner datasets."""
+        """Build the inner datasets."""
         raise NotImplementedError
 
     def flattened(self, node: FlatMap, base: Operator, pass_: int) -> Machine:
-        """The machine of the elements of inner datasets."""
+        """Build the machine of the elements of inner datasets."""
         inners = self.inners(node, self.build(node.up, pass_), base, pass_)
         return node.joined(inners, pass_, self.context)
 
     def repeated(self, node: Repeat, pass_: int) -> Machine:
-        """A machine that goes through its input again and again."""
+        """Build a machine that goes through its input again and again."""
         return Repeated(node, self.build, pass_)
 
     def meter(self, node: Operator) -> StageMeter:
@@ -78,40 +78,38 @@ class Planner:
         raise NotImplementedError
 
     def cache_limit(self) -> int:
-        """Bytes that a cache may keep."""
+        """Return the number of bytes that a cache may keep."""
         raise NotImplementedError
 
     # -- the network ---------------------------------------------------------------------------
 
     def computed(self, node: Operator, pass_: int) -> Machine:
-        """The stream of a node, all of it computed."""
+        """Build the stream of a node, all of it computed."""
         base, dropping = chain_base(node)
         if dropping or not self.is_computed(node):
             return self.stage(node, base, self.below(node, base, pass_), pass_)
         return self.build(node, pass_)
 
     def is_computed(self, node: Operator) -> bool:
-        """Whether `build` gives only computed items for a node."""
+        """Return True if `build` gives only computed items for a node."""
         base, dropping = chain_base(node)
         if dropping:
             return True
-        if defers(node):
-            return False
-        if base.positional:
+        if defers(node) or base.positional:
             return False
         return base.computing or (base.relays and all(map(self.is_computed, base.inputs)))
 
     def noted(self, node: Unary, pass_: int) -> Machine:
-        """The computed stream of a noting node's input, each item with its note."""
+        """Build the computed stream of a noting node's input, each item with its note."""
         base, _ = chain_base(node.up)
         return self.stage(node, base, self.below(node.up, base, pass_), pass_)
 
     def below(self, node: Operator, base: Operator, pass_: int) -> Machine:
-        """The stream below the run of map and filter that ends at a node."""
+        """Build the stream before the run of map and filter that ends at a node."""
         return measured(node, base, self.build(base, pass_), self.context)
 
     def build(self, node: Operator, pass_: int) -> Machine:
-        """The stream of a node; its items may have to be computed yet."""
+        """Build the stream of a node; its items may still have to be computed."""
         if node.positional:
             return Positions(node, pass_, self.context)
         if node.elementwise:
