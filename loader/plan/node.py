@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 
 from tundish.loader.plan.checks import check_count, check_seed
-from tundish.snapshot.fingerprint.homes import first_name
+from tundish.snapshot.fingerprint.homes import first_qualname
 
 __all__ = [
     "AUTOTUNE",
@@ -253,9 +253,7 @@ class OwnFunction:
 
 def function_name(function: Any) -> str:
     """A callable's qualified name, or its type's; states know a method of `Dataset` by its first one."""
-    name: str = getattr(function, "__qualname__", type(function).__qualname__)
-    first = first_name(getattr(function, "__module__", None) or "", name)
-    return ".".join(first.split(".")[-1 - name.count(".") :])
+    return first_qualname(function)
 
 
 def code_digest(function: Any) -> str:

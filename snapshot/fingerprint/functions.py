@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.snapshot.fingerprint.code import Code, Read, code_of
 from tundish.snapshot.fingerprint.digests import digest_of
+from tundish.snapshot.fingerprint.homes import first_qualname
 from tundish.snapshot.fingerprint.provenance import (
     installed_name,
     is_installed_file,
@@ -38,8 +39,7 @@ def is_installed(function: FunctionType) -> bool:
 
 def short_name(value: Any) -> str:
     """A function's or class's name, without the functions that it was made in."""
-    name: str = getattr(value, "__qualname__", type(value).__qualname__)
-    return name.rpartition("<locals>.")[2]
+    return first_qualname(value).rpartition("<locals>.")[2]
 
 
 def define_function(function: FunctionType, walk: Walk) -> JSON:

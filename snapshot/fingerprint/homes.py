@@ -6,7 +6,9 @@ snapshot is found again. What is not named here has not moved.
 
 from __future__ import annotations
 
-__all__ = ["first_name"]
+from typing import Any
+
+__all__ = ["first_name", "first_qualname"]
 
 _PLAN = "tundish.loader.plan"
 _FILES = "tundish.loader.files."
@@ -79,3 +81,10 @@ def first_name(module: str, name: str) -> str:
         return _FIRST_METHOD.get(rest, full)
     first = _FIRST_CLASS.get(head)
     return full if first is None else f"{first}{dot}{rest}"
+
+
+def first_qualname(value: Any) -> str:
+    """Return the name, within its first module, of a class or function, or of an object's class."""
+    name: str = getattr(value, "__qualname__", type(value).__qualname__)
+    first = first_name(getattr(value, "__module__", None) or "", name)
+    return ".".join(first.split(".")[-1 - name.count(".") :])

@@ -110,12 +110,11 @@ def test_a_shuffle_of_batches_stays_after_batch() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("cases", "keeps", "moves"),
-    [(FIRST, 20, 0), pytest.param(OTHERS, 180, 4, marks=pytest.mark.thorough)],
-    ids=["one of each", "all others"],
+    "cases",
+    [FIRST, *(pytest.param(OTHERS[k::10], marks=pytest.mark.thorough) for k in range(10))],
+    ids=["one of each", *(f"others {k}" for k in range(10))],
 )
-def test_no_advice_on_any_operator_shows(cases: tuple[Case, ...], keeps: int, moves: int) -> None:
+def test_no_advice_on_any_operator_shows(cases: tuple[Case, ...]) -> None:
     made = [type(hint) for case in cases for hint in assert_advice_is_harmless(case.build)]
 
-    assert made.count(Keep) >= keeps
-    assert made.count(Move) >= moves
+    assert made.count(Keep) >= len(cases) // 4

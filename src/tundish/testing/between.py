@@ -133,15 +133,24 @@ def _saved(folder: Path, dataset: Any, count: int, **how: Any) -> str:
 
 
 def _folder(otherwise: Any, scratch: Path, *given: Any, prefix: Any = None, **how: Any) -> str:
-    """Make a temporary folder; those of cases have the same name in each run: states hold paths."""
-    if not str(prefix).startswith("kept-"):
+    """Make a temporary folder; those of cases have the same name in each run: states hold paths.
+
+    Where a process has one folder for all others, that one is its first.
+    """
+    parent = str(how.get("dir"))
+    within = parent.startswith(str(scratch))
+    if not within and not str(prefix).startswith("kept-"):
         return str(otherwise(*given, prefix=prefix, **how))
+    if within and parent not in _HOMES:
+        _HOMES.add(parent)
+        return parent
     path = scratch / _BUILDING[0] / str(next(_COUNTS[_BUILDING[0]]))
     path.mkdir(parents=True)
     return str(path)
 
 
 _BUILDING = [""]
+_HOMES: set[str] = set()
 _COUNTS: dict[str, Iterator[int]] = defaultdict(count)
 
 

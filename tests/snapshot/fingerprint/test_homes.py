@@ -90,3 +90,10 @@ def test_states_name_methods_as_the_first_states_did() -> None:
         with windows.flat_map(method).iterator(workers=0) as iterator:
             (_, arguments) = iterator.state_dict()["plan"][-1]
         assert arguments["function"]["function"] == first
+
+
+def test_methods_that_are_functions_of_a_plan_have_the_names_of_the_first_keys() -> None:
+    said = json.dumps(
+        describe_pipeline(td.Dataset.range(6).window(2).flat_map(td.Dataset.zip)._node)
+    )
+    assert '{"function": "SourceMethods.zip"}' in said
