@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tundish.loader.plan.checks import check_callable
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY
 from tundish.loader.protocols.fluent import Fluent
-from tundish.loader.protocols.generating import generated
+from tundish.loader.protocols.generating import generated, until_it_raises
 from tundish.loader.protocols.items import End, Failure, Made
 from tundish.loader.protocols.operator import SourceNode
 from tundish.loader.protocols.raised import element_error
@@ -57,6 +57,9 @@ class Generator(SourceNode):
 
     def evaluator(self, maker: Maker) -> Value:
         return maker.replayed(self)
+
+    def run_again(self) -> Iterator[Any]:
+        return until_it_raises(self)
 
 
 class Generated:

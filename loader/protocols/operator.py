@@ -663,6 +663,10 @@ class Operator(Node):
             return self.progression is not None  # numbers belong to nobody
         return self.inputs[0].hands_on(refs=refs)
 
+    def run_again(self) -> Iterator[Any] | None:
+        """Return the elements of a pass, errors as `Broken`, if it can be run again without a network; else None."""
+        return None
+
     def chained(self, context: Context, *, last: bool) -> Steps | None:
         """Return its step in a chain of generators; None if it needs its evaluator.
 

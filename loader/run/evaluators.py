@@ -62,9 +62,10 @@ def compile_sweep(top: Operator, base: Operator) -> Sweep | None:
     function itself.
     """
     top, base = _past_settings(top), _past_settings(base)
-    if base.progression is None or not top.inputs or _past_settings(top.inputs[0]) is not base:
+    numbers = None if base.inputs else base.progression  # shuffled ones are no range of refs
+    if numbers is None or not top.inputs or _past_settings(top.inputs[0]) is not base:
         return None
-    return top.sweep(*base.progression)
+    return top.sweep(*numbers)
 
 
 def _past_settings(node: Operator) -> Operator:

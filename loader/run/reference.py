@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from tundish.loader.operators.generator import Generator
 from tundish.loader.operators.measuring import measured, without_measuring
 from tundish.loader.plan.options import Options
 from tundish.loader.protocols.chains import chain_base, defers, run_of
-from tundish.loader.protocols.generating import Broken, until_it_raises
+from tundish.loader.protocols.generating import Broken
 from tundish.loader.protocols.items import End, Failure, Ref, several_of
 from tundish.loader.protocols.ownership import owned
 from tundish.loader.protocols.positional import Positions
@@ -182,8 +181,9 @@ def replays(options: Options, cache_bytes: int) -> Replay:
 
     def replay(context: Context, node: Operator, pass_: int) -> Iterator[tuple[Ref, Any]]:
         """The elements of a pass of a node, from its start: (ref, element or `Broken`)."""
-        if isinstance(node, Generator):
-            yield from enumerate(until_it_raises(node))
+        alone = node.run_again()
+        if alone is not None:
+            yield from enumerate(alone)
             return
         network = InlinePlanner(context.again(), options, cache_bytes).computed(node, pass_)
         while True:
