@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import cloudpickle
 import numpy as np
 
-from tundish.calls import answering
+from tundish.calls import answering, did_you_mean
 from tundish.errors import CardinalityError
 from tundish.forked import renewed
 from tundish.loader.operators.asserting import AssertingMethods
@@ -67,7 +67,6 @@ from tundish.loader.run.describing import describe_pipeline, key_of, operators_o
 from tundish.loader.run.external import heed_external_state
 from tundish.loader.run.iterator import Iterator
 from tundish.loader.run.specs import learnt_spec
-from tundish.misspelt import did_you_mean
 from tundish.spec import DatasetSpec, Nested
 
 _OF_ITERATORS = frozenset(

@@ -29,7 +29,7 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tundish.shm.backend import portable
+from tundish.shm.budget import portable
 from tundish.shm.memory import open_memfd
 
 if sys.platform != "win32":

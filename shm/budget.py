@@ -1,7 +1,10 @@
-"""How much memory and how many cores this process may use, and who says so.
+"""How much memory, how many cores and which transport this process may use, and who says so.
 
 The kernel does not turn an overrun of a container's memory into an error: it kills. So the limit
 is read here, at every level of the cgroup tree, and the pipeline keeps below a share of it.
+
+``TUNDISH_PORTABLE=1`` selects on Linux what other systems get: unlinked files, stream sockets,
+`select.poll`, no pidfd. ``TUNDISH_MEMORY`` names one kind of memory and rules the others out.
 """
 
 from __future__ import annotations
@@ -19,12 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = [
+    "MEMORY_KINDS",
     "Budget",
     "cgroup_cores",
     "cgroup_memory_limit",
     "default_budget",
+    "forced_memory",
     "local_ranks",
     "parse_bytes",
+    "portable",
     "usable_cores",
 ]
 
@@ -222,3 +228,26 @@ def _words(file: Path) -> list[str]:
 
 def _unescaped(field: str) -> str:
     return re.sub(r"\\(\d{3})", lambda match: chr(int(match[1], 8)), field)
+
+
+MEMORY_KINDS = ("memfd", "dev-shm", "tmpdir")  # in the order they are tried
+
+
+def portable() -> bool:
+    """Whether only what every Unix has shall be used."""
+    return os.environ.get("TUNDISH_PORTABLE", "0") not in ("", "0")
+
+
+def forced_memory() -> str | None:
+    """Return the one kind of memory that was asked for, or None for the best there is.
+
+    Raises
+    ------
+    ValueError
+        When ``TUNDISH_MEMORY`` is none of ``memfd``, ``dev-shm``, ``tmpdir`` and ``none``.
+    """
+    kind = os.environ.get("TUNDISH_MEMORY", "")
+    if kind and kind != "none" and kind not in MEMORY_KINDS:
+        choices = ", ".join((*MEMORY_KINDS, "none"))
+        raise ValueError(f"TUNDISH_MEMORY is {kind!r}; it must be one of {choices}")
+    return kind or None

@@ -23,7 +23,7 @@ from collections import deque
 import numpy as np
 
 from tundish import forked
-from tundish.shm.backend import forced_memory, portable
+from tundish.shm.budget import forced_memory, portable
 
 __all__ = ["Channel", "ChannelClosed", "default_kind"]
 

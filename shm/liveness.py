@@ -10,7 +10,7 @@ import signal
 from typing import Any
 
 from tundish import forked
-from tundish.shm.backend import portable
+from tundish.shm.budget import portable
 
 __all__ = ["Poller", "describe_exit", "open_sentinel"]
 

@@ -23,7 +23,7 @@ import numpy as np
 import psutil
 
 from tundish.errors import SharedMemoryError
-from tundish.shm.backend import MEMORY_KINDS, forced_memory, portable
+from tundish.shm.budget import MEMORY_KINDS, forced_memory, portable
 
 if sys.platform != "win32":
     import fcntl

@@ -14,11 +14,9 @@ from tundish.snapshot.files.store import open_store
 from tundish.snapshot.finished import check_order, read_indexed
 from tundish.snapshot.frame import JSON, parse
 from tundish.snapshot.lease import Holder, is_stale
-from tundish.snapshot.manifest import Manifest
-from tundish.snapshot.outcome import Outcome
+from tundish.snapshot.manifest import Manifest, Outcome
 from tundish.snapshot.run import Prefix, check_sizes, damage, read_header, read_run
-from tundish.snapshot.stale import STALE_S, age, replace_stale
-from tundish.snapshot.takeover import clean_run, temporary
+from tundish.snapshot.takeover import STALE_S, age, clean_run, replace_stale, temporary
 
 if TYPE_CHECKING:
     import os

@@ -13,7 +13,7 @@ import numpy as np
 from tundish.errors import SnapshotCorruptError
 from tundish.snapshot.frame import LostFileError, TornFileError, unpack
 from tundish.snapshot.index import read_index
-from tundish.snapshot.outcome import Outcome
+from tundish.snapshot.manifest import Outcome
 from tundish.snapshot.records import Shard, errors_of, forms_of
 from tundish.snapshot.run import Prefix, check_sizes, read_header
 

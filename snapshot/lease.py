@@ -22,7 +22,7 @@ import psutil
 from tundish.errors import SnapshotError
 from tundish.snapshot.failpoints import reach
 from tundish.snapshot.frame import JSON, Fields, pack, unpack
-from tundish.snapshot.stale import STALE_S, age, replace_stale
+from tundish.snapshot.takeover import STALE_S, age, replace_stale
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

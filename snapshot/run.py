@@ -14,7 +14,7 @@ from tundish.errors import SnapshotCorruptError, SnapshotError, SnapshotVersionE
 from tundish.snapshot.frame import JSON, EditedFileError, LostFileError, TornFileError, pack, parse
 from tundish.snapshot.index import ENTRY, read_index
 from tundish.snapshot.journal import read_records, record_name
-from tundish.snapshot.outcome import Outcome
+from tundish.snapshot.manifest import Outcome
 from tundish.snapshot.records import Checked, JournalRecord, RunHeader, Shard, StoredError
 
 if TYPE_CHECKING:

@@ -39,7 +39,6 @@ BASE = {
     "errors",
     "forked",
     "gaps",
-    "misspelt",
     "ragged",
     "spec",
     "source",

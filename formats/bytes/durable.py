@@ -1,16 +1,29 @@
-"""Making bytes and names outlive a crash of the machine."""
+"""Files that are written beside the one whose place they take, and outlive a crash of the machine.
+
+Who writes holds a lock of its file, which the system lets go of when the process ends, however it ends: a file that can be
+locked is nobody's any more, and the next who writes there removes it.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import re
+import secrets
+import stat
 import sys
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-if sys.platform == "darwin":
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["BINARY", "remove_abandoned", "sync_file", "sync_folder", "written_aside"]
+
+if sys.platform != "win32":
     import fcntl
-
-__all__ = ["BINARY", "sync_file", "sync_folder"]
 
 BINARY = getattr(os, "O_BINARY", 0)
 
@@ -35,3 +48,103 @@ def sync_folder(path: Path) -> None:
             raise OSError(error.errno, error.strerror, str(path)) from None
     finally:
         os.close(descriptor)
+
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY | getattr(os, "O_CLOEXEC", 0)
+_LOOK = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | BINARY
+_ATTEMPTS = 8
+_ABANDONED_S = 3600.0
+"""After so long it counts as nobody's, where files cannot be locked."""
+
+# Of today, and of `tempfile`, which made them before.
+_TOKEN = r"\.(?:[0-9a-f]{16}|[a-z0-9_]{8})\.part"  # noqa: S105 - of a name
+
+
+@contextlib.contextmanager
+def written_aside(target: Path, mode: int = 0o666) -> Iterator[tuple[Path, int]]:
+    """Begin a file beside another, and remove it in the end, if nothing became of it.
+
+    Parameters
+    ----------
+    target : Path
+        Whose place it will take.
+    mode : int
+        Of the file.
+
+    Yields
+    ------
+    (Path, int)
+        The file, and a descriptor to write it by, which is closed in the end.
+    """
+    path, descriptor = _begun(target, mode)
+    try:
+        yield path, descriptor
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()  # while it is locked
+        os.close(descriptor)
+
+
+def remove_abandoned(folder: Path, names: str) -> None:
+    """Remove what killed writers have left in a folder; what cannot be removed stays.
+
+    Parameters
+    ----------
+    folder : Path
+        Where they wrote.
+    names : str
+        A regular expression of the files whose places they were to take.
+    """
+    pattern = re.compile(f"(?:{names}){_TOKEN}")
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if pattern.fullmatch(entry.name):
+                with contextlib.suppress(OSError):
+                    _remove_if_abandoned(Path(entry.path))
+
+
+def _begun(target: Path, mode: int) -> tuple[Path, int]:
+    for _ in range(_ATTEMPTS):
+        path = target.with_name(f"{target.name}.{secrets.token_hex(8)}.part")
+        descriptor = os.open(path, _NEW, mode)
+        try:
+            if _locked(descriptor) is not False and _is_there(path, descriptor):
+                return path, descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # taken for abandoned before it was locked
+    raise FileExistsError(f"{_ATTEMPTS} files beside {target} were removed as they were begun")
+
+
+def _remove_if_abandoned(path: Path) -> None:
+    descriptor = os.open(path, _LOOK)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            return
+        locked = _locked(descriptor)
+        if locked or (locked is None and time.time() - found.st_mtime > _ABANDONED_S):
+            path.unlink()
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool | None:
+    """Lock a file; False if somebody else has, None where that cannot be done."""
+    if sys.platform == "win32":
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a filesystem without
+        return None
+    return True
+
+
+def _is_there(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False

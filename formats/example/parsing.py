@@ -20,8 +20,7 @@ from tundish.formats.example.features import (
     array_of,
     name_of,
 )
-from tundish.formats.example.lists import Lists, Wanted, splits_of
-from tundish.formats.example.partitions import partitioned, ragged
+from tundish.formats.example.partitions import Lists, Wanted, partitioned, ragged, splits_of
 from tundish.formats.example.plain import INT64, find
 from tundish.formats.example.together import find_together
 from tundish.formats.example.wire import MalformedError

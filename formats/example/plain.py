@@ -9,7 +9,7 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.formats.example.features import name_of
-from tundish.formats.example.lists import Wanted  # noqa: TC001 - so that signatures can be asked for
+from tundish.formats.example.partitions import Wanted  # noqa: TC001 - so that signatures can be asked for
 from tundish.formats.example.wire import MalformedError, fields, varint
 
 __all__ = ["FIELD_OF", "FLOAT", "INT64", "entries", "feature_values", "find", "values_of"]

@@ -17,7 +17,6 @@ from tundish.formats.example.features import (
     VarLenFeature,
     name_of,
 )
-from tundish.formats.example.lists import Lists, Wanted, joined_arrays, splits_of
 from tundish.formats.example.parsing import (
     array,
     bytes_of,
@@ -27,7 +26,14 @@ from tundish.formats.example.parsing import (
     wanted_of,
     where,
 )
-from tundish.formats.example.partitions import partitioned, ragged
+from tundish.formats.example.partitions import (
+    Lists,
+    Wanted,
+    joined_arrays,
+    partitioned,
+    ragged,
+    splits_of,
+)
 from tundish.formats.example.plain import FIELD_OF, entries, feature_values
 from tundish.formats.example.wire import MalformedError, fields
 from tundish.ragged import Sparse

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tundish.formats.example.lists import Lists, Wanted, joined_arrays, splits_of
+from tundish.formats.example.partitions import Lists, Wanted, joined_arrays, splits_of
 from tundish.formats.example.plain import FIELD_OF, FLOAT, INT64
 
 __all__ = ["find_together"]

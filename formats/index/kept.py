@@ -1,4 +1,4 @@
-"""Indexes on disk: an Arrow file each, of one column `offsets`, and of what file and format it is.
+"""Indexes: where the records of a file are, or why nobody can tell; on disk an Arrow file each.
 
 A file is written aside and renamed, so it is whole or not there, and it is never changed: several
 processes map it at once. What is wrong with it, of another version, or of a file that has changed,
@@ -12,13 +12,14 @@ import logging
 import os
 import re
 import zlib
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.formats.bytes.aside import remove_abandoned, written_aside
+from tundish.formats.bytes.durable import remove_abandoned, written_aside
 from tundish.formats.bytes.file import (
     StorageOptions,
     filesystem_of,
@@ -29,9 +30,9 @@ from tundish.formats.bytes.file import (
 from tundish.formats.bytes.regular import parse_json
 
 if TYPE_CHECKING:
-    from tundish.formats.format import Format, Identity
+    from tundish.formats.format import Format, Identity, Places
 
-__all__ = ["described", "place_beside", "place_in_cache", "read", "write"]
+__all__ = ["Index", "described", "identity_of", "place_beside", "place_in_cache", "read", "write"]
 
 VERSION = 1
 """Of what is written, and of what a format calls a place."""
@@ -158,3 +159,44 @@ def _opened(where: str, storage_options: StorageOptions) -> Any:
 
 def _crc32(places: np.ndarray) -> int:
     return zlib.crc32(np.ascontiguousarray(places).data)
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """Where the records of a file are.
+
+    Parameters
+    ----------
+    places : Places
+        Of all of them; none if there is an error.
+    identity : Identity or None
+        Of the file they are of; None where it changed while it was looked at, or is not there.
+    error : Exception, optional
+        Why nobody can tell.
+    """
+
+    places: Places
+    identity: Identity | None
+    error: Exception | None = None
+
+    def says_the_same(self, other: Index) -> bool:
+        """Whether another index of the same file says what this one says."""
+        if self.identity != other.identity:
+            return False
+        if self.error is not None or other.error is not None:
+            return type(self.error) is type(other.error) and str(self.error) == str(other.error)
+        if isinstance(self.places, range) or isinstance(other.places, range):
+            return type(self.places) is type(other.places) and self.places == other.places
+        return np.array_equal(self.places, other.places)
+
+
+def identity_of(path: str, storage_options: StorageOptions = None) -> Identity | None:
+    """A file's identity now; None if that cannot be told."""
+    try:
+        if not is_remote(path):
+            found = os.stat(local_path(path))  # noqa: PTH116 - a `Path` would cost ten times the call
+            return found.st_size, found.st_mtime_ns
+        with open_file(path, storage_options) as file:
+            return file.identity
+    except (OSError, ImportError, ValueError):
+        return None

@@ -12,8 +12,15 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from tundish.formats.bytes.file import StorageOptions, is_remote
-from tundish.formats.index.index import Index, identity_of
-from tundish.formats.index.kept import described, place_beside, place_in_cache, read, write
+from tundish.formats.index.kept import (
+    Index,
+    described,
+    identity_of,
+    place_beside,
+    place_in_cache,
+    read,
+    write,
+)
 
 if TYPE_CHECKING:
     from tundish.formats.format import Format, Identity

@@ -9,8 +9,7 @@ import numpy as np
 
 from tundish.errors import RecordCorruptError
 from tundish.formats.format import RUN_BYTES, Columns, Format, Reader, Records, Run
-from tundish.formats.sql.drivers import Connect, query_result
-from tundish.formats.sql.source import DataSource
+from tundish.formats.sql.source import Connect, DataSource, query_result
 from tundish.formats.sql.values import Bad, as_given, converted
 from tundish.spec import ArraySpec
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.errors import SharedMemoryError, WorkerDiedError
-from tundish.loader.dataloader.preload import modules_to_preload
+from tundish.loader.dataloader.flavour import modules_to_preload
 from tundish.loader.dataloader.wanted import Outcome, Wanted
 from tundish.loader.dataloader.wire import unpack_batch
 from tundish.loader.protocols.raised import carried, opened
@@ -49,7 +49,7 @@ from tundish.tracebacks import callers_level
 if TYPE_CHECKING:
     from tundish.loader.dataloader.flavour import Finish
     from tundish.loader.dataloader.recipe import Recipe
-    from tundish.loader.plan.variables import Global
+    from tundish.loader.plan.reads import Global
     from tundish.loader.run.messages import Done
     from tundish.loader.run.peers import Crew
     from tundish.loader.run.starting.launcher import Exit

@@ -18,14 +18,13 @@ from tundish.loader.dataloader.arguments import (
     warn_of_workers,
 )
 from tundish.loader.dataloader.collate import default_collate, default_convert
-from tundish.loader.dataloader.coming import foreseen, generators_of
 from tundish.loader.dataloader.elements import Elements
-from tundish.loader.dataloader.flavour import NUMPY, Finish, Flavour
+from tundish.loader.dataloader.flavour import NUMPY, Finish, Flavour, modules_to_preload
 from tundish.loader.dataloader.iterator import InProcess, LoaderIterator, recipe_of
 from tundish.loader.dataloader.parallel import Parallel
-from tundish.loader.dataloader.preload import modules_to_preload
 from tundish.loader.dataloader.progress import Progress
 from tundish.loader.dataloader.samplers import BatchSampler, RandomSampler, SequentialSampler
+from tundish.loader.dataloader.seeding import foreseen, generators_of
 from tundish.loader.run.serving import overruled
 from tundish.loader.run.starting.launcher import launcher
 

@@ -26,10 +26,10 @@ from tundish.loader.dataloader.chain import (
     kind_of,
     measured,
 )
-from tundish.loader.dataloader.coming import generators_of
 from tundish.loader.dataloader.generators import as_generator
-from tundish.loader.dataloader.pulling import begun, pulled, raising
 from tundish.loader.dataloader.recipe import is_stateful
+from tundish.loader.dataloader.seeding import generators_of
+from tundish.loader.dataloader.streaming import begun, pulled, raising
 
 if TYPE_CHECKING:
     import numpy as np

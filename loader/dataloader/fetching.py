@@ -15,9 +15,8 @@ import numpy as np
 from tundish.loader.dataloader.collate import collate, default_collate
 from tundish.loader.dataloader.columns import CollateError
 from tundish.loader.dataloader.dtypes import NUMPY, Rules
-from tundish.loader.dataloader.pulling import begun, pulled, raising
 from tundish.loader.dataloader.recipe import Recipe, is_stateful, sample_getter
-from tundish.loader.dataloader.streaming import StreamedCollate
+from tundish.loader.dataloader.streaming import StreamedCollate, begun, pulled, raising
 from tundish.loader.dataloader.wire import TensorLeaf
 from tundish.loader.protocols.raised import element_error
 from tundish.loader.protocols.rng import ElementRng

@@ -1,15 +1,20 @@
-"""The two faces of the loader: batches of numpy arrays, or of torch tensors."""
+"""The two faces of the loader, batches of numpy arrays or of torch tensors, and the modules that their workers need."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tundish.loader.dataloader.collate import default_collate, default_convert
 from tundish.loader.dataloader.torchrandom import default_generator
+from tundish.loader.run.starting.preload import installed, modules_of
 
-__all__ = ["NUMPY", "Finish", "Flavour"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from tundish.loader.dataloader.recipe import Recipe
+
+__all__ = ["NUMPY", "Finish", "Flavour", "modules_to_preload"]
 
 
 class Finish(Protocol):
@@ -62,3 +67,24 @@ NUMPY = Flavour(
     generator=default_generator,
     collate_types=_none_added,
 )
+
+
+_OURS = "tundish.loader.dataloader.worker"
+
+
+def modules_to_preload(recipe: Recipe, known: Iterable[str] = ()) -> tuple[str, ...]:
+    """The installed modules that a worker will import when it is given its dataset; and our own.
+
+    Looked for in what the modules of the dataset and of the functions have imported.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        With the dataset and the functions.
+    known : iterable of str
+        Modules whose classes and functions they are known to refer to.
+    """
+    roots = [recipe.dataset, recipe.collate, recipe.worker_init]
+    inner = getattr(recipe.dataset, "__dict__", {})
+    roots += [value for value in inner.values() if not isinstance(value, (str, bytes, int, float))]
+    return (_OURS, *installed([*known, *(name for root in roots for name in modules_of(root))]))

@@ -2,15 +2,130 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, Self
+import sys
+from typing import Any, Protocol, Self
 
-from tundish.loader.dataloader.borrowed import BorrowedGenerator
-from tundish.loader.dataloader.torchrandom import TorchGenerator, default_generator
+import numpy as np
 
-if TYPE_CHECKING:
-    import numpy as np
+from tundish.errors import CheckpointError
+from tundish.loader.dataloader.torchrandom import (
+    WORDS,
+    TorchGenerator,
+    TwisterState,
+    default_generator,
+)
 
-__all__ = ["Generator", "as_generator", "is_generator"]
+__all__ = ["BorrowedGenerator", "Generator", "as_generator", "is_generator"]
+
+# The bytes of torch's own state of the CPU's generator. What follows is kept for normal numbers.
+_LAYOUT = np.dtype(
+    [
+        ("seed", "<u8"),
+        ("left", "<i4"),  # how many draws until new words are made, plus one
+        ("seeded", "<i4"),
+        ("next", "<u8"),
+        ("words", "<u8", WORDS),
+        ("rest", "u1", 40),
+    ]
+)
+
+
+class BorrowedGenerator:
+    """Draws from a torch.Generator by torch's own functions, so that it advances as in torch.
+
+    Parameters
+    ----------
+    generator : torch.Generator
+        Of the CPU. It stays the caller's.
+    """
+
+    def __init__(self, generator: Any) -> None:
+        self.generator = generator
+
+    @staticmethod
+    def fits(generator: Any) -> bool:
+        """Whether it looks like a torch.Generator, told without importing torch."""
+        return "torch" in sys.modules and all(
+            callable(getattr(generator, name, None)) for name in ("get_state", "manual_seed")
+        )
+
+    @property
+    def _torch(self) -> Any:
+        return sys.modules["torch"]  # it is there: somebody made the generator
+
+    def manual_seed(self, seed: int) -> Self:
+        """Start the stream that belongs to a seed."""
+        self.generator.manual_seed(seed)
+        return self
+
+    def seed(self) -> int:
+        """Start a stream seeded by the system, and return its seed."""
+        return int(self.generator.seed())
+
+    def initial_seed(self) -> int:
+        """The seed that the stream began with."""
+        return int(self.generator.initial_seed())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the stream stands, in the form of `TorchGenerator.state_dict`."""
+        state = self._state()[0]
+        words = state["words"].astype(np.uint32)
+        return TwisterState(int(state["seed"]), WORDS + 1 - int(state["left"]), words).to_json()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a state, a `TorchGenerator`'s too."""
+        loaded = TwisterState.from_json(state)
+        raw = self._state()
+        raw["seed"], raw["left"], raw["seeded"] = loaded.seed, WORDS + 1 - loaded.position, 1
+        raw["next"], raw["words"], raw["rest"] = loaded.position, loaded.words, 0
+        self.generator.set_state(self._torch.from_numpy(raw.view(np.uint8)))
+
+    def _state(self) -> np.ndarray:
+        raw = self.generator.get_state().numpy()
+        if raw.nbytes != _LAYOUT.itemsize:
+            raise CheckpointError(
+                f"the state of {self.generator!r} has {raw.nbytes} bytes, not the "
+                f"{_LAYOUT.itemsize} of a generator of the CPU"
+            )
+        return np.frombuffer(bytearray(raw.tobytes()), _LAYOUT)
+
+    def int64(self) -> int:
+        """A number in [0, 2**63): what torch makes seeds of."""
+        torch = self._torch
+        return int(torch.empty((), dtype=torch.int64).random_(generator=self.generator).item())
+
+    def randperm(self, n: int) -> np.ndarray:
+        """A random order of ``range(n)``."""
+        torch = self._torch
+        order: np.ndarray = torch.randperm(
+            n, generator=self.generator, dtype=torch.int64, device="cpu"
+        ).numpy()
+        return order
+
+    def randint(self, high: int, size: int) -> np.ndarray:
+        """Integers in [0, high)."""
+        torch = self._torch
+        drawn: np.ndarray = torch.randint(
+            high=high, size=(size,), generator=self.generator, dtype=torch.int64, device="cpu"
+        ).numpy()
+        return drawn
+
+    def uniform64(self, size: int) -> np.ndarray:
+        """Numbers in [0, 1)."""
+        torch = self._torch
+        drawn: np.ndarray = torch.rand(
+            size, generator=self.generator, dtype=torch.float64, device="cpu"
+        ).numpy()
+        return drawn
+
+    def multinomial(self, weights: Any, num_samples: int, replacement: bool = False) -> np.ndarray:
+        """Indices of weights, each as likely as its weight."""
+        torch = self._torch
+        vector = torch.from_numpy(np.array(weights, np.float64))  # a copy: torch warns of read-only
+        drawn: np.ndarray = torch.multinomial(
+            vector, num_samples, replacement, generator=self.generator
+        ).numpy()
+        return drawn
 
 
 class Generator(Protocol):

@@ -10,12 +10,12 @@ import weakref
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from tundish.errors import IncompatibleCheckpointError
-from tundish.loader.dataloader.account import Account
 from tundish.loader.dataloader.arguments import asked_start
 from tundish.loader.dataloader.chain import copy_of
 from tundish.loader.dataloader.epoch import Epoch, Mark
 from tundish.loader.dataloader.fetching import BatchTask, Exhausted, fetcher_of
 from tundish.loader.dataloader.generators import as_generator
+from tundish.loader.dataloader.progress import Account
 from tundish.loader.dataloader.recipe import Recipe
 from tundish.loader.dataloader.seeding import borrowed, seed_batch
 from tundish.loader.protocols.raised import Carried, element_error

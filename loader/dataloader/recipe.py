@@ -1,17 +1,27 @@
-"""What is to be done with a dataset: the same in every worker and in the caller's process."""
+"""What is to be done with a dataset, in every worker and in the caller, and which worker a process is."""
 
 from __future__ import annotations
 
 import bisect
 import inspect
-from collections.abc import Callable
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
 
-__all__ = ["Recipe", "is_stateful", "sample_getter", "takes_rng"]
+__all__ = [
+    "Recipe",
+    "WorkerInfo",
+    "get_worker_info",
+    "install",
+    "is_stateful",
+    "sample_getter",
+    "takes_rng",
+]
 
 
 @dataclass(frozen=True)
@@ -123,3 +133,69 @@ def _of_parts(parts: list[tuple[Any, Any]], ends: list[int], key: int, rng: Any)
     part, get = parts[which]
     at -= ends[which - 1] if which else 0
     return part[at] if get is None else get(at, rng)
+
+
+@dataclass(frozen=True)
+class WorkerInfo:
+    """Which worker this process is.
+
+    Attributes
+    ----------
+    id : int
+        From 0 to ``num_workers - 1``; a worker that died hands it on to the one in its place.
+    num_workers : int
+        How many there are.
+    seed : int
+        The loader's base seed plus `id`.
+    dataset : object
+        This process's copy.
+    rng, worker_method
+        For torch's sake: None, and "multiprocessing".
+    """
+
+    id: int
+    num_workers: int
+    seed: int
+    dataset: Any
+    rng: Any = None
+    worker_method: str = "multiprocessing"
+
+
+_current: list[WorkerInfo] = []
+
+
+def get_worker_info() -> WorkerInfo | None:
+    """Which worker this process is; None outside the workers of a `DataLoader`.
+
+    Returns
+    -------
+    WorkerInfo or None
+
+    Notes
+    -----
+    The rule is torch's. Where a dataset asks ``torch.utils.data.get_worker_info()``, that one
+    answers the same.
+
+    Examples
+    --------
+    >>> get_worker_info() is None
+    True
+    """
+    return _current[0] if _current else None
+
+
+def install(info: WorkerInfo) -> None:
+    """Make this process known as a worker, to torch too if it is there."""
+    _current[:] = [info]
+    tell_torch()
+
+
+def tell_torch() -> None:
+    """Let torch know what `get_worker_info` says, as soon as it has been imported."""
+    worker: Any = sys.modules.get("torch.utils.data._utils.worker")
+    if worker is None or not _current or getattr(worker, "_worker_info", None) is not None:
+        return
+    info = _current[0]
+    worker._worker_info = worker.WorkerInfo(  # noqa: SLF001 - where torch's own workers put it
+        id=info.id, num_workers=info.num_workers, seed=info.seed, dataset=info.dataset
+    )

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from tundish.loader.dataloader.generators import as_generator
-from tundish.loader.dataloader.pulling import begun, pulled
+from tundish.loader.dataloader.streaming import begun, pulled
 from tundish.loader.dataloader.torchrandom import TorchGenerator, default_generator
 
 __all__ = [

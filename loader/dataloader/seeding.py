@@ -1,4 +1,4 @@
-"""The global generators of Python, numpy and torch in workers: seeded so that no run depends on them.
+"""Seeds: of the global generators in workers, and of the next epoch.
 
 By default every batch begins with generators that are a function of (base seed, epoch, place of
 its first sample in the epoch): whichever worker takes it, it draws the same. ``rng_compat="torch"`` seeds each worker
@@ -12,15 +12,35 @@ import hashlib
 import random
 import struct
 import sys
-from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tundish.loader.dataloader.chain import (
+    chain_of,
+    copy_of,
+    distinct,
+    generators_in,
+    global_of,
+    kind_of,
+)
+from tundish.loader.dataloader.generators import as_generator
 from tundish.loader.run.starting.arrivals import forget, when_imported
 
-__all__ = ["borrowed", "seed_batch", "seed_torch_on_arrival", "seed_worker"]
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tundish.loader.dataloader.torchrandom import TorchGenerator
+
+__all__ = [
+    "borrowed",
+    "foreseen",
+    "generators_of",
+    "seed_batch",
+    "seed_torch_on_arrival",
+    "seed_worker",
+]
 
 _KEY = struct.Struct("<qqq")
 _WORDS = struct.Struct("<QIQ")
@@ -104,3 +124,46 @@ def borrowed() -> Iterator[None]:
 
 def _do_nothing() -> None:
     """Nothing is waited for."""
+
+
+def foreseen(sampler: Any, generator: Any, default: Any, base_seed: int | None) -> dict[str, Any]:
+    """Return the seeds of an epoch that begins now, without drawing them.
+
+    Parameters
+    ----------
+    sampler : iterable
+        Of the epoch.
+    generator, default : object
+        The loader's, or None; and the process's, which the base seed is drawn from then.
+    base_seed : int or None
+        Where it is known already.
+
+    Returns
+    -------
+    dict
+        ``base_seed`` and ``record``, without what generators of the loader's own say.
+    """
+    found: dict[str, Any] = {"record": {}}
+    copies: dict[int, TorchGenerator] = {}
+
+    def copied(one: Any) -> TorchGenerator:
+        key = id(getattr(one, "generator", one))
+        return copies.setdefault(key, copy_of(one))
+
+    if base_seed is None and generator is None:
+        base_seed = copied(as_generator(default)).int64()
+    if base_seed is not None:
+        found["base_seed"] = base_seed
+    core = chain_of(sampler)[-1][0]
+    kind = kind_of(core)
+    if kind == "random":
+        found["record"]["seed"] = copied(global_of(core)).int64()
+    elif kind == "drawn":
+        found["record"]["drawn"] = copied(global_of(core)).state_dict()
+    return found
+
+
+def generators_of(sampler: Any, generator: Any) -> dict[str, Any]:
+    """The record of an epoch that is yet to come: where generators of the loader's own stand."""
+    found = distinct(generator, *generators_in(chain_of(sampler)))
+    return {"generators": [as_generator(g).state_dict() for g in found]} if found else {}

@@ -6,19 +6,27 @@ the block it came in is free for the next sample.
 
 The first sample makes the plan (`writers.py`). When a later one does not fit, the earlier ones
 are made again out of their rows, and the ordinary collate has the word.
+
+An object's ``__iter__`` may begin anew each time that it is called, and an iterator may begin anew
+once it has ended, have no ``__iter__``, or go on after an error. So `begun` calls ``iter()`` once,
+and nothing calls it again of what that gave: `pulled` only calls ``next()``, until the first
+`StopIteration`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from itertools import chain, repeat
+from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.dataloader.writers import Allocate, General, Making, Writer, writer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from tundish.loader.dataloader.dtypes import Leaf
 
-__all__ = ["Allocate", "General", "StreamedCollate"]
+__all__ = ["Allocate", "General", "StreamedCollate", "begun", "pulled", "raising"]
 
 
 class StreamedCollate:
@@ -120,3 +128,50 @@ class StreamedCollate:
                     return batch
             self._make_samples()
         return self._making.general(self._samples)
+
+
+# Iterators that are ended for good once they have ended: nothing need stand between.
+_STEADY = {GeneratorType, type(iter(())), type(iter([])), type(iter(range(0)))}
+
+
+def begun(iterable: Any) -> Any:
+    """Call ``iter()``, the one time in a pass.
+
+    Raises
+    ------
+    RuntimeError
+        ``__iter__`` raised StopIteration, which would end the pass silently.
+    """
+    try:
+        return iter(iterable)
+    except StopIteration as error:
+        raise RuntimeError(f"iter() of a {type(iterable).__name__} raised StopIteration") from error
+
+
+def pulled(iterator: Any) -> Iterator[Any]:
+    """Call ``next()`` until the first StopIteration; an error is raised, and what follows it comes.
+
+    All of it is C: `chain` forgets what has ended, and keeps what has raised.
+
+    Examples
+    --------
+    >>> list(pulled(iter("ab")))
+    ['a', 'b']
+    """
+    return iterator if type(iterator) in _STEADY else chain(map(next, repeat(iterator)))
+
+
+def raising(error: BaseException) -> Iterator[Any]:
+    """Give an error in place of one item.
+
+    Examples
+    --------
+    >>> list(raising(ValueError("no")))
+    Traceback (most recent call last):
+    ValueError: no
+    """
+    return map(_raise, [error])
+
+
+def _raise(error: BaseException) -> Any:
+    raise error

@@ -17,8 +17,7 @@ from typing import Any, Self, SupportsIndex
 import numpy as np
 
 from tundish.errors import CheckpointError
-from tundish.loader.dataloader.multinomial import multinomial
-from tundish.loader.dataloader.permutation import HUGE, inside_out, swapping
+from tundish.loader.dataloader.permutation import HUGE, inside_out, multinomial, swapping
 from tundish.loader.plan.node import global_seed, seedings
 
 __all__ = ["HUGE", "WORDS", "TorchGenerator", "TwisterState", "default_generator"]

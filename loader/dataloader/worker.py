@@ -22,7 +22,7 @@ import numpy as np
 
 from tundish.errors import TransformError
 from tundish.loader.dataloader.fetching import BatchTask, Exhausted, Fetcher, fetcher_of
-from tundish.loader.dataloader.info import WorkerInfo, install, tell_torch
+from tundish.loader.dataloader.recipe import WorkerInfo, install, tell_torch
 from tundish.loader.dataloader.seeding import seed_batch, seed_torch_on_arrival, seed_worker
 from tundish.loader.dataloader.wire import Packed, SlotMemory, pack_batch, write_batch
 from tundish.loader.protocols.raised import element_error, opened

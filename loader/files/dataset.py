@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from tundish.formats.bytes.stream import check_compression
 from tundish.loader.dataset import Dataset
 from tundish.loader.operators.files import Filenames, Index, Opening, ReadFiles, ReadFilesInTurn
 from tundish.loader.operators.interleaving import CYCLE_LENGTH
@@ -15,6 +16,16 @@ from tundish.loader.plan.node import AUTOTUNE, check_workers
 if TYPE_CHECKING:
     from tundish.formats.format import Format
     from tundish.loader.protocols.operator import Operator
+
+__all__ = [
+    "FileDataset",
+    "Paths",
+    "check_buffer",
+    "check_index",
+    "check_storage",
+    "compression_of",
+    "filenames_node",
+]
 
 Paths = str | bytes | os.PathLike[str] | Sequence[str | bytes | os.PathLike[str]] | Dataset
 
@@ -99,3 +110,36 @@ def check_storage(storage_options: Any) -> tuple[tuple[str, Any], ...] | None:
         what = f"{type(storage_options).__name__} ({storage_options!r})"
         raise TypeError(f"storage_options must be a dict, not {what}")
     return tuple(sorted(storage_options.items()))
+
+
+_BY_NAME = {".gz": "GZIP", ".tgz": "GZIP", ".zst": "ZSTD", ".tzst": "ZSTD"}
+
+
+def compression_of(compression_type: Any, filenames: Any) -> str:
+    """The argument `compression_type` of files whose names tell it; None is what they tell.
+
+    Raises
+    ------
+    ValueError
+        The names do not agree.
+    """
+    if compression_type is not None:
+        return check_compression(compression_type)
+    paths = filenames_node(filenames).listed_paths
+    if paths is None:  # names that nobody knows yet
+        return ""
+    found = {_told_by(path): path for path in reversed(paths)}
+    if len(found) > 1:
+        first, second, *_ = sorted(found)
+        raise ValueError(
+            f"compression_type is to be told by the names of the files, and they differ: {found[first]!r} "
+            f"is {first or 'not compressed'}, {found[second]!r} is {second}; make a dataset of each kind"
+        )
+    return next(iter(found), "")
+
+
+def _told_by(path: str) -> str:
+    for suffix, compression in _BY_NAME.items():
+        if path.lower().endswith(suffix):
+            return compression
+    return ""

@@ -6,9 +6,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from tundish.formats.sql.drivers import DRIVERS
 from tundish.formats.sql.rows import SqlFormat
-from tundish.formats.sql.source import DataSource
+from tundish.formats.sql.source import DRIVERS, DataSource
 from tundish.formats.sql.values import check_types
 from tundish.loader.files.dataset import FileDataset
 from tundish.loader.plan.checks import check_word

@@ -11,12 +11,12 @@ from tundish.formats.tables.csv import CsvFormat
 from tundish.formats.tables.form import check_columns, check_defaults
 from tundish.formats.tables.jsonlines import JsonLinesFormat
 from tundish.formats.tables.parquet import ParquetFormat
-from tundish.loader.files.compression import compression_of
 from tundish.loader.files.dataset import (
     FileDataset,
     Paths,
     check_buffer,
     check_storage,
+    compression_of,
 )
 from tundish.loader.plan.checks import check_flag
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tundish.formats.tar.elements import TarFormat
-from tundish.loader.files.compression import compression_of
-from tundish.loader.files.dataset import FileDataset, Paths, check_storage
+from tundish.loader.files.dataset import FileDataset, Paths, check_storage, compression_of
 from tundish.loader.plan.checks import check_items
 
 if TYPE_CHECKING:

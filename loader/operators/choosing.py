@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from tundish.loader.plan.checks import check_count
+from tundish.loader.plan.groups import SHARD_HINT
 from tundish.loader.plan.node import INFINITE_CARDINALITY
-from tundish.loader.plan.policies import SHARD_HINT
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, several_of
 from tundish.loader.protocols.operator import Passing, Unary

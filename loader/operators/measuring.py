@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from tundish.loader.plan.groups import check_text
 from tundish.loader.plan.rebuilding import other_inputs
-from tundish.loader.plan.stats import check_text
 from tundish.loader.protocols.chains import chain_base, run_of
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import DROPPED, Failure

@@ -1,12 +1,80 @@
-"""The groups of settings within `Options`, with tf.data's names."""
+"""The groups of settings within `Options`, with tf.data's names, and the words for what is to be done."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import Any
 
 from tundish.loader.plan.checks import check_optional_flag
-from tundish.loader.plan.policies import AutoShardPolicy, AutotuneAlgorithm
 from tundish.loader.plan.settings import Settings, at_least, checked, member_of
+from tundish.loader.watch.summary import StatsAggregator
+
+__all__ = [
+    "SHARD_HINT",
+    "AutoShardPolicy",
+    "AutotuneAlgorithm",
+    "AutotuneOptions",
+    "DistributeOptions",
+    "ExternalStatePolicy",
+    "OptimizationOptions",
+    "ServiceOptions",
+    "StatsOptions",
+    "ThreadingOptions",
+    "check_text",
+]
+
+SHARD_HINT = -1
+"""Stands for both arguments of `shard` where a distributed dataset is to fill them in."""
+
+
+class ExternalStatePolicy(Enum):
+    """What happens when an iterator's state is taken, and its plan holds state that cannot be saved.
+
+    WARN says so once for each dataset; IGNORE says nothing; FAIL is an `ExternalStateError`.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> options = td.Options(external_state_policy=td.experimental.ExternalStatePolicy.FAIL)
+    >>> options.external_state_policy = "ignore"
+    >>> options.external_state_policy
+    <ExternalStatePolicy.IGNORE: 1>
+    """
+
+    WARN = 0
+    IGNORE = 1
+    FAIL = 2
+
+
+class AutoShardPolicy(IntEnum):
+    """How a distributed dataset is divided over processes.
+
+    OFF: not at all. FILE: by input files, of which there must be at least one each. DATA: every
+    process leaves out the elements of the others. AUTO: FILE where the plan begins with enough
+    files, else DATA. HINT: where the plan says ``shard(SHARD_HINT, SHARD_HINT)``.
+    """
+
+    OFF = -1
+    AUTO = 0
+    FILE = 1
+    DATA = 2
+    HINT = 3
+
+
+class AutotuneAlgorithm(Enum):
+    """tf.data's ways of tuning.
+
+    There is one tuner here, whichever is named. MAX_PARALLELISM alone is obeyed: as many workers
+    as it may count on, for the whole time.
+    """
+
+    DEFAULT = 0
+    HILL_CLIMB = 1
+    GRADIENT_DESCENT = 2
+    MAX_PARALLELISM = 3
+    STAGE_BASED = 4
 
 
 @dataclass(kw_only=True, repr=False)
@@ -171,3 +239,63 @@ class ServiceOptions(Settings):
     """
 
     pinned: bool | None = field(default=None, metadata=checked(check_optional_flag))
+
+
+def check_text(name: str, value: Any) -> str:
+    """A str."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a str, not {type(value).__name__} ({value!r})")
+    return value
+
+
+def _aggregator(name: str, value: Any) -> StatsAggregator:
+    if not isinstance(value, StatsAggregator):
+        what = f"{type(value).__name__} ({value!r})"
+        raise TypeError(f"{name} must be a td.StatsAggregator, not {what}")
+    return value
+
+
+def _path(name: str, value: Any) -> str:
+    if not isinstance(value, (str, os.PathLike)):
+        raise TypeError(f"{name} must be a path, not {type(value).__name__} ({value!r})")
+    path = os.fspath(value)
+    if not isinstance(path, str) or not path:
+        raise ValueError(f"{name} must be the path of a file, not {path!r}")
+    return path
+
+
+@dataclass(kw_only=True, repr=False)
+class StatsOptions(Settings):
+    """What is measured while a dataset is iterated, and who is told: ``Options.stats``.
+
+    Parameters
+    ----------
+    enabled : bool, optional
+        False measures nothing; counts that are known anyway stay. Default: True.
+    aggregator : StatsAggregator, optional
+        Who is told what every iterator of this dataset measures.
+    prefix : str, optional
+        Stands before every name in the aggregator: ``prefix::name``. It keeps apart datasets that
+        report to one aggregator, such as those for training and for validation.
+    counter_prefix : str, optional
+        The same of counters (`Dataset.bytes_produced_stats`), in the place of `prefix`.
+    latency_all_edges : bool, optional
+        True: as if ``latency_stats("record_latency_<name>")`` stood behind every operator, of which
+        `name` is the name: ``record_latency_map#2``. Default: False.
+    trace : path, optional
+        Write a line to this file for whatever happens to a task; ``tundish trace`` reads it.
+
+    Examples
+    --------
+    >>> options = StatsOptions(latency_all_edges=True)
+    >>> options.prefix = "train"
+    >>> options
+    StatsOptions(prefix='train', latency_all_edges=True)
+    """
+
+    enabled: bool | None = field(default=None, metadata=checked(check_optional_flag))
+    aggregator: StatsAggregator | None = field(default=None, metadata=checked(_aggregator))
+    prefix: str | None = field(default=None, metadata=checked(check_text))
+    counter_prefix: str | None = field(default=None, metadata=checked(check_text))
+    latency_all_edges: bool | None = field(default=None, metadata=checked(check_optional_flag))
+    trace: str | None = field(default=None, metadata=checked(_path))

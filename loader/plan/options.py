@@ -11,12 +11,13 @@ from tundish.loader.plan.checks import check_callable, check_count, check_option
 from tundish.loader.plan.groups import (
     AutotuneOptions,
     DistributeOptions,
+    ExternalStatePolicy,
     OptimizationOptions,
     ServiceOptions,
+    StatsOptions,
     ThreadingOptions,
 )
 from tundish.loader.plan.node import AUTOTUNE, Node, check_workers
-from tundish.loader.plan.policies import ExternalStatePolicy
 from tundish.loader.plan.settings import (
     Settings,
     at_least,
@@ -27,7 +28,6 @@ from tundish.loader.plan.settings import (
     text,
     texts,
 )
-from tundish.loader.plan.stats import StatsOptions
 
 
 def worker_count(name: str, value: Any) -> int:

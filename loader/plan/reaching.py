@@ -13,11 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from tundish.loader.plan.names import Names
-from tundish.loader.plan.reads import Read, codes_in, imported_by, reads_of
+from tundish.loader.plan.reads import Global, Names, Read, codes_in, imported_by, reads_of
 from tundish.loader.plan.stores import asked_attributes, stores_of
 from tundish.loader.plan.unasked import UNKNOWN, held_by, is_of, module_of, qualified_name
-from tundish.loader.plan.variables import Global
 from tundish.snapshot.fingerprint.provenance import is_installed_file, is_ours, is_users_module
 
 __all__ = ["globals_read"]

@@ -14,17 +14,21 @@ from dataclasses import dataclass
 from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from tundish.loader.plan.kinds import (
+from tundish.loader.plan.node import OwnFunction
+from tundish.loader.plan.reads import Names, Read, codes_in, imported_by, reads_of
+from tundish.loader.plan.unasked import (
+    UNKNOWN,
+    attribute_of,
+    defined,
     described,
+    held_by,
+    is_of,
     kind_of,
     makes_generators,
+    module_of,
     name_of,
     numpy_random,
 )
-from tundish.loader.plan.names import Names
-from tundish.loader.plan.node import OwnFunction
-from tundish.loader.plan.reads import Read, codes_in, imported_by, reads_of
-from tundish.loader.plan.unasked import UNKNOWN, attribute_of, defined, held_by, is_of, module_of
 from tundish.snapshot.fingerprint.functions import is_installed, short_name
 from tundish.snapshot.fingerprint.provenance import is_users_module
 

@@ -8,8 +8,8 @@ from dataclasses import fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from tundish.calls import did_you_mean
 from tundish.loader.plan.checks import check_count
-from tundish.misspelt import did_you_mean
 from tundish.tracebacks import callers_level
 
 Check = Callable[[str, Any], Any]

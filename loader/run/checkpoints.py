@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tundish.errors import CheckpointError
-from tundish.formats.bytes.aside import remove_abandoned, written_aside
-from tundish.formats.bytes.durable import sync_file, sync_folder
+from tundish.formats.bytes.durable import remove_abandoned, sync_file, sync_folder, written_aside
 from tundish.formats.bytes.regular import parse_json, read_regular
 from tundish.loader.run.state import check_form
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, fields
 
 from tundish.errors import ExternalStateError
 from tundish.loader.operators.options import options_of
+from tundish.loader.plan.groups import ExternalStatePolicy
 from tundish.loader.plan.node import walk
-from tundish.loader.plan.policies import ExternalStatePolicy
 from tundish.loader.plan.search import Place, Search
 from tundish.loader.plan.unasked import is_of
 from tundish.loader.protocols.operator import Operator

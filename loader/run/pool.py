@@ -29,8 +29,7 @@ from tundish.loader.run.starting.launcher import Exit
 from tundish.loader.run.starting.payload import loads_exception
 from tundish.loader.run.starting.watchdog import deadlocked
 from tundish.shm.channel import ChannelClosed
-from tundish.shm.encode import decode
-from tundish.shm.layout import Layout
+from tundish.shm.layout import Layout, decode
 from tundish.shm.liveness import Poller
 from tundish.tracebacks import callers_level
 

@@ -11,8 +11,16 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tundish.loader.watch.costs import MEMORY_BYTES_S
-from tundish.loader.watch.hints import Keep, Move, Together
-from tundish.loader.watch.prediction import RATE, TO_RESTORE, WORTH, Prediction, noise_of
+from tundish.loader.watch.prediction import (
+    RATE,
+    TO_RESTORE,
+    WORTH,
+    Keep,
+    Move,
+    Prediction,
+    Together,
+    noise_of,
+)
 from tundish.loader.watch.throughput import warranted
 from tundish.loader.watch.wording import bytes_text, count_text, joined, seconds_text, share_text
 

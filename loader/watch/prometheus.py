@@ -6,8 +6,8 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Any, Self
 
-from tundish.loader.watch.aggregator import StatsAggregator, take_no_more, take_of_all
 from tundish.loader.watch.exposition import registry_of
+from tundish.loader.watch.summary import StatsAggregator, take_no_more, take_of_all
 
 if TYPE_CHECKING:
     from tundish.loader.watch.answering import Answering

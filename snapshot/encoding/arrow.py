@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from tundish.gaps import copied, has_gaps
-from tundish.snapshot.encoding.dtypes import carrier
+from tundish.snapshot.encoding.structure import carrier
 
 __all__ = [
     "Piece",

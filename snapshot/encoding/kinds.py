@@ -47,7 +47,7 @@ from tundish.snapshot.encoding.columns import (
     TextColumn,
     VaryingColumn,
 )
-from tundish.snapshot.encoding.dtypes import carrier, dtype_from_json, dtype_to_json
+from tundish.snapshot.encoding.structure import carrier, dtype_from_json, dtype_to_json
 from tundish.spec import leaf_key, show_key
 
 __all__ = ["Kind", "Piece", "kind_from_json", "kind_of"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tundish.errors import SnapshotError
 from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.lease import Holder
-from tundish.snapshot.outcome import Outcome
+from tundish.snapshot.manifest import Outcome
 from tundish.snapshot.run import read_run
 from tundish.snapshot.upkeep.information import size
 from tundish.snapshot.upkeep.living import files_below, live_runs

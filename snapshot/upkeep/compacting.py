@@ -22,8 +22,7 @@ from tundish.snapshot.lease import Holder
 from tundish.snapshot.records import JournalRecord, RunHeader, Shard, StoredError
 from tundish.snapshot.run import read_run
 from tundish.snapshot.writing.finishing import finish_run
-from tundish.snapshot.writing.shardfile import ShardFile, options_of
-from tundish.snapshot.writing.staging import Staging
+from tundish.snapshot.writing.shardfile import ShardFile, Staging, options_of
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tundish.errors import SnapshotError
 from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.fingerprint.differences import differences
-from tundish.snapshot.outcome import Outcome
+from tundish.snapshot.manifest import Outcome
 from tundish.snapshot.run import read_run
 from tundish.snapshot.upkeep.living import files_below, live_runs
 

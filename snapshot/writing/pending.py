@@ -16,8 +16,7 @@ from tundish.snapshot.failpoints import reach
 from tundish.snapshot.files.checksum import crc32
 from tundish.snapshot.writing.log import Chunk, Log, Noted
 from tundish.snapshot.writing.rows import by_shard, segments
-from tundish.snapshot.writing.shardfile import ShardFile, options_of, parts_of
-from tundish.snapshot.writing.staging import Staging
+from tundish.snapshot.writing.shardfile import ShardFile, Staging, options_of, parts_of
 
 if TYPE_CHECKING:
     import numpy as np

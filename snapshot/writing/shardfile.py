@@ -1,4 +1,4 @@
-"""One shard while it is written: an Arrow IPC file whose bytes are counted and summed as they pass.
+"""A writer's unfinished files: where they are, and one shard while it is written.
 
 pyarrow hands every buffer of a batch to `Pieces`, which copies nothing; then they go to the file
 with one call. So the place and the checksum of each batch are known without reading back.
@@ -6,19 +6,23 @@ with one call. So the place and the checksum of each batch are known without rea
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from tundish.errors import SnapshotError
 from tundish.snapshot.files.checksum import crc32
+from tundish.snapshot.files.store import LocalStore, Store
 from tundish.snapshot.records import Batch, Shard
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from tundish.snapshot.files.local import LocalSink
 
-__all__ = ["MOST_BYTES", "ShardFile", "options_of", "parts_of"]
+__all__ = ["MOST_BYTES", "ShardFile", "Staging", "options_of", "parts_of"]
 
 MAGIC_BYTES = 8
 MOST_BYTES = 256 << 20  # readers in other languages refuse a batch beyond
@@ -168,3 +172,56 @@ class ShardFile:
         if self._sync_bytes and self.bytes - self._synced >= self._sync_bytes:
             self._sink.sync()
             self._synced = self.bytes
+
+
+PIECE = 16 << 20
+
+
+class Staging:
+    """The folder in which shards are written, and how they get from there to their run.
+
+    In a local run it is the run's own folder. For a remote one it is a folder under the system's
+    temporary one, so that the place of a dead writer can be taken there too; a shard is sent when it
+    is sealed, and kept here until it is committed.
+
+    Parameters
+    ----------
+    target : Store
+        The run's folder.
+    run, name : str
+        The run and the writer.
+    """
+
+    def __init__(self, target: Store, run: str, name: str) -> None:
+        self._target = target
+        self._apart = not target.local
+        folder = Path(tempfile.gettempdir()) / f"tundish-{run}-{name}"
+        self.store = LocalStore(folder if self._apart else target.root)
+        if self._apart:
+            folder.mkdir(mode=0o700, exist_ok=True)
+
+    def path(self, name: str) -> Path:
+        """The path of a file here."""
+        return Path(self.store.shown(name))
+
+    def deliver(self, file: str) -> None:
+        """See that a file published here stands in the run."""
+        if self._apart and self._target.size(file) != self.store.size(file):
+            sink = self._target.sink(file)
+            try:
+                with self.path(file).open("rb", buffering=0) as source:
+                    while data := source.read(PIECE):
+                        sink.write(data)
+                sink.publish()
+            finally:
+                sink.abandon()
+
+    def discard(self, file: str) -> None:
+        """Remove what is only here, once the run has it."""
+        if self._apart:
+            self.store.remove(file)
+
+    def remove(self) -> None:
+        """Remove the folder, if it is one apart."""
+        if self._apart:
+            self.store.remove_tree()

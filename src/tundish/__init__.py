@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tundish.loader.dataloader.collate import default_collate, default_convert
     from tundish.loader.dataloader.dataloader import DataLoader
     from tundish.loader.dataloader.distributed import DistributedSampler
-    from tundish.loader.dataloader.info import WorkerInfo, get_worker_info
+    from tundish.loader.dataloader.recipe import WorkerInfo, get_worker_info
     from tundish.loader.dataloader.samplers import (
         BatchSampler,
         RandomSampler,
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     )
     from tundish.loader.files.tar import TarDataset
     from tundish.loader.files.tfrecord import TFRecordDataset
-    from tundish.loader.plan.groups import ThreadingOptions
+    from tundish.loader.plan.groups import StatsOptions, ThreadingOptions
     from tundish.loader.plan.inputs import InputContext
     from tundish.loader.plan.node import (
         AUTOTUNE,
@@ -68,10 +68,9 @@ if TYPE_CHECKING:
         set_seed,
     )
     from tundish.loader.plan.options import Options
-    from tundish.loader.plan.stats import StatsOptions
     from tundish.loader.run.iterator import Iterator
     from tundish.loader.run.optional import IteratorSpec, Optional
-    from tundish.loader.watch.aggregator import StatsAggregator
+    from tundish.loader.watch.summary import StatsAggregator
     from tundish.preemption import save_on_signal
     from tundish.ragged import Ragged, Sparse
     from tundish.spec import ArraySpec, DatasetSpec, TensorSpec
@@ -156,8 +155,8 @@ _HOME = {
     "SequentialSampler": "tundish.loader.dataloader.samplers",
     "Sparse": "tundish.ragged",
     "SqlDataset": "tundish.loader.files.sql",
-    "StatsAggregator": "tundish.loader.watch.aggregator",
-    "StatsOptions": "tundish.loader.plan.stats",
+    "StatsAggregator": "tundish.loader.watch.summary",
+    "StatsOptions": "tundish.loader.plan.groups",
     "SubsetRandomSampler": "tundish.loader.dataloader.samplers",
     "TFRecordDataset": "tundish.loader.files.tfrecord",
     "TFRecordWriter": "tundish.formats.tfrecord.writer",
@@ -167,10 +166,10 @@ _HOME = {
     "ThreadingOptions": "tundish.loader.plan.groups",
     "TorchGenerator": "tundish.loader.dataloader.torchrandom",
     "WeightedRandomSampler": "tundish.loader.dataloader.samplers",
-    "WorkerInfo": "tundish.loader.dataloader.info",
+    "WorkerInfo": "tundish.loader.dataloader.recipe",
     "default_collate": "tundish.loader.dataloader.collate",
     "default_convert": "tundish.loader.dataloader.collate",
-    "get_worker_info": "tundish.loader.dataloader.info",
+    "get_worker_info": "tundish.loader.dataloader.recipe",
     "save_on_signal": "tundish.preemption",
     "set_seed": "tundish.loader.plan.node",
 }
@@ -187,7 +186,7 @@ if not TYPE_CHECKING:  # a checker that saw this would take any misspelt name
         if name in _SUBMODULES:
             return import_module(f"{__name__}.{name}")  # importing a submodule also stores it
         if name not in _HOME:
-            hint = import_module(f"{__name__}.misspelt").did_you_mean(name, __all__)
+            hint = import_module(f"{__name__}.calls").did_you_mean(name, __all__)
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}", name=name)
         value = getattr(import_module(_HOME[name]), name)
         globals()[name] = value

@@ -28,25 +28,23 @@ from tundish.loader.files.sql import SqlDataset
 from tundish.loader.operators.reducing import Reducer
 from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.groups import (
+    SHARD_HINT,
+    AutoShardPolicy,
+    AutotuneAlgorithm,
     AutotuneOptions,
     DistributeOptions,
+    ExternalStatePolicy,
     OptimizationOptions,
     ServiceOptions,
+    StatsOptions,
     ThreadingOptions,
 )
 from tundish.loader.plan.node import AUTOTUNE, INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from tundish.loader.plan.options import Options
-from tundish.loader.plan.policies import (
-    SHARD_HINT,
-    AutoShardPolicy,
-    AutotuneAlgorithm,
-    ExternalStatePolicy,
-)
-from tundish.loader.plan.stats import StatsOptions
 from tundish.loader.run.iterator import Iterator  # noqa: TC001 - so that signatures can be asked for
 from tundish.loader.run.optional import Optional
-from tundish.loader.watch.aggregator import StatsAggregator
 from tundish.loader.watch.prometheus import MetricsServer
+from tundish.loader.watch.summary import StatsAggregator
 
 if TYPE_CHECKING:
     from tundish.loader.files.csvbatches import make_csv_dataset

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tundish import debugging
-from tundish.debugging import entries, finite
-from tundish.debugging.entries import broken, first_of, holds, pieces
+from tundish.debugging import deciding, finite
+from tundish.debugging.deciding import broken, first_of, holds, pieces
 from tundish.debugging.finite import all_finite
 
 CONDITIONS = [
@@ -42,7 +42,7 @@ LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of a few entries, so that small arrays are of many."""
-    monkeypatch.setattr(entries, "PIECE", 4)
+    monkeypatch.setattr(deciding, "PIECE", 4)
     monkeypatch.setattr(finite, "SMALL", 0)
     monkeypatch.setattr(finite, "BYTES", 64)
 

@@ -21,7 +21,7 @@ from tundish.distribute.cluster_resolver import (
     TFConfigClusterResolver,
     UnionResolver,
 )
-from tundish.distribute.cluster_resolver.hostlist import expand_hostlist, expand_tasks_per_node
+from tundish.distribute.cluster_resolver.slurm import expand_hostlist, expand_tasks_per_node
 
 CLUSTER = ClusterSpec({"worker": ["a:1", "b:1"], "chief": ["c:1"], "ps": ["p:1"]})
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tundish as td
-from tundish.loader.watch.hints import Keep, Move, Together
+from tundish.loader.watch.prediction import Keep, Move, Together
 from tundish.testing.advising import assert_advice_is_harmless, hints_for
 from tundish.testing.registry import FIRST, OTHERS, Case
 

@@ -19,7 +19,7 @@ from tests.laws.changing import config, late, reading
 from tundish import DataLoader, Dataset, Options
 from tundish.errors import ChangedGlobalsError
 from tundish.loader.plan.reaching import globals_read
-from tundish.loader.plan.variables import Global
+from tundish.loader.plan.reads import Global
 from tundish.loader.run.starting import agreeing
 
 ROOT = Path(__file__).parents[2]

@@ -20,7 +20,7 @@ from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.failpoints import STEPS, Failpoint
 from tundish.snapshot.files.local import LocalStore
 from tundish.snapshot.lease import take
-from tundish.snapshot.outcome import Outcome
+from tundish.snapshot.manifest import Outcome
 from tundish.snapshot.takeover import adopt_run
 
 SCRIPT = """

@@ -17,7 +17,7 @@ from tundish.snapshot.files.local import LocalStore
 from tundish.snapshot.files.store import open_store
 from tundish.snapshot.frame import pack
 from tundish.snapshot.lease import Holder, holder_of, is_stale, lease_name, take
-from tundish.snapshot.stale import STALE_S, age, replace_stale
+from tundish.snapshot.takeover import STALE_S, age, replace_stale
 
 NAME = lease_name(KEY)
 HERE = Holder.here()

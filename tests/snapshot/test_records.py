@@ -16,8 +16,7 @@ from tundish.errors import TransformError
 from tundish.snapshot.files import checksum
 from tundish.snapshot.finished import read_finished
 from tundish.snapshot.frame import FORMAT, pack
-from tundish.snapshot.manifest import Manifest, ManifestRun
-from tundish.snapshot.outcome import Outcome
+from tundish.snapshot.manifest import Manifest, ManifestRun, Outcome
 from tundish.snapshot.records import Batch, Checked, JournalRecord, RunHeader, Shard, StoredError
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/design/006-snapshot.md").read_text()

@@ -14,7 +14,7 @@ from tests.snapshot.disk import DEAD, FIRST, KEY, RUN, SECOND, UNNAMED, Disk
 from tundish.errors import SnapshotError
 from tundish.snapshot import takeover
 from tundish.snapshot.lease import Holder
-from tundish.snapshot.outcome import Outcome
+from tundish.snapshot.manifest import Outcome
 from tundish.snapshot.run import read_run
 from tundish.snapshot.takeover import adopt_run
 

@@ -16,7 +16,7 @@ import tundish.torch.dataloader as home  # noqa: E402
 from tundish.loader.run.store import shared_ring  # noqa: E402
 from tundish.shm.pinned import PinnedSlots  # noqa: E402
 from tundish.torch import DataLoader  # noqa: E402
-from tundish.torch.pinning import Pinning, pinning  # noqa: E402
+from tundish.torch.device import Pinning, pinning  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,8 +10,7 @@ from tundish.loader.protocols.blame import NODE_MARK
 from tundish.loader.protocols.raised import carried
 from tundish.loader.run.messages import EXTRA, EXTRA_IN_SLOT, ROWS_INLINE, align, share_offset
 from tundish.loader.run.starting.payload import loads_exception
-from tundish.shm.encode import decode
-from tundish.shm.layout import Layout
+from tundish.shm.layout import Layout, decode
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.block import Block

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tundish.loader.plan.node import AUTOTUNE
 from tundish.loader.run.coordinating.tasks import tasks_per_block
 from tundish.loader.run.streams import StreamStage
-from tundish.loader.watch.lookahead import window
+from tundish.loader.watch.throughput import window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

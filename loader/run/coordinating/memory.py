@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
     from tundish.loader.run.parallel import AnyStage
     from tundish.loader.run.peers import Job, Peer
-    from tundish.shm.encode import Encoded
+    from tundish.shm.layout import Encoded
     from tundish.shm.memory import Arena
 
 _UNKNOWN = 16

@@ -13,7 +13,7 @@ from tundish.loader.run.pace import TASK_S
 from tundish.loader.run.peers import Job
 from tundish.loader.run.streams import StreamStage
 from tundish.loader.run.telling import roots_of, tell_all
-from tundish.shm.encode import Encoded
+from tundish.shm.layout import Encoded
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.block import Block

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from tundish.errors import ChangedGlobalsError
 from tundish.loader.plan.reaching import globals_read
-from tundish.loader.plan.variables import Global
+from tundish.loader.plan.reads import Global
 from tundish.loader.run.starting.control import scratch_file
 from tundish.loader.run.starting.forms import form_of
 from tundish.loader.run.starting.globals import Entry, Found, found_here, shown

@@ -20,7 +20,7 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from tundish.shm.backend import portable
+from tundish.shm.budget import portable
 
 __all__ = ["Control", "Kind", "Message", "scratch_file"]
 

@@ -9,7 +9,7 @@ import threading
 import warnings
 from typing import Any
 
-from tundish.shm.backend import portable
+from tundish.shm.budget import portable
 from tundish.tracebacks import callers_level
 
 __all__ = ["check_forkable", "warn_of_threads"]

@@ -46,7 +46,7 @@ from tundish.loader.run.starting.surroundings import (
 from tundish.loader.run.starting.template import Forked, Heritage, fork_template
 from tundish.loader.run.starting.watchdog import STUCK, deadlocked, stuck_threads
 from tundish.loader.run.starting.zygote import kill_session
-from tundish.shm.backend import portable
+from tundish.shm.budget import portable
 from tundish.shm.liveness import describe_exit
 
 __all__ = [

@@ -15,7 +15,7 @@ from tundish.loader.run.starting.template import inherited
 from tundish.snapshot.fingerprint.provenance import is_users_module
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.variables import Global
+    from tundish.loader.plan.reads import Global
 
 __all__ = ["Luggage", "Moment"]
 

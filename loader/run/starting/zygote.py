@@ -44,7 +44,7 @@ from typing import NoReturn
 from tundish.loader.run.starting.control import Control, Kind, Message
 from tundish.loader.run.starting.request import Request, run_worker
 from tundish.loader.run.starting.surroundings import command, malloc_environ, uncollected
-from tundish.shm.backend import portable
+from tundish.shm.budget import portable
 
 __all__ = ["Started", "Zygote", "kill_session", "run_worker", "serve"]
 

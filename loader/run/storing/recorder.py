@@ -26,7 +26,7 @@ from tundish.loader.protocols.items import Failure, NotReady
 from tundish.loader.run.storing.chunk import MOST_ROWS, Chunk, part_of
 from tundish.loader.run.storing.orders import Answer, Carrier, Commit, InProcess, Order, Target
 from tundish.loader.watch.stats import SnapshotStats
-from tundish.snapshot.outcome import Outcome
+from tundish.snapshot.manifest import Outcome
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.block import Block

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tundish.loader.run.serving import in_worker
 from tundish.loader.run.watching.tracing import notice
 from tundish.loader.watch.adding import continued
-from tundish.loader.watch.aggregator import aggregators_of
+from tundish.loader.watch.summary import aggregators_of
 from tundish.shm.board import LARGEST, Board
 
 if TYPE_CHECKING:

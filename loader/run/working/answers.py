@@ -22,7 +22,7 @@ from tundish.loader.run.messages import (
 )
 from tundish.loader.run.starting.payload import dumps_exception
 from tundish.loader.run.writing import NeedsMore, Rows
-from tundish.shm.encode import Encoded
+from tundish.shm.layout import Encoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,7 @@ from tundish.gaps import clear
 from tundish.loader.protocols.told import kept, open_all
 from tundish.loader.run.messages import INLINE_BLOCK, NO_SLOT, POINTER, RECORD, Items, Kind, Task
 from tundish.loader.run.writing import NeedsMore, Rows, writer
-from tundish.shm.encode import Encoded, decode
-from tundish.shm.layout import Layout
+from tundish.shm.layout import Encoded, Layout, decode
 from tundish.spec import flatten, leaf_key
 
 if TYPE_CHECKING:

@@ -17,8 +17,14 @@ from tundish.cli.terminal import bold, dim, good, say, warn
 from tundish.errors import TundishError
 from tundish.loader.dataset import Dataset
 from tundish.loader.run.starting.launcher import start_method
-from tundish.shm.backend import forced_memory, portable
-from tundish.shm.budget import cgroup_cores, default_budget, local_ranks, usable_cores
+from tundish.shm.budget import (
+    cgroup_cores,
+    default_budget,
+    forced_memory,
+    local_ranks,
+    portable,
+    usable_cores,
+)
 from tundish.shm.channel import default_kind
 from tundish.shm.memory import Arena, explain
 

@@ -39,11 +39,6 @@ from tundish.debugging.dtypes import (
     is_numeric_tensor,
 )
 from tundish.debugging.dumping import disable_dump_debug_info, enable_dump_debug_info
-from tundish.debugging.filtering import (
-    disable_traceback_filtering,
-    enable_traceback_filtering,
-    is_traceback_filtering_enabled,
-)
 from tundish.debugging.info import DebugInfo
 from tundish.debugging.near import assert_near
 from tundish.debugging.numerics import assert_all_finite, check_numerics
@@ -70,6 +65,11 @@ from tundish.debugging.signs import (
     assert_positive,
 )
 from tundish.debugging.step import checked
+from tundish.tracebacks import (
+    disable_traceback_filtering,
+    enable_traceback_filtering,
+    is_traceback_filtering_enabled,
+)
 
 __all__ = [
     "Assert",

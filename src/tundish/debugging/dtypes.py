@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tundish.debugging.entries import is_inexact
+from tundish.debugging.deciding import is_inexact
 from tundish.debugging.leaves import check_message, dtype_of, is_nest, leaves_of
 from tundish.errors import CheckTypeError
 from tundish.ragged import Ragged, Sparse

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tundish.debugging.deciding import Asked, decide
-from tundish.debugging.entries import is_inexact
+from tundish.debugging.deciding import Asked, decide, is_inexact
 from tundish.debugging.leaves import array_of, check_message, check_summarize, pairs_of
 from tundish.errors import CheckTypeError
 

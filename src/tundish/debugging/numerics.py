@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tundish.debugging.entries import first_of
-from tundish.debugging.finite import all_finite
-from tundish.debugging.health import health_of
+from tundish.debugging.deciding import first_of
+from tundish.debugging.finite import all_finite, health_of
 from tundish.debugging.leaves import array_of, check_message, leaves_of, show
 from tundish.errors import CheckError
 

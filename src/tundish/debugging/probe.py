@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.debugging.health import health_of, is_finite, is_floating
+from tundish.debugging.finite import health_of, is_finite, is_floating
 from tundish.debugging.info import DebugInfo, dtype_name
 from tundish.debugging.ring import Ring
 from tundish.loader.run.serving import in_worker

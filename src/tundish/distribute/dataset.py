@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from tundish.distribute.iterator import DistributedIterator
     from tundish.distribute.options import InputOptions
-    from tundish.distribute.specs import Specs
+    from tundish.distribute.values import Specs
     from tundish.loader.dataset import Dataset
     from tundish.loader.plan.inputs import InputContext
     from tundish.loader.run.iterator import Iterator

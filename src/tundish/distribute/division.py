@@ -10,8 +10,8 @@ from tundish.loader.operators.options import options_of
 from tundish.loader.operators.rebatch import Rebatch
 from tundish.loader.operators.sharing import part_of
 from tundish.loader.plan.checks import check_word
+from tundish.loader.plan.groups import AutoShardPolicy
 from tundish.loader.plan.node import INFINITE_CARDINALITY, walk
-from tundish.loader.plan.policies import AutoShardPolicy
 from tundish.loader.plan.rebuilding import other_inputs
 from tundish.loader.protocols.specs import static_spec
 from tundish.loader.run.access import counted

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tundish.distribute.arguments import AllMin, checked, context_of, seed_of, with_ahead
 from tundish.distribute.dataset import DistributedDataset
 from tundish.distribute.division import Division, check_uneven, divided, policy_of
 from tundish.distribute.feeds import BatchFeed
 from tundish.distribute.iterator import DistributedIterator, Ending
-from tundish.distribute.options import InputOptions, InputReplicationMode
-from tundish.distribute.specs import Specs
+from tundish.distribute.options import (
+    AllMin,
+    InputOptions,
+    InputReplicationMode,
+    checked,
+    context_of,
+    seed_of,
+    with_ahead,
+)
 from tundish.distribute.state import Kind
+from tundish.distribute.values import Specs
 from tundish.loader.dataset import Dataset
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from tundish.loader.run.effective import effective

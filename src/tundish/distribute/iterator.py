@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from tundish.distribute.pieces import filled, no_rows, rows_in, with_mask
+from tundish.distribute.feeds import filled, no_rows, rows_in, with_mask
 from tundish.distribute.state import Place, from_state, to_state
 from tundish.distribute.values import mirrored
 from tundish.errors import OutOfRangeError, SpecError
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tundish.distribute.feeds import Feed, Step
-    from tundish.distribute.specs import Specs
     from tundish.distribute.state import Kind
+    from tundish.distribute.values import Specs
     from tundish.loader.run.iterator import Iterator
     from tundish.loader.watch.stats import Stats
     from tundish.loader.watch.verdict import Verdict

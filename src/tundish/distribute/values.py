@@ -1,14 +1,19 @@
-"""Values that differ between the replicas of a process."""
+"""Values that differ between the replicas of a process, and their specs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tundish.errors import SpecError
-from tundish.spec import flatten, unflatten
+from tundish.spec import ArraySpec, flatten, map_leaves, unflatten
 
-__all__ = ["DistributedValues", "local_results", "mirrored"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["DistributedValues", "Specs", "local_results", "mirrored"]
 
 
 @dataclass(frozen=True)
@@ -88,3 +93,47 @@ def mirrored(elements: list[Any]) -> Any:
         raise SpecError("the elements of a step must have one structure for all replicas")
     columns = zip(*[leaves for leaves, _ in apart], strict=True)
     return unflatten(tree, [DistributedValues(tuple(column)) for column in columns])
+
+
+@dataclass(frozen=True)
+class Specs:
+    """The specs of what one process gets.
+
+    Attributes
+    ----------
+    learn : callable
+        Gives the spec of a batch of the dataset.
+    rows : tuple of (int or None)
+        How many rows each replica has in every step; None where that differs.
+    mask_key : str or None
+        Where elements say which rows are real.
+    cuts : bool
+        Whether a batch is divided; else it is one replica's element.
+    """
+
+    learn: Callable[[], Any]
+    rows: tuple[int | None, ...]
+    mask_key: str | None = None
+    cuts: bool = True
+
+    def piece(self, rows: int | None = None) -> Any:
+        """The spec of a replica's rows."""
+        if not self.cuts and rows is None:
+            return self.learn()
+
+        def one(leaf: Any) -> Any:
+            if not isinstance(leaf, ArraySpec) or leaf.shape is None:
+                return leaf
+            return ArraySpec((rows, *leaf.shape[1:]), leaf.dtype)
+
+        return map_leaves(one, self.learn())
+
+    def element(self) -> Any:
+        """The spec of an element: for several replicas a nest of `DistributedValues`."""
+        pieces = []
+        for rows in self.rows:
+            made = self.piece(rows)
+            if self.mask_key is not None and isinstance(made, dict):
+                made = {**made, self.mask_key: ArraySpec((rows,), np.dtype(bool))}
+            pieces.append(made)
+        return mirrored(pieces)

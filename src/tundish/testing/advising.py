@@ -15,8 +15,8 @@ from tundish.loader.operators.interleaving import Interleave
 from tundish.loader.plan.node import INFINITE_CARDINALITY, walk
 from tundish.loader.run.iterator import Iterator
 from tundish.loader.run.watching.viewing import view_of
-from tundish.loader.watch.hints import Hint, Keep, Move
 from tundish.loader.watch.histogram import Durations
+from tundish.loader.watch.prediction import Hint, Keep, Move
 from tundish.loader.watch.stats import NodeStats, StageStats, Stats, WorkerStats
 from tundish.loader.watch.verdict import explain
 from tundish.testing.compare import collect, difference

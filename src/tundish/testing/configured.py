@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tundish.loader.plan.variables import Global
+from tundish.loader.plan.reads import Global
 from tundish.loader.run.starting.agreeing import first_told
 from tundish.testing.folders import folder
 

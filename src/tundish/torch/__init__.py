@@ -27,15 +27,14 @@ if TYPE_CHECKING:
     from tundish.torch.accelerate import prepare
     from tundish.torch.dataloader import DataLoader
     from tundish.torch.device import to_device
-    from tundish.torch.iterable import as_iterable
-    from tundish.torch.tensors import as_tensors
+    from tundish.torch.iterable import as_iterable, as_tensors
 
 __all__ = ["DataLoader", "as_iterable", "as_tensors", "prepare", "to_device"]
 
 _HOME = {
     "DataLoader": "tundish.torch.dataloader",
     "as_iterable": "tundish.torch.iterable",
-    "as_tensors": "tundish.torch.tensors",
+    "as_tensors": "tundish.torch.iterable",
     "prepare": "tundish.torch.accelerate",
     "to_device": "tundish.torch.device",
 }

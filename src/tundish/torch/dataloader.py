@@ -15,8 +15,8 @@ from tundish.loader.dataloader.arguments import is_dataset
 from tundish.loader.dataloader.dataloader import Loading, check_globals, check_rng_compat
 from tundish.loader.dataloader.flavour import Flavour
 from tundish.torch.adoption import Asked, adopt, marked
+from tundish.torch.device import pinning
 from tundish.torch.lightning import fetched_ahead
-from tundish.torch.pinning import pinning
 
 if TYPE_CHECKING:
     from tundish.loader.dataset import Dataset

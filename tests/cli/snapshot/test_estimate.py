@@ -13,9 +13,8 @@ from tests.cli.snapshot.pipelines import write
 
 import tundish as td
 from tundish.cli.snapshot import estimate
-from tundish.cli.snapshot.estimate import Estimate, Sample, take_sample
+from tundish.cli.snapshot.estimate import Estimate, Room, Sample, take_sample
 from tundish.cli.snapshot.exits import DONE, NO_SPACE, Refusal
-from tundish.cli.snapshot.room import Room
 from tundish.snapshot.files.local import LocalStore
 
 

@@ -9,13 +9,13 @@ import time
 
 import pytest
 
-from tundish.cli.snapshot import leaving
-from tundish.cli.snapshot.leaving import Leaving, Told
+from tundish.cli.snapshot import pulling
+from tundish.cli.snapshot.pulling import Leaving, Told
 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leaving, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(pulling, "PATIENCE_S", 0.05)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -69,10 +69,10 @@ def test_handlers_are_put_back() -> None:
 
 BUSY = """
 import hashlib
-from tundish.cli.snapshot import leaving
+from tundish.cli.snapshot import pulling
 
-leaving.LIMIT_S = 0.2
-with leaving.Leaving():
+pulling.LIMIT_S = 0.2
+with pulling.Leaving():
     print("ready", flush=True)
     hashlib.pbkdf2_hmac("sha256", b"x", b"y", (1 << 31) - 1)  # no handler runs in here
 """

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.formats.tar.archives import archive, member, packed, read
 
-from tundish.formats.tar.elements import TarFormat
-from tundish.formats.tar.groups import parts_of
+from tundish.formats.tar.elements import TarFormat, parts_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from tests.loader.dataloader.datasets import Numbers
 
 import tundish as td
+from tundish.loader.dataloader.flavour import modules_to_preload
 from tundish.loader.dataloader.iterator import recipe_of
-from tundish.loader.dataloader.preload import modules_to_preload
 
 if TYPE_CHECKING:
     import pytest

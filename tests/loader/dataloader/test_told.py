@@ -13,7 +13,7 @@ import pytest
 
 import tundish as td
 from tundish.cli.frame import History, Reading, frame
-from tundish.loader.dataloader import account
+from tundish.loader.dataloader import progress
 from tundish.loader.run.watching import publishing
 from tundish.shm.board import read_board
 
@@ -87,7 +87,7 @@ def told() -> list[dict[str, Any]]:
 @linux
 @pytest.mark.parametrize("workers", [0, 2])
 def test_top_shows_a_loader(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(account, "EVERY_S", 0.0)
+    monkeypatch.setattr(progress, "EVERY_S", 0.0)
     monkeypatch.setattr(publishing, "EVERY_S", 0.0)
     monkeypatch.delenv("TUNDISH_WATCH", raising=False)
     iterator = iter(td.DataLoader(Squares(40), batch_size=4, num_workers=workers))

@@ -21,10 +21,8 @@ import pytest
 
 import tundish as td
 from tundish.errors import CheckpointError
-from tundish.loader.dataloader.borrowed import BorrowedGenerator
-from tundish.loader.dataloader.generators import as_generator
-from tundish.loader.dataloader.multinomial import multinomial
-from tundish.loader.dataloader.permutation import inside_out, swapping
+from tundish.loader.dataloader.generators import BorrowedGenerator, as_generator
+from tundish.loader.dataloader.permutation import inside_out, multinomial, swapping
 from tundish.loader.dataloader.torchrandom import TorchGenerator, default_generator
 
 WEIGHTS = [0.1, 0.9, 0.4, 0.7, 3.0, 0.6]

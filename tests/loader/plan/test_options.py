@@ -12,10 +12,15 @@ import pytest
 from tundish import Dataset, Options
 from tundish.loader.operators.options import options_of
 from tundish.loader.plan.contradictions import CONTRADICTIONS
-from tundish.loader.plan.groups import AutotuneOptions, ThreadingOptions
-from tundish.loader.plan.policies import AutoShardPolicy, AutotuneAlgorithm, ExternalStatePolicy
+from tundish.loader.plan.groups import (
+    AutoShardPolicy,
+    AutotuneAlgorithm,
+    AutotuneOptions,
+    ExternalStatePolicy,
+    ThreadingOptions,
+)
 from tundish.loader.run.parallelism import how_many_workers
-from tundish.loader.watch.aggregator import StatsAggregator
+from tundish.loader.watch.summary import StatsAggregator
 from tundish.shm.budget import parse_bytes, usable_cores
 
 

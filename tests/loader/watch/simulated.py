@@ -17,8 +17,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from tundish.loader.watch.histogram import Durations
-from tundish.loader.watch.lookahead import window
-from tundish.loader.watch.throughput import Sample
+from tundish.loader.watch.throughput import Sample, window
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,8 +13,14 @@ from tests.loader.watch.simulated import Simulation, Work, rate
 from tests.loader.watch.workloads import MS, SHORT, WORKLOADS
 
 from tundish.loader.watch.histogram import Durations
-from tundish.loader.watch.lookahead import window
-from tundish.loader.watch.throughput import Measure, Sample, computed_per_s, predicted, warranted
+from tundish.loader.watch.throughput import (
+    Measure,
+    Sample,
+    computed_per_s,
+    predicted,
+    warranted,
+    window,
+)
 from tundish.loader.watch.tuner import Tuner, most_changes
 
 if TYPE_CHECKING:

@@ -33,8 +33,7 @@ from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.encoding.forms import INDEX, columns_of
 from tundish.snapshot.files.local import LocalStore
 from tundish.snapshot.lease import Holder, take
-from tundish.snapshot.manifest import ManifestRun
-from tundish.snapshot.outcome import Outcome
+from tundish.snapshot.manifest import ManifestRun, Outcome
 from tundish.snapshot.reading.reader import open_reader
 from tundish.snapshot.records import RunHeader
 from tundish.snapshot.upkeep import compact, export, gc, info, verify

@@ -10,8 +10,14 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from tundish.cli.snapshot.exits import FAILED, INCOMPLETE, Refusal, status_of
-from tundish.cli.snapshot.telling import raised_by_the_user, traceback_of
+from tundish.cli.snapshot.exits import (
+    FAILED,
+    INCOMPLETE,
+    Refusal,
+    raised_by_the_user,
+    status_of,
+    traceback_of,
+)
 from tundish.errors import IncompleteSnapshotError, SnapshotCorruptError, SnapshotError
 
 __all__ = ["run"]

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tundish.cli.snapshot.badrecords import origin_of
-from tundish.cli.snapshot.exits import BAD_RECORDS, DONE, USAGE, Refusal
-from tundish.cli.snapshot.telling import traceback_of
+from tundish.cli.snapshot.exits import BAD_RECORDS, DONE, USAGE, Refusal, traceback_of
 from tundish.cli.terminal import say
 from tundish.errors import RangeError, SpecError
 from tundish.loader.operators.asserting import AssertCardinality

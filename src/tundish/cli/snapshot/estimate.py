@@ -1,4 +1,4 @@
-"""How large a snapshot will be and how long it will take, from a sample of its elements."""
+"""How large a snapshot will be, how long it will take, and whether there is room for it, from a sample."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tundish.cli.snapshot.exits import NO_SPACE, Refusal
 from tundish.cli.snapshot.log import amount, duration
 from tundish.errors import RangeError
 from tundish.loader.operators.choosing import Take
@@ -17,9 +18,11 @@ from tundish.loader.run.ranges import base_of, over
 from tundish.snapshot.encoding.forms import Columns, Form, columns_of, encode
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tundish.loader.protocols.operator import Operator
 
-__all__ = ["FIRST", "Estimate", "Sample", "stored_bytes", "take_sample"]
+__all__ = ["FIRST", "Estimate", "Room", "Sample", "check_space", "stored_bytes", "take_sample"]
 
 FIRST = 8
 """How many elements tell how long one takes."""
@@ -250,3 +253,69 @@ def stored_bytes(form: Form, columns: Columns, compression: str | None) -> int:
         before = sink.size()
         writer.write_batch(batch)
         return int(sink.size() - before)
+
+
+_ENOUGH = 64 << 20
+"""So many bytes that were written tell how many there will be."""
+
+
+def check_space(where: str, need: int, free: int | None, from_what: str) -> None:
+    """Refuse what will not fit.
+
+    Raises
+    ------
+    Refusal
+        There is less room than is needed, with both numbers.
+    """
+    if free is not None and need > free:
+        raise Refusal(
+            NO_SPACE,
+            f"{where} has {amount(free)} free, and about {amount(need)} more are needed "
+            f"({from_what}): free some, choose another path, or --compression lz4 or zstd",
+        )
+
+
+class Room:
+    """Whether there will be room for all elements, asked before the first byte and on the way.
+
+    Parameters
+    ----------
+    path : str
+        For messages.
+    free : callable
+        ``free()``: the bytes that may still be written; None: nobody knows.
+    left : int or None
+        How many elements are to come; None: nobody knows, and nothing is asked.
+    compression : {None, "lz4", "zstd"}
+        Of batches.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        free: Callable[[], int | None],
+        left: int | None,
+        compression: str | None,
+    ) -> None:
+        self._path, self._free, self._left = path, free, left
+        self._compression = compression
+        self._seen = self._bytes = 0
+        self.asking = left is not None
+
+    def look(self, element: Any) -> None:
+        """Take one of the first elements into account; Refusal when all will not fit."""
+        assert self._left is not None
+        columns = columns_of([element])
+        self._bytes += stored_bytes(Form.of([columns]), columns, self._compression)
+        self._seen += 1
+        if self._seen >= min(FIRST, self._left):
+            self.asking = False
+            need = self._bytes * self._left // self._seen
+            check_space(self._path, need, self._free(), f"as the first {self._seen} say")
+
+    def written(self, elements: int, nbytes: int) -> None:
+        """Ask again when so many of them take so many bytes; Refusal when the rest will not fit."""
+        if self._left is None or nbytes < _ENOUGH:
+            return
+        rest = nbytes * max(0, self._left - elements) // max(1, elements)
+        check_space(self._path, rest, self._free(), f"{elements:,} took {amount(nbytes)}")

@@ -1,8 +1,16 @@
-"""How ``tundish snapshot`` ends: a status for each way, and what is said of it."""
+"""How ``tundish snapshot`` ends: a status for each way, what is said of it, and the command to run again."""
 
 from __future__ import annotations
 
 import errno
+import shlex
+import shutil
+import sys
+import sysconfig
+import traceback
+from pathlib import Path
+
+import tundish
 
 __all__ = [
     "BAD_RECORDS",
@@ -14,8 +22,11 @@ __all__ = [
     "NO_SPACE",
     "USAGE",
     "Refusal",
+    "command",
+    "raised_by_the_user",
     "status_of",
     "told",
+    "traceback_of",
 ]
 
 DONE, FAILED, USAGE, INCOMPLETE, HELD, NO_SPACE, BAD_RECORDS = range(7)
@@ -66,3 +77,56 @@ def status_of(error: BaseException) -> int:
             return NO_SPACE
         cause = cause.__cause__
     return FAILED
+
+
+OURS = Path(tundish.__file__).parent
+STANDARD = sysconfig.get_paths()["stdlib"]
+
+
+def raised_by_the_user(error: BaseException) -> bool:
+    """Whether a line of the user's own failed."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_pythons(f)]
+    return bool(frames) and not _is_ours(frames[-1])
+
+
+def traceback_of(error: BaseException) -> str:
+    """A traceback; of an error in the user's lines without ours."""
+    told = traceback.TracebackException.from_exception(error)
+    if raised_by_the_user(error):
+        told.stack[:] = [f for f in told.stack if not (_is_ours(f) or _is_import(f))]
+    return "".join(told.format()).rstrip()
+
+
+def _is_pythons(frame: traceback.FrameSummary) -> bool:
+    if frame.filename.startswith("<frozen "):
+        return True
+    path = Path(frame.filename)
+    return path.is_relative_to(STANDARD) and "site-packages" not in path.parts
+
+
+def _is_import(frame: traceback.FrameSummary) -> bool:
+    return frame.filename.startswith("<frozen importlib") or (
+        _is_pythons(frame) and Path(frame.filename).parent.name == "importlib"
+    )
+
+
+def _is_ours(frame: traceback.FrameSummary) -> bool:
+    return Path(frame.filename).is_relative_to(OURS)
+
+
+def command(*words: str) -> str:
+    """A line for a shell that runs ``tundish`` as it was run here, from any folder.
+
+    Parameters
+    ----------
+    *words : str
+        What follows ``tundish``.
+    """
+    program = Path(sys.argv[0])
+    if program.name == "tundish":
+        on_path = shutil.which("tundish")
+        same = on_path is not None and Path(on_path).resolve() == program.resolve()
+        start = ["tundish"] if same else [str(program.resolve())]
+    else:
+        start = [sys.executable, "-m", "tundish"]
+    return f"cd {shlex.quote(str(Path.cwd()))} && {shlex.join([*start, *words])}"

@@ -12,7 +12,7 @@ from tundish.cli.snapshot.log import amount
 from tundish.cli.snapshot.showing import key_of, open_catalog, show
 from tundish.cli.terminal import bold, dim, good, say, table, warn
 from tundish.snapshot import upkeep
-from tundish.snapshot.outcome import Outcome
+from tundish.snapshot.manifest import Outcome
 
 if TYPE_CHECKING:
     from tundish.snapshot.upkeep.information import KeyInfo, RunInfo

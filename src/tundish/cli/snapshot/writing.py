@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.cli.snapshot.alone import run_alone
 from tundish.cli.snapshot.badrecords import BadRecords
-from tundish.cli.snapshot.estimate import Estimate, take_sample
+from tundish.cli.snapshot.estimate import Estimate, Room, check_space, take_sample
 from tundish.cli.snapshot.exits import (
     BAD_RECORDS,
     DONE,
@@ -18,11 +18,9 @@ from tundish.cli.snapshot.exits import (
     USAGE,
     Refusal,
 )
-from tundish.cli.snapshot.leaving import Leaving
 from tundish.cli.snapshot.log import JsonLog, Log, amount, duration, make_log
 from tundish.cli.snapshot.pipeline import Pipeline, pipeline_of
-from tundish.cli.snapshot.pulling import Pull
-from tundish.cli.snapshot.room import Room, check_space
+from tundish.cli.snapshot.pulling import Leaving, Pull
 from tundish.cli.snapshot.shards import shard_of
 from tundish.cli.terminal import table
 from tundish.loader.operators.options import options_of

@@ -15,11 +15,10 @@ from tundish.distribute.cluster_resolver.kubernetes import (
     KubernetesClusterResolver,
     KubernetesExecutableLocation,
 )
-from tundish.distribute.cluster_resolver.simple import SimpleClusterResolver
+from tundish.distribute.cluster_resolver.simple import SimpleClusterResolver, UnionResolver
 from tundish.distribute.cluster_resolver.slurm import SlurmClusterResolver
 from tundish.distribute.cluster_resolver.spec import ClusterSpec
 from tundish.distribute.cluster_resolver.tfconfig import TFConfigClusterResolver
-from tundish.distribute.cluster_resolver.union import UnionResolver
 
 __all__ = [
     "ClusterResolver",

@@ -1,13 +1,16 @@
-"""A cluster that the caller describes."""
+"""A cluster that the caller describes, and several resolvers as one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from tundish.distribute.cluster_resolver.base import ClusterResolver, with_layer
-from tundish.distribute.cluster_resolver.spec import ClusterSpec
+from tundish.distribute.cluster_resolver.spec import ClusterSpec, Tasks
 
-__all__ = ["SimpleClusterResolver"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["SimpleClusterResolver", "UnionResolver"]
 
 
 class SimpleClusterResolver(ClusterResolver):
@@ -76,3 +79,113 @@ class SimpleClusterResolver(ClusterResolver):
     def environment(self) -> str:
         """What the resolver was made with."""
         return self._environment
+
+
+class UnionResolver(ClusterResolver):
+    """The clusters of several resolvers together; who this process is says the first.
+
+    Parameters
+    ----------
+    *args : ClusterResolver
+        At least one.
+    rpc_layer, task_type, task_id : optional
+        In place of what the first one says.
+
+    Raises
+    ------
+    TypeError
+        An argument is no resolver.
+    ValueError
+        There is none.
+
+    Notes
+    -----
+    The lists of a job are joined; where one of them is a dict by number, all are, and a number that is
+    in two of them is a KeyError when `cluster_spec` is called.
+
+    Examples
+    --------
+    >>> from tundish.distribute import SimpleClusterResolver
+    >>> first = SimpleClusterResolver(ClusterSpec({"worker": ["a:1"]}), task_type="worker", task_id=0)
+    >>> second = SimpleClusterResolver(ClusterSpec({"worker": ["b:1"]}))
+    >>> UnionResolver(first, second).cluster_spec()
+    ClusterSpec({'worker': ['a:1', 'b:1']})
+    """
+
+    def __init__(
+        self,
+        *args: ClusterResolver,
+        rpc_layer: str | None = None,
+        task_type: str | None = None,
+        task_id: int | None = None,
+    ) -> None:
+        if not args:
+            raise ValueError("UnionResolver needs at least one ClusterResolver, not none")
+        for each in args:
+            if not isinstance(each, ClusterResolver):
+                raise TypeError(
+                    f"each argument must be a ClusterResolver, not {type(each).__name__} ({each!r})"
+                )
+        self._resolvers = args
+        self._rpc_layer, self._task_type, self._task_id = rpc_layer, task_type, task_id
+        self._accelerators = args[0].num_accelerators()
+
+    def cluster_spec(self) -> ClusterSpec:
+        """All their clusters as one."""
+        found = [each.cluster_spec().as_dict() for each in self._resolvers]
+        merged: dict[str, Tasks] = {}
+        for job in dict.fromkeys(job for cluster in found for job in cluster):
+            merged[job] = _merged(job, [cluster[job] for cluster in found if job in cluster])
+        return ClusterSpec(merged)
+
+    def _address(self, task_type: str | None, task_id: int | None, rpc_layer: str | None) -> str:
+        """The address of a task; of none, what the first resolver says."""
+        if task_type is not None and task_id is not None:
+            address = self.cluster_spec().task_address(task_type, task_id)
+            return with_layer(address, rpc_layer or self._rpc_layer)
+        return self._resolvers[0].master(rpc_layer=rpc_layer)
+
+    @property
+    def task_type(self) -> str | None:
+        """The job that this process belongs to; may be set."""
+        return self._resolvers[0].task_type if self._task_type is None else self._task_type
+
+    @task_type.setter
+    def task_type(self, task_type: str | None) -> None:
+        self._task_type = task_type
+
+    @property
+    def task_id(self) -> int | None:
+        """Which task of its job this process is; may be set."""
+        return self._resolvers[0].task_id if self._task_id is None else self._task_id
+
+    @task_id.setter
+    def task_id(self, task_id: int | None) -> None:
+        self._task_id = task_id
+
+    @property
+    def environment(self) -> str:
+        """What the first resolver says."""
+        return self._resolvers[0].environment
+
+    @property
+    def rpc_layer(self) -> str | None:
+        """What stands before an address; may be set."""
+        return self._resolvers[0].rpc_layer if self._rpc_layer is None else self._rpc_layer
+
+    @rpc_layer.setter
+    def rpc_layer(self, rpc_layer: str | None) -> None:
+        self._rpc_layer = rpc_layer
+
+
+def _merged(job: str, all_tasks: list[Tasks]) -> Tasks:
+    if all(isinstance(tasks, list) for tasks in all_tasks):
+        return [address for tasks in all_tasks for address in tasks if isinstance(address, str)]
+    merged: dict[int, str] = {}
+    for tasks in all_tasks:
+        numbered = dict(enumerate(tasks)) if isinstance(tasks, list) else tasks
+        both = sorted(set(merged) & set(numbered))
+        if both:
+            raise KeyError(f"job {job!r} has task(s) {both} in two of the clusters")
+        merged |= numbered
+    return merged

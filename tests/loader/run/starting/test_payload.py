@@ -35,7 +35,7 @@ from tundish.errors import SharedMemoryError, SpecError, TransformError, WorkerT
 from tundish.loader.run.starting import payload as module
 from tundish.loader.run.starting.launcher import Launcher
 from tundish.loader.run.starting.payload import dumps_exception, loads_exception, pack, unpack
-from tundish.shm.backend import portable
+from tundish.shm.budget import portable
 
 ROOT = Path(__file__).parents[4]
 LARGE = 1 << 17

@@ -19,7 +19,7 @@ import pytest
 
 from tundish.loader.run.starting.launcher import Launcher, WorkerProcess
 from tundish.loader.run.starting.zygote import kill_session
-from tundish.shm.backend import portable
+from tundish.shm.budget import portable
 
 ROOT = Path(__file__).parents[4]
 KINDS = pytest.mark.parametrize("kind", ["spawn"] if portable() else ["zygote", "spawn"])
