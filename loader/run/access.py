@@ -12,9 +12,8 @@ from tundish.loader.protocols.context import Context, first_seed
 from tundish.loader.protocols.items import Failure
 from tundish.loader.protocols.raised import opened
 from tundish.loader.run.effective import effective
-from tundish.loader.run.files.indexing import indexed_for_access
 from tundish.loader.run.reference import open_inline
-from tundish.loader.run.storing.setup import resolve
+from tundish.loader.run.storing.setup import indexed_for_access, resolve
 from tundish.spec import copy_element
 
 if TYPE_CHECKING:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from tundish.loader.operators.files import reads
+from tundish.loader.operators.files import ByNumber, ReadFiles, by_number, reads
 from tundish.loader.operators.snapshot import snapshots
-from tundish.loader.plan.node import walk
-from tundish.loader.run.files.indexing import indexed
+from tundish.loader.operators.sources import FromSource
+from tundish.loader.plan.node import UNKNOWN_CARDINALITY, walk
+from tundish.loader.plan.rebuilding import changed, exchanging
+from tundish.loader.protocols.operator import Operator
 from tundish.loader.run.storing.live import Setup
-
-if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Operator
 
 
 def resolve(
@@ -68,3 +67,59 @@ def _look_at_files(setup: Setup) -> None:
 def resolved_inner(root: Operator) -> Operator:
     """The plan of a dataset within a function: complete snapshots are read, none is written."""
     return resolve(root, 0, None, fresh=False, write=False).root
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+Exchange = Callable[[Operator], Operator]
+"""Gives a node of a plan as it is run."""
+
+_STAND_IN = FromSource((), 0)
+"""What has random access: to see what a plan would be."""
+
+
+def indexed(root: Operator) -> Exchange:
+    """How a plan is run: files of which it asks where record i stands are looked at, and read by number.
+
+    What is asked is a matter of the plan alone, so that a state means the same everywhere: operators
+    that choose by position (`shuffle(None)`, `shard`, `skip` of many) ask where all below them could answer;
+    ``index=True`` asks, and where a format tells it for nothing the answer is always taken.
+    """
+    return _exchanging(_asked(root))
+
+
+def foreseen(root: Operator) -> Operator:
+    """The same without looking at any file, to show a plan."""
+    shown = {id(node): ByNumber(node.up, node.format) for node in _asked(root)}
+    plan: Operator = exchanging(shown)(root)
+    return plan
+
+
+def _asked(root: Operator) -> list[ReadFiles]:
+    """The files of which a plan asks where record i stands."""
+    able = [node for node in reads(root) if node.indexable]
+    wanted = {id(node) for node in able if node.index or node.format.cheap}
+    for node in walk(root, running=True):
+        if node.asks_numbers:
+            below = [up for up in walk(node, running=True) if up in able]
+            if below and _with_stand_ins(node, below).positional:
+                wanted |= {id(up) for up in below}
+    return [node for node in able if id(node) in wanted]
+
+
+def indexed_for_access(root: Operator) -> Operator:
+    """A plan for ``len(ds)`` and ``ds[i]``: all files are looked at, where that answers."""
+    able = [node for node in reads(root) if node.indexable]
+    if _with_stand_ins(root, able).cardinality == UNKNOWN_CARDINALITY:
+        return root  # nothing is looked at in vain
+    return _exchanging(able)(root)
+
+
+def _with_stand_ins(node: Operator, files: list[ReadFiles]) -> Operator:
+    plan: Operator = exchanging({id(each): _STAND_IN for each in files})(node)
+    return plan
+
+
+def _exchanging(files: list[ReadFiles]) -> Exchange:
+    """Exchange files for their records by number; the same nodes for all iterators, since caches are shared."""
+    return exchanging({id(node): by_number(node) for node in files}, changed)

@@ -17,8 +17,8 @@ from tundish.loader.protocols.chains import chain_base
 from tundish.loader.protocols.chains import computes as made_below
 from tundish.loader.run.effective import effective
 from tundish.loader.run.external import external_state
-from tundish.loader.run.files.indexing import foreseen
 from tundish.loader.run.parallelism import how_many_workers
+from tundish.loader.run.storing.setup import foreseen
 from tundish.loader.watch.limit import scattered_text
 from tundish.loader.watch.view import PlanNode
 
