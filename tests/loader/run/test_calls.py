@@ -1,0 +1,60 @@
+"""How many Python functions the consumer calls in one ``next``: a count, which a busy machine does not change."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from typing import Any
+
+from tundish import Dataset, Options
+
+ROW_S = 10e-6
+WARM, COUNTED = 4, 9
+
+
+def slow(index: int) -> int:
+    until = time.perf_counter() + ROW_S
+    while time.perf_counter() < until:
+        pass
+    return index * 2
+
+
+def calls_of(iterator: Any) -> int:
+    """Count the calls of one ``next``."""
+    calls = 0
+
+    def count(_: Any, event: str, __: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        next(iterator)
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def counts(iterator: Any) -> list[int]:
+    for _ in range(WARM):
+        next(iterator)
+    return [calls_of(iterator) for _ in range(COUNTED)]
+
+
+def test_a_batch_of_eight_tasks() -> None:
+    options = Options()
+    options.stats.enabled = False  # what is reported twice a second is no matter of a batch
+    dataset = Dataset.range(1 << 40).map(slow).batch(4000).with_options(options)
+    with dataset.iterator(workers=2) as batches:
+        assert statistics.median(counts(batches)) <= 350
+
+
+def test_elements_that_no_machine_has_at_once() -> None:
+    """Whether it has several is not asked for each of them."""
+    with Dataset.range(9 * COUNTED).cache().repeat().iterator(workers=0) as elements:
+        for _ in range(9 * COUNTED):
+            next(elements)
+
+        assert statistics.median(counts(elements)) <= 14
