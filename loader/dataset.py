@@ -62,11 +62,10 @@ from tundish.loader.plan.node import (
 from tundish.loader.protocols.context import draw_seed
 from tundish.loader.protocols.operator import Operator, Unary
 from tundish.loader.protocols.raised import element_error
-from tundish.loader.run.access import counted, element_at, stored_rows
+from tundish.loader.run.access import counted, element_at, learnt_spec, stored_rows
 from tundish.loader.run.describing import describe_pipeline, key_of, operators_of
 from tundish.loader.run.external import heed_external_state
 from tundish.loader.run.iterator import Iterator
-from tundish.loader.run.specs import learnt_spec
 from tundish.spec import DatasetSpec, Nested
 
 _OF_ITERATORS = frozenset(

@@ -21,6 +21,7 @@ from tundish.loader.protocols import probes
 from tundish.loader.protocols.context import Context, draw_seed
 from tundish.loader.protocols.items import End
 from tundish.loader.protocols.raised import Carried
+from tundish.loader.run.access import learnt_spec
 from tundish.loader.run.checkpoints import (
     holds_state,
     newest_state,
@@ -36,7 +37,6 @@ from tundish.loader.run.optional import Optional
 from tundish.loader.run.parallelengine import ParallelEngine
 from tundish.loader.run.parallelism import how_many_workers, is_tuned, writes_apart
 from tundish.loader.run.serving import in_worker, overruled
-from tundish.loader.run.specs import learnt_spec
 from tundish.loader.run.starting.launcher import start_method
 from tundish.loader.run.state import check_state, make_state
 from tundish.loader.run.storing.setup import resolve
