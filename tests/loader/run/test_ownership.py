@@ -110,6 +110,20 @@ def test_memory_that_numpy_did_not_make_is_copied(hand: Any) -> None:
     assert not given.any()
 
 
+def test_a_read_only_view_shows_what_its_owner_writes() -> None:
+    """It is lent as it is, since nobody changes it; it is kept as a copy."""
+    buffer = np.zeros(3)
+    view = buffer[:]
+    view.flags.writeable = False
+
+    kept = owned(view)
+    buffer[:] = 1
+
+    assert kept.tolist() == [0, 0, 0]
+    assert kept.flags.writeable
+    assert lent(view) is view
+
+
 def test_objects_are_copied_with_all_they_hold() -> None:
     box = Box([1])
     column = np.empty(1, object)
