@@ -27,6 +27,15 @@ _CLASSES = {
 }
 """Classes by the module of `tundish.loader.plan` that they stood in."""
 
+_OTHERS = {
+    "debugging.filtering": "disable_traceback_filtering enable_traceback_filtering is_traceback_filtering_enabled",
+    "distribute.cluster_resolver.union": "UnionResolver",
+    "loader.dataloader.info": "WorkerInfo get_worker_info",
+    "loader.plan.policies": "AutoShardPolicy AutotuneAlgorithm ExternalStatePolicy",
+    "loader.watch.aggregator": "StatsAggregator",
+}
+"""Classes and functions by the module of `tundish`; each is the only one of its name."""
+
 _METHODS = {
     "asserting.AssertingMethods": "assert_cardinality ignore_errors pad_to_cardinality",
     "batching.BatchingMethods": "batch unbatch",
@@ -54,11 +63,12 @@ _METHODS = {
 """Methods of `Dataset` by the module and the mixin that they stood in."""
 
 
-def _by_name(table: dict[str, str]) -> dict[str, str]:
-    return {n: f"{_PLAN}.{home}.{n}" for home, names in table.items() for n in names.split()}
+def _by_name(table: dict[str, str], package: str = _PLAN) -> dict[str, str]:
+    return {n: f"{package}.{home}.{n}" for home, names in table.items() for n in names.split()}
 
 
 _FIRST_CLASS, _FIRST_METHOD = _by_name(_CLASSES), _by_name(_METHODS)
+_FIRST_OTHER = _by_name(_OTHERS, "tundish")
 
 
 def first_name(module: str, name: str) -> str:
@@ -74,12 +84,12 @@ def first_name(module: str, name: str) -> str:
     full = f"{module}.{name}"
     if module.startswith(_FILES):
         return f"{_PLAN}.files.{full.removeprefix(_FILES)}"
-    if not module.startswith("tundish.loader."):
-        return full
     head, dot, rest = name.partition(".")
-    if head.endswith("Methods"):
+    if module.startswith("tundish.loader.") and head.endswith("Methods"):
         return _FIRST_METHOD.get(rest, full)
-    first = _FIRST_CLASS.get(head)
+    first = _FIRST_CLASS.get(head) if module.startswith("tundish.loader.") else None
+    if first is None and module.startswith("tundish."):
+        first = _FIRST_OTHER.get(head)
     return full if first is None else f"{first}{dot}{rest}"
 
 

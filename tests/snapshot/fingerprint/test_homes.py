@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 import tundish as td
 from tundish.loader.run.describing import describe_pipeline
 from tundish.snapshot.fingerprint.provenance import installed_name
@@ -36,13 +38,33 @@ METHODS = {
 }
 """The methods of `Dataset` as keys name them."""
 
-CLASSES = {
-    "dataset": "Dataset",
-    "files.csvtuples": "experimental.CsvDataset",
-    "files.lines": "TextLineDataset",
-    "files.tables": "ParquetDataset",
-    "measuring": "StatsOptions",
+EXPORTS = {
+    "dataloader.collate": "default_collate default_convert",
+    "dataloader.dataloader": "DataLoader",
+    "dataloader.distributed": "DistributedSampler",
+    "dataloader.info": "WorkerInfo get_worker_info",
+    "dataloader.samplers": "BatchSampler RandomSampler Sampler SequentialSampler SubsetRandomSampler "
+    "WeightedRandomSampler",
+    "dataloader.torchrandom": "TorchGenerator",
+    "plan.dataset": "Dataset",
+    "plan.files.csvtuples": "experimental.CsvDataset",
+    "plan.files.fixed": "FixedLengthRecordDataset",
+    "plan.files.lines": "TextLineDataset",
+    "plan.files.sql": "SqlDataset",
+    "plan.files.tables": "ArrowDataset CsvDataset JsonLinesDataset ParquetDataset",
+    "plan.files.tar": "TarDataset",
+    "plan.files.tfrecord": "TFRecordDataset",
+    "plan.groups": "ThreadingOptions",
+    "plan.inputs": "InputContext",
+    "plan.measuring": "StatsOptions",
+    "plan.node": "set_seed",
+    "plan.options": "Options",
+    "plan.policies": "experimental.AutoShardPolicy experimental.ExternalStatePolicy",
+    "run.iterator": "Iterator",
+    "run.optional": "IteratorSpec Optional",
+    "watch.aggregator": "StatsAggregator",
 }
+"""What a user's function may name, by the module of `tundish.loader` that keys know."""
 
 
 def key(*element: object) -> int:
@@ -57,12 +79,13 @@ def test_methods_of_datasets_have_the_names_of_the_first_keys() -> None:
             assert first_name(function) == f"tundish.loader.plan.{first}.{name}"
 
 
-def test_classes_have_the_names_of_the_first_keys() -> None:
-    for home, path in CLASSES.items():
+@pytest.mark.parametrize("home", EXPORTS)
+def test_exports_have_the_names_of_the_first_keys(home: str) -> None:
+    for path in EXPORTS[home].split():
         found: object = td
         for name in path.split("."):
             found = getattr(found, name)
-        assert first_name(found) == f"tundish.loader.plan.{home}.{name}"
+        assert first_name(found) == f"tundish.loader.{home}.{name}"
 
 
 def first_name(value: Any) -> str:
