@@ -123,7 +123,7 @@ def _call_plain(function: Callable[..., Any], up: Value) -> Value:
 
 
 NOT_OPENED = -1
-"""The ordinal in the ref of an error in place of a whole inner dataset: it could not be made."""
+"""The ordinal in the ref of the error that stands for a whole inner dataset: it could not be made."""
 
 
 class Inner(Protocol):
@@ -141,7 +141,7 @@ class Inner(Protocol):
     taken: int
 
     def next(self) -> Any:
-        """Its next item; one of an ordinal below 0 is its only one. Raises End or NotReady."""
+        """Return its next item; one whose ordinal is below 0 is its only one. Raises End or NotReady."""
         ...
 
 
@@ -152,19 +152,19 @@ class Inners(Protocol):
     meter: StageMeter
 
     def open(self) -> Inner:
-        """The next input's; raises End or NotReady."""
+        """Open the dataset of the next input; raises End or NotReady."""
         ...
 
     def reopen(self, outer: Ref, taken: int) -> Inner:
-        """One that a state names."""
+        """Open again a dataset that a state names."""
         ...
 
     def mark(self) -> Mark:
-        """Where the input stands after the last one that was opened."""
+        """Return the place of the input just after the last one that was opened."""
         ...
 
     def dump(self, mark: Mark) -> Any:
-        """A mark of the input as JSON."""
+        """Return a mark of the input as JSON."""
         ...
 
     def load(self, state: Any, skip: int = 0) -> None:
@@ -224,23 +224,23 @@ class FlatMapped:
             return item
 
     def rest(self) -> tuple[Block | None, int, list[Any]]:
-        """The rest of a chunk that a worker has made as a list, where its elements are small.
+        """Return the rest of a chunk that a worker has made, as a list, if its elements are small.
 
         Returns
         -------
         (Block or None, int, list)
-            The chunk and the row behind the last one; None where elements have to be asked for one
+            The chunk and the row after the last one; None where elements have to be asked for one
             by one.
         """
         inner: Any = self._inner
         return (None, 0, []) if inner is None else inner.rest()
 
     def beside(self) -> Any:
-        """What a mark is made of besides a chunk and a row."""
+        """Return what a mark is made of besides a chunk and a row."""
         return (self._inners.counts.by_event, self._before)
 
     def mark_at(self, block: Block, row: int, beside: Any) -> Mark:
-        """The mark after a row of a chunk."""
+        """Return the mark after a row of a chunk."""
         counts, before = beside
         return (counts, block.refs.after(row), before)
 
@@ -266,7 +266,7 @@ class FlatMapped:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Which errors an operator leaves out: those of files, and of records in them.
+    """The errors that an operator leaves out: those of files, and of records in them.
 
     Parameters
     ----------
@@ -280,14 +280,14 @@ class LeftOut:
     own: tuple[str, ...]
 
     def has(self, item: Any) -> bool:
-        """Whether an item is one of them."""
+        """Return True if an item is one of them."""
         if type(item) is not Failure or type(item.error) is Carried:
             return False
         return item.ref[1] != NOT_OPENED or getattr(item.error, NODE_MARK, None) in self.own
 
 
 def left_out(node: FlatMap, context: Context) -> LeftOut | None:
-    """Which errors an operator leaves out; None: it gives all."""
+    """Return the errors that an operator leaves out; None if it gives all."""
     if not node.leaves_out:
         return None
     label = context.label(node)
@@ -295,7 +295,7 @@ def left_out(node: FlatMap, context: Context) -> LeftOut | None:
 
 
 def with_opened(state: dict[str, Any], counts: dict[str, int]) -> dict[str, Any]:
-    """A state, with what was counted of inner datasets.
+    """Return a state with the counts of inner datasets.
 
     Not at the top: a stage above tells its own counts from a state without any there.
     """

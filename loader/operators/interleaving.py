@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Machine, Mark
 
 CYCLE_LENGTH = 16
-"""How many datasets are read in turn where nothing is said: the same on every machine."""
+"""The number of datasets read in turn by default, the same on every machine."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class Interleave(FlatMap):
 _LOG = 1024
 
 Slots = tuple[tuple[Ref, int] | None, ...]
-"""Of each slot what its dataset is made of, and how many elements of it have come."""
+"""For each slot the ref of what its dataset is made of, and the number of elements that have come of it."""
 
 
 class Interleaved:

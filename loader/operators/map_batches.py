@@ -98,7 +98,7 @@ class BatchFunction:
 
 
 def columns(value: Any) -> Any:
-    """What a function of batches returned, each leaf an array whose first dimension counts rows.
+    """Return what a function of batches gave, each leaf as an array whose first dimension counts rows.
 
     A mapping becomes a dict. A list of rows of one shape is an array; else each row is an array of
     its own, in an array of objects.

@@ -81,7 +81,7 @@ class Rebatch(Unary):
 _SHOWN = 16
 
 Slice = tuple[Any, int, int]
-"""A batch, computed or a ref, its first row and the one behind the last."""
+"""A batch, computed or a ref, its first row and the one after the last."""
 
 
 class Rebatched:
@@ -184,7 +184,7 @@ class Rebatched:
 
 
 def whole(n: int, slices: tuple[Slice, ...]) -> Any:
-    """A batch that is one slice: passed on as it lies, where that can be said."""
+    """Return a batch that is one slice: passed on as it lies, where a run of rows can name it."""
     ((item, first, stop),) = slices
     ref = (n, ((ref_of(item), first, stop),))
     kind = type(item)
@@ -203,7 +203,7 @@ def _length(item: Any) -> int:
 
 
 def rows_in(form: Form) -> tuple[int, Form]:
-    """How many rows a batch has, and the form of one.
+    """Return the number of rows of a batch, and the form of one.
 
     Raises
     ------
@@ -229,7 +229,7 @@ def rows_in(form: Form) -> tuple[int, Form]:
 
 @lru_cache(maxsize=64)
 def _unsliced(tree: Tree) -> bool:
-    """Whether a nest holds arrays whose parts do not have a row each."""
+    """Return True if a nest holds arrays whose parts do not have a row each."""
     if tree is None:
         return False
     return tree[1] in (Ragged, Sparse) or any(map(_unsliced, tree[2]))
@@ -247,7 +247,7 @@ def check_fit(have: int, form: Form, first: Form | None) -> None:
 
 
 def joined(parts: list[Slice]) -> Any:
-    """One batch of slices of batches that are at hand."""
+    """Stack slices of batches that are at hand as one batch."""
     have = 0
     first: Form | None = None
     tree: Tree = None

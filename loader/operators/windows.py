@@ -194,7 +194,7 @@ class Windowed:
 
 
 def parts_of(maker: Maker, node: Unary) -> Callable[[Any, int], list[Any]]:
-    """The elements of items that a node has put together; an error is a `Broken` among them."""
+    """Compile the elements of items that a node has put together; an error is a `Broken` among them."""
     up, identity = maker.held(node.up), maker.identity(node.up)
     where = maker.context.where
 
@@ -209,7 +209,7 @@ def parts_of(maker: Maker, node: Unary) -> Callable[[Any, int], list[Any]]:
 
 
 def read_only(leaf: Any) -> Any:
-    """An array that nobody can change: several windows may hold it."""
+    """Return an array that nobody can change: several windows may hold it."""
     if isinstance(leaf, np.ndarray):
         leaf = leaf.view()
         leaf.flags.writeable = False
@@ -217,13 +217,13 @@ def read_only(leaf: Any) -> Any:
 
 
 def dataset_of(make: type[DatasetClass], values: list[Any]) -> Any:
-    """The dataset of values at hand, as an element."""
+    """Make the dataset of values at hand, as an element."""
     made = make._of(Elements(tuple(values)))  # noqa: SLF001 - ours
     return made._as_element()  # noqa: SLF001 - ours
 
 
 def _nest(make: type[DatasetClass], elements: list[Any]) -> Any:
-    """A dataset of each leaf, in the structure of the first element that is no error."""
+    """Make a dataset of each leaf, in the structure of the first element that is no error."""
     good = next((x for x in elements if type(x) is not Broken), None)
     leaves, tree = flatten(good)
     columns: list[list[Any]] = [[] for _ in leaves]
@@ -234,7 +234,7 @@ def _nest(make: type[DatasetClass], elements: list[Any]) -> Any:
 
 
 def _leaves(element: Any, tree: Any) -> list[Any]:
-    """An element's leaves, in the order of a tree; its error for each of them."""
+    """Return an element's leaves in the order of a tree; the error of one that failed for each of them."""
     count = len(paths(tree))
     if type(element) is Broken:
         return [element] * count

@@ -41,7 +41,7 @@ class InlineInners:
     """
 
     own: list[float] | None = None
-    """Where is noted what each element took, while that is noted."""
+    """The seconds that each element took, while they are noted; else None."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class InlineInners:
 
 
 class InlineInner:
-    """One that is read in this process."""
+    """An inner dataset that is read in this process."""
 
     __slots__ = ("_inners", "_item", "_network", "outer", "taken")
 

@@ -62,7 +62,7 @@ class Maker:
         """How whoever reads the node that is being compiled is to get its elements."""
 
     def value(self, node: Operator) -> Value:
-        """The evaluator of a node's own items."""
+        """Compile the evaluator of a node's own items."""
         found = node.evaluator(self)
         if found is not None:
             return self.looked_at(node, found)
@@ -71,7 +71,7 @@ class Maker:
         return self.below(node, node.inputs[0])
 
     def looked_at(self, node: Operator, value: Value) -> Value:
-        """A node's evaluator, with what looks at its elements around it."""
+        """Wrap a node's evaluator in what looks at its elements."""
         if node.transparent:
             return value
         for look in self.looks:
@@ -79,7 +79,7 @@ class Maker:
         return value
 
     def asked_again(self, node: Unary) -> Value:
-        """The evaluator of a noting node's refs: what it asks may fail, and did where it does."""
+        """Compile the evaluator of a noting node's refs: what it asks may fail, and failed before where it does."""
         noted, notes = self.noted(node), self.context.notes
 
         def value(item: Any, pass_: int) -> Any:
@@ -92,7 +92,7 @@ class Maker:
         return value
 
     def noted(self, node: Unary) -> Value:
-        """The evaluator of a noting node's input; what it asks goes to the context's notes."""
+        """Compile the evaluator of a noting node's input; what it asks goes to the context's notes."""
         with self.handing(lent):
             up = self.value(node.up) if node.up.elementwise else self.below(node, node.up)
         return node.noter(self, up)
@@ -107,12 +107,12 @@ class Maker:
             self.hand = before
 
     def held(self, node: Operator) -> Value:
-        """The evaluator of a node's items for who keeps elements while others are made."""
+        """Compile the evaluator of a node whose elements are kept while others are made."""
         with self.handing(owned):
             return self.at_hand(self.value(node))
 
     def asking(self, node: Operator, function: Callable[..., Any], up: Value) -> Value:
-        """The usual note: ``function(element)``, called as `map` calls its function."""
+        """Wrap an evaluator so that it notes ``function(element)``, called as `map` calls its function."""
         label, notes = self.context.label(node), self.context.notes
 
         def value(item: Any, pass_: int) -> Any:
@@ -129,7 +129,7 @@ class Maker:
         return value
 
     def below(self, node: Operator, up: Operator) -> Value:
-        """The evaluator of a node's input, whose items may arrive computed."""
+        """Compile the evaluator of a node's input, whose items may arrive computed."""
         with self.handing(lent if node.elementwise and node.calls else self.hand):
             found = self.value(up)
             changed = self.hand is not None
@@ -141,7 +141,7 @@ class Maker:
         return self.looked_at(up, at_hand) if self.looks else at_hand
 
     def at_hand(self, value: Value, *, again: bool = True, changed: bool = False) -> Value:
-        """An evaluator that takes a computed item's value.
+        """Wrap an evaluator so that it takes a computed item's value.
 
         A ref there is made `again`, after a restore: its skips and retries have been counted. Where it may be
         `changed` by who gets it, what others can see is copied: what a cache keeps, rows of a slot.
@@ -165,7 +165,7 @@ class Maker:
         return get
 
     def replayed(self, node: Operator) -> Value:
-        """The evaluator of a node whose elements need a replay."""
+        """Compile the evaluator of a node whose elements need a replay."""
         context, hand = self.context, self.hand or owned  # what was made again is kept
 
         def value(item: Any, pass_: int) -> Any:
@@ -178,5 +178,5 @@ class Maker:
         return value
 
     def identity(self, node: Operator) -> Identity:
-        """The identity of a node's refs."""
+        """Compile the identity of a node's refs."""
         return identities(node, self.context)

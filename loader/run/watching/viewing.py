@@ -1,4 +1,4 @@
-"""What the verdict is told of a plan: a view of its operators, by the names that statistics use."""
+"""A view of a plan for the verdict: its operators, by the names that statistics use."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _viewed(node: Operator, context: Context) -> PlanNode:
 
 
 def _shown(node: Operator) -> Operator:
-    """A node, or the first one below it that does something."""
+    """Return a node, or the first one upstream of it that does something."""
     while node.transparent:
         (node,) = node.inputs
     return node

@@ -1,4 +1,4 @@
-"""What of a plan is watched: the stages and nodes that are counted and timed, and whether."""
+"""The stages and nodes of a plan that are counted and timed, and whether they are."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 
 
 def is_watched(options: Options) -> bool:
-    """Whether times are measured: unless ``StatsOptions.enabled`` is False, or ``TUNDISH_WATCH=0``."""
+    """Return True if times are measured: unless ``StatsOptions.enabled`` is False, or ``TUNDISH_WATCH=0``."""
     return options.stats.enabled is not False and os.environ.get("TUNDISH_WATCH") != "0"
 
 
 def measured_plan(root: Operator, options: Options) -> Operator:
-    """The plan with its edges measured, as its options say; an iterator's position fits all of them."""
+    """Return the plan with its edges measured, as its options say; an iterator's position fits all of them."""
     if not is_watched(options):
         return without_measuring(root)
     return with_all_edges(root) if options.stats.latency_all_edges else root
 
 
 def stage_name(node: Operator, context: Context) -> str:
-    """The name of the stage that ends at a node: its last operator, whatever passes its elements on."""
+    """Return the name of the stage that ends at a node: its last operator that does something."""
     while node.transparent:
         node = node.inputs[0]
     return context.label(node)
 
 
 def meter_of(node: Operator, context: Context, where: str) -> StageMeter:
-    """The meter of the stage that ends at a node."""
+    """Make the meter of the stage that ends at a node."""
     if context.watch.is_inner:
         return context.watch.meter("", (), where)
     nodes = [(context.label(each), each.calls, each.seeded) for each in evaluated(node)]
@@ -44,7 +44,7 @@ def meter_of(node: Operator, context: Context, where: str) -> StageMeter:
 
 
 def evaluated(node: Operator) -> Iterator[Operator]:
-    """The nodes that a stage evaluates, up to its last, the source first."""
+    """Yield the nodes that a stage evaluates, the source first, up to its last."""
     if computes(node) and not (node.noting or node.elementwise):
         yield node  # it is made below: the stage only puts it where it is wanted
         return
