@@ -21,6 +21,9 @@ PY := $(VENV)/bin/python
 PYTEST := python -m pytest --numprocesses $(PROCESSES) --dist worksteal
 BENCHMARKS := transport_large transport_small jpeg startup inprocess overhead robustness loading snapshot_reading snapshot_epochs reading parsing watch bottlenecks
 FRAMEWORKS := tests/torch tests/bridges tests/services
+# Tests with bounds in seconds, of what waits for what, and of the last descriptors: nothing else runs beside them.
+ALONE := tests/cli/test_inspect.py tests/laws/test_closing.py tests/laws/test_descriptors.py tests/laws/test_forked.py \
+  tests/laws/test_portable.py tests/loader/run/starting/test_zygote.py
 FAST := tests/laws/test_operators.py tests/laws/test_errors.py tests/loader/plan tests/shm tests/formats/tables \
   tests/snapshot/encoding tests/test_experimental.py tests/test_exports.py tests/test_guide.py tests/test_layers.py \
   tests/test_names.py
@@ -54,18 +57,20 @@ demo: venv
 	$(VENV)/bin/tundish demo
 
 test: check
-	$(VENV)/bin/$(PYTEST) -m "not thorough" $(FRAMEWORKS:%=--ignore=%)
+	$(VENV)/bin/$(PYTEST) -m "not thorough" $(FRAMEWORKS:%=--ignore=%) $(ALONE:%=--ignore=%)
+	$(PY) -m pytest -m "not thorough" $(ALONE)
 
 fast: check
 	$(VENV)/bin/$(PYTEST) -m "not slow and not thorough" $(FAST)
 
 thorough: venv
-	$(VENV)/bin/$(PYTEST) -m thorough $(FRAMEWORKS:%=--ignore=%)
+	$(VENV)/bin/$(PYTEST) -m thorough $(FRAMEWORKS:%=--ignore=%) $(ALONE:%=--ignore=%)
+	$(PY) -m pytest -m thorough $(ALONE)
 	$(PY) -m tundish.testing.poisoned -m pytest -m "not thorough" tests/laws
 
 test-torch: .venv-torch/installed
-	.venv-torch/bin/python -m pytest tests/torch src/tundish/torch tests/test_examples.py
-	.venv-torch/bin/python -m pytest -m framework tests/test_docs.py
+	.venv-torch/bin/python -m pytest tests/torch src/tundish/torch
+	.venv-torch/bin/python -m pytest -m framework tests/test_docs.py tests/test_examples.py
 
 test-bridges: .venv-jax/installed .venv-tensorflow/installed
 	.venv-jax/bin/python -m pytest tests/bridges/test_jax.py tests/bridges/test_orbax.py src/tundish/jax.py \
@@ -78,11 +83,12 @@ test-bridges: .venv-jax/installed .venv-tensorflow/installed
 test-services: .venv-services/installed
 	.venv-services/bin/python -m pytest tests/services
 
-# Frameworks do not all agree on the versions of what they share, so each has a place of its own.
+# Frameworks do not all agree on the versions of what they share, so each has a place of its own. Most of
+# their modules are never imported: bytecode is made of those that are.
 .venv-%/installed: pyproject.toml constraints.txt constraints-frameworks.txt
 	$(PYTHON) -m venv --clear .venv-$*
 	.venv-$*/bin/python -m pip install --quiet --constraint constraints.txt pip hatchling editables
-	.venv-$*/bin/python -m pip install --quiet --constraint constraints-frameworks.txt \
+	.venv-$*/bin/python -m pip install --quiet --no-compile --constraint constraints-frameworks.txt \
 	  --no-build-isolation --group test --group test-$* --editable '.[demo]'
 	@touch $@
 

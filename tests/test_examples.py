@@ -10,15 +10,23 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.py"))
 OPTIONAL = re.compile(r"^(?:from|import) (sklearn|torch)\b", re.MULTILINE)
 
 
+def needed(example: Path) -> set[str]:
+    return set(OPTIONAL.findall(example.read_text(encoding="utf-8")))
+
+
+EXAMPLES = [
+    pytest.param(path, id=path.stem, marks=[pytest.mark.framework] if needed(path) else [])
+    for path in sorted((Path(__file__).resolve().parents[1] / "examples").glob("*.py"))
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("example", EXAMPLES)
 def test_example_runs(example: Path, tmp_path: Path) -> None:
-    needed = set(OPTIONAL.findall(example.read_text(encoding="utf-8")))
-    missing = {name for name in needed if find_spec(name) is None}
+    missing = {name for name in needed(example) if find_spec(name) is None}
     if missing:
         pytest.skip(f"needs {', '.join(sorted(missing))}")
 
