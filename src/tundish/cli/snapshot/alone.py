@@ -12,14 +12,8 @@ from tundish.cli.snapshot.badrecords import origin_of
 from tundish.cli.snapshot.exits import BAD_RECORDS, DONE, USAGE, Refusal, traceback_of
 from tundish.cli.terminal import say
 from tundish.errors import RangeError, SpecError
-from tundish.loader.operators.asserting import AssertCardinality
-from tundish.loader.operators.cache import Cache
-from tundish.loader.operators.choosing import Shard, Skip, Take
-from tundish.loader.operators.map import Map
-from tundish.loader.operators.repeat import Repeat
-from tundish.loader.operators.shuffle import Shuffle
 from tundish.loader.plan.node import walk
-from tundish.loader.protocols.operator import Operator, Passing, Unary
+from tundish.loader.protocols.operator import Operator, Unary
 from tundish.loader.run.iterator import Iterator
 from tundish.loader.run.ranges import base_of, only, over
 from tundish.spec import spec_of
@@ -31,8 +25,6 @@ __all__ = ["run_alone"]
 
 _WHICH = re.compile(r"(?:(\w+)#(\d+):)?(\d+(?:\.\d+)*)(?:@(\d+))?\Z")
 _AT = re.compile(r"tundish: in \w+#\d+, ")
-_CHOOSING = (Shuffle, Shard, Skip, Take, Repeat, AssertCardinality)
-_PASSING = (Map, Cache, Passing)
 
 
 def run_alone(pipeline: Pipeline, which: str, *, debug: bool) -> int:
@@ -131,7 +123,11 @@ def _plan_of(node: Operator, origin: int) -> tuple[Operator, bool]:
     except RangeError:
         return node, False
     source = base
-    while isinstance(source, (*_CHOOSING, *_PASSING)):
+    while (
+        not _is_source(source)
+        and isinstance(source, Unary)
+        and (source.passes or source.elementwise)
+    ):
         source = source.up
     if _is_source(source):
         if 0 <= source.cardinality <= origin:
@@ -154,7 +150,8 @@ def _unchosen(node: Operator, source: Operator) -> Operator:
         return source
     assert isinstance(node, Unary)
     below = _unchosen(node.up, source)
-    return below if isinstance(node, _CHOOSING) else replace(node, up=below)
+    chooses = node.passes and not node.elementwise
+    return below if chooses else replace(node, up=below)
 
 
 def _by_index(pipeline: Pipeline, text: str, *, debug: bool) -> int:
