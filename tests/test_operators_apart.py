@@ -102,7 +102,7 @@ def asked(node: ast.AST) -> list[ast.expr]:
     return []
 
 
-def annotations(tree: ast.AST) -> set[int]:
+def annotated(tree: ast.AST) -> set[int]:
     """Return the ids of all nodes in annotations: a type that is written there decides nothing."""
     roots: list[ast.AST | None] = []
     for node in ast.walk(tree):
@@ -115,7 +115,7 @@ def annotations(tree: ast.AST) -> set[int]:
 
 def decisions(module: str, tree: ast.Module, known: frozenset[str]) -> Iterator[str]:
     """Yield each place of a module that decides by the class of an operator of another file."""
-    names, silent = names_in(module, tree), annotations(tree)
+    names, silent = names_in(module, tree), annotated(tree)
     seen: set[int] = set()
     for node in ast.walk(tree):
         if id(node) in silent:
