@@ -276,3 +276,24 @@ def test_the_alarm_is_off_and_as_it_was_after_a_run(running: Path) -> None:
 
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_an_outline_says_which_steps_are_one_stage_and_what_is_done_again() -> None:
+    source = td.Dataset.from_generator(lambda: iter([1]), output_signature=td.TensorSpec((), int))
+    plan = outline(source.map(lambda x: x).cache().map(lambda x: x).shuffle(5))
+    steps = [plan.last]
+    while steps[-1].inputs:
+        steps.extend(steps[-1].inputs)
+
+    assert [(step.name, step.stage) for step in reversed(steps)] == [
+        ("from_generator", 0),
+        ("map", 1),
+        ("cache", 0),
+        ("map", 2),
+        ("shuffle", 0),
+    ]
+    assert plan.resume == (
+        "from_generator is read again from the start of its pass",
+        "what a cache had kept is computed again when it is needed",
+        "the 5 elements of a shuffle's window are computed again",
+    )

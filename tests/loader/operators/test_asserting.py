@@ -217,3 +217,11 @@ def test_optionals_by_hand() -> None:
     assert td.Optional.empty(spec).element_spec is spec
     assert not td.Optional.empty(spec).has_value()
     assert td.IteratorSpec(spec) == td.IteratorSpec(td.ArraySpec((2,), "float32"))
+
+
+def test_what_was_ignored_is_in_the_stats_of_an_iterator() -> None:
+    ds = td.Dataset.range(3).map(lambda x: 1 // int(x)).ignore_errors()
+
+    with ds.iterator(workers=0) as it:
+        assert len(list(it)) == 2
+        assert it.stats.skipped == {"ignore_errors#2": 1}
