@@ -30,7 +30,7 @@ from tundish.loader.protocols.stated import (
 from tundish.spec import map_leaves, spec_of
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Value
+    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Value
 
 _LOG = logging.getLogger("tundish")
 

@@ -16,7 +16,7 @@ from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.collate import collate
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import Failure, Made
-from tundish.loader.protocols.operator import Batching, Short, Unary
+from tundish.loader.protocols.operator import Batching, Unary
 from tundish.loader.protocols.refs import ints, not_there, numbered, some, within_one
 from tundish.loader.protocols.specs import over, stacked
 from tundish.loader.protocols.stated import count, load_part
@@ -35,7 +35,7 @@ from tundish.spec import (
 if TYPE_CHECKING:
     from tundish.loader.plan.inputs import InputContext
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Spec, Value
+    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Short, Spec, Value
     from tundish.loader.protocols.refs import Positions, Refs
 
 

@@ -27,8 +27,8 @@ from tundish.loader.protocols.stated import count
 from tundish.spec import flatten, map_leaves
 
 if TYPE_CHECKING:
+    from tundish.loader.protocols.contracts import Builder, Identity, Machine, Maker, Mark, Value
     from tundish.loader.protocols.items import Ref
-    from tundish.loader.protocols.operator import Builder, Identity, Machine, Maker, Mark, Value
     from tundish.loader.protocols.rng import Path
 
 

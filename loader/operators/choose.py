@@ -18,7 +18,8 @@ from tundish.loader.protocols.refs import not_there
 from tundish.loader.protocols.specs import check_alike
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Operator, Value
+    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Value
+    from tundish.loader.protocols.operator import Operator
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,8 @@ from tundish.loader.protocols.stated import count, load_part
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Builder, Machine, Mark, Operator
+    from tundish.loader.protocols.contracts import Builder, Machine, Mark
+    from tundish.loader.protocols.operator import Operator
     from tundish.loader.protocols.refs import Positions, Refs
 
 

@@ -19,8 +19,7 @@ from tundish.loader.protocols.stated import count, load_part
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.items import Ref
-    from tundish.loader.protocols.operator import (
+    from tundish.loader.protocols.contracts import (
         Builder,
         Identity,
         Machine,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
         Spec,
         Value,
     )
+    from tundish.loader.protocols.items import Ref
     from tundish.loader.protocols.refs import Positions, Refs
     from tundish.loader.protocols.rng import Path
 

@@ -35,8 +35,8 @@ from tundish.spec import (
 )
 
 if TYPE_CHECKING:
+    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Spec, Value
     from tundish.loader.protocols.forms import Form
-    from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Spec, Value
 
 
 @dataclass(frozen=True, eq=False)

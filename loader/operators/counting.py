@@ -16,7 +16,7 @@ from tundish.loader.protocols.shuffling import pair_of_pass, philox32
 from tundish.spec import ArraySpec, normalise
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Maker, Spec, Value
+    from tundish.loader.protocols.contracts import Maker, Spec, Value
 
 _AT_ONCE = 512
 _KEPT = 64

@@ -16,7 +16,7 @@ from tundish.spec import ArraySpec
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Builder, Machine, Maker, Spec, Value
+    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Spec, Value
     from tundish.loader.protocols.refs import Positions, Refs
 
 

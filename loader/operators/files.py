@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tundish.formats.format import Format
     from tundish.formats.index import Index as FileIndex
-    from tundish.loader.protocols.operator import Identity, Maker, Spec, Value
+    from tundish.loader.protocols.contracts import Identity, Maker, Spec, Value
     from tundish.loader.protocols.rng import Path
 
 Index = Literal["beside"] | bool | None

@@ -21,7 +21,7 @@ from tundish.loader.protocols.results import truth
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Hand, Maker, Step, Steps, Value
+    from tundish.loader.protocols.contracts import Hand, Maker, Step, Steps, Value
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,8 +22,8 @@ from tundish.loader.protocols.stated import count, counted_in, part, within
 if TYPE_CHECKING:
     from tundish.loader.protocols.block import Block
     from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Value
     from tundish.loader.protocols.machines import Counts
-    from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Value
     from tundish.loader.watch.watch import StageMeter
 
 

@@ -28,8 +28,8 @@ from tundish.spec import (
 )
 
 if TYPE_CHECKING:
+    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Value
     from tundish.loader.protocols.forms import Form
-    from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Value
 
 
 @dataclass(frozen=True, eq=False)

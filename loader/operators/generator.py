@@ -18,7 +18,7 @@ from tundish.loader.protocols.stated import count, flag
 from tundish.spec import ArraySpec, flatten, unflatten
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Spec, Value
+    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Spec, Value
     from tundish.loader.watch.watch import StageMeter, Watch
 
 _TIME_EACH = 16

@@ -24,7 +24,7 @@ from tundish.spec import normalise
 if TYPE_CHECKING:
     from tundish.loader.operators.windows import DatasetClass
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Value
+    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Value
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,7 +29,7 @@ from tundish.loader.protocols.stated import (
 if TYPE_CHECKING:
     from tundish.loader.operators.flat_map import Inner, Inners
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Machine, Mark
+    from tundish.loader.protocols.contracts import Machine, Mark
 
 CYCLE_LENGTH = 16
 """The number of datasets read in turn by default, the same on every machine."""

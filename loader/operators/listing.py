@@ -16,7 +16,7 @@ from tundish.loader.protocols.operator import Operator, SourceNode
 from tundish.spec import ArraySpec
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Maker, Spec, Value
+    from tundish.loader.protocols.contracts import Maker, Spec, Value
 
 _PATH = (str, bytes, os.PathLike)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tundish.loader.operators.snapshot import DatasetClass
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Spec
+    from tundish.loader.protocols.contracts import Spec
     from tundish.loader.protocols.refs import Positions, Refs
 
 _FIRST_LOOK_S, _LOOK_S = 0.01, 1.0

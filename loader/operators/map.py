@@ -29,7 +29,7 @@ from tundish.spec import ArraySpec, DatasetSpec, flatten
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Maker, Spec, Step, Steps, Sweep, Value
+    from tundish.loader.protocols.contracts import Maker, Spec, Step, Steps, Sweep, Value
 
 _POLICIES = ("raise", "skip", "retry")
 

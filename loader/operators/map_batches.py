@@ -26,7 +26,7 @@ from tundish.loader.protocols.items import Failure, Ref, ref_of
 from tundish.spec import is_namedtuple, normalise
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Builder, Machine, Maker, Spec, Value
+    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Spec, Value
 
 
 @dataclass(frozen=True, eq=False)

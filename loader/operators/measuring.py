@@ -25,7 +25,7 @@ from tundish.loader.protocols.rows import Rows
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Machine, Maker, Mark, Value
+    from tundish.loader.protocols.contracts import Machine, Maker, Mark, Value
 
 _UNCOMPUTED = (int, tuple, Failure)
 

@@ -24,7 +24,7 @@ from tundish.loader.protocols.stated import (
 )
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Spec, Value
+    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Spec, Value
 
 
 @dataclass(frozen=True, eq=False)

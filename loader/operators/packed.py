@@ -30,7 +30,7 @@ from tundish.spec import map_leaves, show_key, show_tree
 if TYPE_CHECKING:
     from tundish.loader.operators.packing import Pack
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Machine, Mark
+    from tundish.loader.protocols.contracts import Machine, Mark
 
 Kinds = str | dict[str, str]
 """The dtypes of a sequence: of a bare array, or by key."""

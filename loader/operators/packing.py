@@ -19,7 +19,7 @@ from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.refs import sliced
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Builder, Machine, Maker, Value
+    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Value
 
 _METHODS = ("concat", "first_fit")
 _TOO_LONG = ("split", "truncate", "error")

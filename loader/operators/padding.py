@@ -32,8 +32,8 @@ from tundish.spec import (
 )
 
 if TYPE_CHECKING:
+    from tundish.loader.protocols.contracts import Spec
     from tundish.loader.protocols.forms import Form
-    from tundish.loader.protocols.operator import Spec
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,7 @@ from tundish.ragged import Ragged, Sparse
 from tundish.spec import ArraySpec, Tree, flatten, map_leaves, paths, show_key, unflatten
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Spec, Value
+    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Spec, Value
 
 
 @dataclass(frozen=True, eq=False)

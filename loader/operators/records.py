@@ -15,7 +15,7 @@ from tundish.loader.protocols.operator import SourceNode
 if TYPE_CHECKING:
     from tundish.formats.format import Format, Reader, Run
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Machine, Spec
+    from tundish.loader.protocols.contracts import Machine, Spec
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ from tundish.spec import (
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Builder, Machine, Maker, Value
+    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Value
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from tundish.loader.protocols.stated import count, flag, load_part
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.contracts import Builder, Identity, Machine, Maker, Mark, Value
     from tundish.loader.protocols.items import Ref
-    from tundish.loader.protocols.operator import Builder, Identity, Machine, Maker, Mark, Value
     from tundish.loader.protocols.refs import Positions, Refs
 
 

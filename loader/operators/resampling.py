@@ -27,7 +27,7 @@ from tundish.spec import normalise
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Value
+    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Value
 
 _START = 10
 """From what each class is counted, as in tf.data."""

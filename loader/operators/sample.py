@@ -27,7 +27,7 @@ from tundish.loader.protocols.stated import (
 )
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Value
+    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Value
 
 _KEY = (0x3EC8F720, 0x02461E29)
 """The key by which TensorFlow scrambles the two seeds of a stateless draw."""

@@ -15,7 +15,7 @@ from tundish.loader.protocols.positional import Positions
 from tundish.loader.protocols.stated import load_part, own
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Builder, Machine, Mark, Short
+    from tundish.loader.protocols.contracts import Builder, Machine, Mark, Short
 
 __all__ = ["BatchShare", "NoRows", "ShardByProcess", "SharingMethods", "part_of"]
 

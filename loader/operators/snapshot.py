@@ -19,7 +19,7 @@ from tundish.tracebacks import callers_level
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Builder, Machine, Maker, Resolver, Value
+    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Resolver, Value
 
 Compression = Literal["auto", "lz4", "zstd"] | None
 Mode = Literal["auto", "read", "write", "off"]

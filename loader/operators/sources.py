@@ -31,7 +31,7 @@ from tundish.spec import (
 )
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Maker, Spec, Value
+    from tundish.loader.protocols.contracts import Maker, Spec, Value
     from tundish.source import Source
 
 

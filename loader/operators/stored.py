@@ -22,15 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import (
-        Builder,
-        Machine,
-        Maker,
-        Mark,
-        Operator,
-        Resolver,
-        Value,
-    )
+    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Resolver, Value
+    from tundish.loader.protocols.operator import Operator
     from tundish.loader.protocols.refs import Positions, Refs
     from tundish.snapshot.reading.reader import Reader
     from tundish.source import Source

@@ -14,7 +14,7 @@ from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.stated import flag, load_part
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Value
+    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Value
 
 
 @dataclass(frozen=True, eq=False)

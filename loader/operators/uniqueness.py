@@ -21,7 +21,7 @@ from tundish.loader.protocols.stated import (
 from tundish.spec import ArraySpec, flatten, spec_of
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Value
+    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Value
 
 KINDS = "int, bool, str or bytes, or arrays of them"
 _LONG = 64

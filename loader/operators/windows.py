@@ -14,7 +14,7 @@ from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.generating import Broken
 from tundish.loader.protocols.items import End, Ref, ref_of, to_json
 from tundish.loader.protocols.lineage import add_origin, describe_origin, note_wanted, refs
-from tundish.loader.protocols.operator import Operator, SourceNode, Spec, Unary
+from tundish.loader.protocols.operator import Operator, SourceNode, Unary
 from tundish.loader.protocols.refs import numbered, some
 from tundish.loader.protocols.stated import count, load_part
 from tundish.spec import (
@@ -29,7 +29,7 @@ from tundish.spec import (
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Value
+    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Spec, Value
 
 
 class DatasetClass(Protocol):

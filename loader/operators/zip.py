@@ -16,7 +16,7 @@ from tundish.spec import flatten, unflatten
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Builder, Machine, Maker, Mark, Spec, Value
+    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Spec, Value
     from tundish.loader.protocols.refs import Positions, Refs
 
 

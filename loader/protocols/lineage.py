@@ -19,8 +19,9 @@ from tundish.loader.protocols.stated import (
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.contracts import Identity
     from tundish.loader.protocols.items import Ref
-    from tundish.loader.protocols.operator import Identity, Operator
+    from tundish.loader.protocols.operator import Operator
     from tundish.loader.protocols.rng import Path
 
 

@@ -8,7 +8,7 @@ from tundish.loader.protocols.items import Failure
 from tundish.loader.protocols.stated import count, load_part
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Machine, Mark
+    from tundish.loader.protocols.contracts import Machine, Mark
 
 
 class Counts:

@@ -18,7 +18,8 @@ from tundish.spec import (
 )
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Operator, Spec
+    from tundish.loader.protocols.contracts import Spec
+    from tundish.loader.protocols.operator import Operator
 
 
 def static_spec(node: Operator, learn: Spec | None = None) -> Any:

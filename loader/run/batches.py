@@ -21,7 +21,7 @@ from tundish.loader.run.storing.recorded import Recorded
 
 if TYPE_CHECKING:
     from tundish.loader.operators.batching import Batch
-    from tundish.loader.protocols.operator import Machine, Mark
+    from tundish.loader.protocols.contracts import Machine, Mark
 
 
 class Batches:

@@ -30,7 +30,7 @@ from tundish.spec import copy_element, nbytes_of
 if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Machine
+    from tundish.loader.protocols.contracts import Machine
     from tundish.loader.run.watching.queueing import Runner
     from tundish.loader.run.watching.tracing import Trace
 

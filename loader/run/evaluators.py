@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tundish.loader.protocols.chains import computes
-from tundish.loader.protocols.operator import Hand, Sweep, Unary, Value
+from tundish.loader.protocols.operator import Unary
 from tundish.loader.run.values import Maker, OpenInner
 
 if TYPE_CHECKING:
     from tundish.loader.operators.flat_map import FlatMap
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Identity, Operator
+    from tundish.loader.protocols.contracts import Hand, Identity, Sweep, Value
+    from tundish.loader.protocols.operator import Operator
     from tundish.loader.run.watching.timing import Timer
 
 

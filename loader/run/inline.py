@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from tundish.loader.operators.batching import Batch
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Hand, Identity, Machine, Mark, Value
+    from tundish.loader.protocols.contracts import Hand, Identity, Machine, Mark, Value
     from tundish.loader.watch.watch import StageMeter, Watch
 
 

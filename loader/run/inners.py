@@ -12,7 +12,7 @@ from tundish.loader.protocols.machines import Counts
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Identity, Machine, Mark, Value
+    from tundish.loader.protocols.contracts import Identity, Machine, Mark, Value
     from tundish.loader.run.values import OpenInner
     from tundish.loader.watch.watch import StageMeter
 

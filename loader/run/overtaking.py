@@ -19,7 +19,7 @@ from tundish.loader.protocols.stated import (
 )
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Machine, Mark
+    from tundish.loader.protocols.contracts import Machine, Mark
 
 
 class LeftOut:

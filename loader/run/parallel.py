@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from tundish.loader.operators.flat_map import FlatMap, Inners
     from tundish.loader.operators.repeat import Repeat
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Forgettable, Machine, Operator
+    from tundish.loader.protocols.contracts import Forgettable, Machine
+    from tundish.loader.protocols.operator import Operator
 
 AnyStage = ParallelStage | StreamStage
 

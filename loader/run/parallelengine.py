@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
     from tundish.loader.protocols.block import Block
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Machine
+    from tundish.loader.protocols.contracts import Machine
     from tundish.loader.run.parallel import AnyStage
     from tundish.loader.run.watching.queueing import Runner
     from tundish.loader.run.watching.tracing import Trace

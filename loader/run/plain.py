@@ -17,7 +17,8 @@ from tundish.loader.protocols.raised import element_error
 from tundish.loader.run.inline import InlineStage
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Mark, Operator, StoredElements
+    from tundish.loader.protocols.contracts import Mark, StoredElements
+    from tundish.loader.protocols.operator import Operator
 
 
 def is_plain(root: Operator) -> bool:

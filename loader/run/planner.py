@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from tundish.loader.operators.batching import Batch
     from tundish.loader.operators.flat_map import FlatMap, Inners
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Forgettable, Machine, Operator, Unary
+    from tundish.loader.protocols.contracts import Forgettable, Machine
+    from tundish.loader.protocols.operator import Operator, Unary
     from tundish.loader.watch.watch import StageMeter
 
 

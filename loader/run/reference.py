@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from tundish.loader.operators.files import ReadFiles
     from tundish.loader.operators.flat_map import FlatMap, Inners
     from tundish.loader.protocols.context import Context, Replay
-    from tundish.loader.protocols.operator import Hand, Machine, Operator, Value
+    from tundish.loader.protocols.contracts import Hand, Machine, Value
+    from tundish.loader.protocols.operator import Operator
 
 
 AnyStage = TypeVar("AnyStage", bound=InlineStage)

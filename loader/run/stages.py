@@ -23,7 +23,7 @@ from tundish.loader.run.overtaking import load_stage, with_left_out
 from tundish.loader.run.pace import TASK_S, Pace
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Machine, Mark
+    from tundish.loader.protocols.contracts import Machine, Mark
     from tundish.loader.watch.watch import StageMeter
 
 _TAKING_S = 0.002

@@ -18,7 +18,7 @@ from tundish.loader.run.chunkrefs import InnerRefs, PlacedRefs, told_places
 from tundish.loader.run.pace import TASK_S, Pace
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Machine, Mark
+    from tundish.loader.protocols.contracts import Machine, Mark
     from tundish.loader.run.stages import StageOwner
     from tundish.loader.watch.watch import StageMeter
 

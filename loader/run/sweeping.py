@@ -27,8 +27,9 @@ from tundish.loader.watch.watch import MOST
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.contracts import Identity, Machine, Mark, Steps, Value
     from tundish.loader.protocols.items import Ref
-    from tundish.loader.protocols.operator import Identity, Machine, Mark, Operator, Steps, Value
+    from tundish.loader.protocols.operator import Operator
     from tundish.loader.protocols.positional import Positions
     from tundish.loader.watch.watch import Sample, StageMeter
 

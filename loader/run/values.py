@@ -18,12 +18,13 @@ from tundish.loader.protocols.chains import computes
 from tundish.loader.protocols.generating import Broken
 from tundish.loader.protocols.items import DROPPED, Failure
 from tundish.loader.protocols.lineage import identities
-from tundish.loader.protocols.operator import Identity, Unary
+from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.ownership import lent, owned
 from tundish.spec import copy_element
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.contracts import Identity
     from tundish.loader.protocols.operator import Operator
     from tundish.loader.protocols.probes import Look
 

@@ -18,7 +18,7 @@ from tundish.loader.run.streams import StreamStage
 if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Machine
+    from tundish.loader.protocols.contracts import Machine
     from tundish.loader.run.coordinating.tasks import Definitions
     from tundish.loader.run.peers import Job
     from tundish.loader.run.starting.launcher import Exit

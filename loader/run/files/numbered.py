@@ -13,8 +13,8 @@ from tundish.loader.run.inline import InlineStage
 
 if TYPE_CHECKING:
     from tundish.formats.files import RecordFiles
+    from tundish.loader.protocols.contracts import Mark
     from tundish.loader.protocols.items import Ref
-    from tundish.loader.protocols.operator import Mark
 
 Several = tuple[Stretch, Run, int, int] | Failure
 """Refs, a run, and from where to where in it; or an error."""

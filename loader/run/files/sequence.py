@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tundish.formats.format import Run
     from tundish.loader.operators.files import ReadFiles
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Identity, Machine, Mark, Value
+    from tundish.loader.protocols.contracts import Identity, Machine, Mark, Value
     from tundish.loader.run.files.numbered import Several
     from tundish.loader.watch.histogram import Durations
     from tundish.loader.watch.watch import StageMeter

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tundish.loader.protocols.block import Block
-    from tundish.loader.protocols.operator import Builder, Machine, Mark, Unary
+    from tundish.loader.protocols.contracts import Builder, Machine, Mark
+    from tundish.loader.protocols.operator import Unary
     from tundish.loader.run.storing.recorder import Recorder
     from tundish.spec import Tree
 

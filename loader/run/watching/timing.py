@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tundish.loader.watch.watch import MOST, Sample
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.operator import Value
+    from tundish.loader.protocols.contracts import Value
 
 CLOCK_S = 5e-7
 """About what timing one node of one element costs."""

@@ -17,7 +17,8 @@ from tundish.loader.run.watching.watched import evaluated, stage_name
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.operator import Identity, Operator, Value
+    from tundish.loader.protocols.contracts import Identity, Value
+    from tundish.loader.protocols.operator import Operator
     from tundish.loader.run.values import OpenInner
 
 _SYNC_BYTES = 32 << 20

@@ -20,7 +20,8 @@ from tundish.spec import ArraySpec, flatten
 
 if TYPE_CHECKING:
     from tundish.loader.plan.inputs import InputContext
-    from tundish.loader.protocols.operator import Operator, Short
+    from tundish.loader.protocols.contracts import Short
+    from tundish.loader.protocols.operator import Operator
 
 __all__ = ["Division", "Form", "Uneven", "check_uneven", "divided", "policy_of"]
 
