@@ -22,7 +22,7 @@ from tundish.errors import IncompleteSnapshotError, SnapshotCorruptError, Snapsh
 
 __all__ = ["run"]
 
-_MODULES = {"write": "writing", "finalize": "finalizing"}
+_MODULES = {"write": "writing", "finalize": "shards"}
 
 
 def run(action: str, **given: Any) -> int:
