@@ -22,8 +22,10 @@ PYTEST := python -m pytest --numprocesses $(PROCESSES) --dist worksteal
 BENCHMARKS := transport_large transport_small jpeg startup inprocess overhead robustness loading snapshot_reading snapshot_epochs reading parsing watch bottlenecks
 FRAMEWORKS := tests/torch tests/bridges tests/services
 # Tests with bounds in seconds, of what waits for what, and of the last descriptors: nothing else runs beside them.
-ALONE := tests/cli/test_inspect.py tests/laws/test_closing.py tests/laws/test_descriptors.py tests/laws/test_forked.py \
-  tests/laws/test_portable.py tests/loader/run/starting/test_zygote.py
+ALONE := tests/cli/test_inspect.py tests/laws/test_closing.py tests/laws/test_descriptors.py \
+  tests/loader/run/starting/test_zygote.py
+# Tests that run the laws in a process of their own, with such bounds: only each other run beside them.
+NESTED := tests/laws/test_forked.py tests/laws/test_portable.py
 FAST := tests/laws/test_operators.py tests/laws/test_errors.py tests/loader/plan tests/shm tests/formats/tables \
   tests/snapshot/encoding tests/test_experimental.py tests/test_exports.py tests/test_guide.py tests/test_layers.py \
   tests/test_names.py
@@ -57,15 +59,16 @@ demo: venv
 	$(VENV)/bin/tundish demo
 
 test: check
-	$(VENV)/bin/$(PYTEST) -m "not thorough" $(FRAMEWORKS:%=--ignore=%) $(ALONE:%=--ignore=%)
+	$(VENV)/bin/$(PYTEST) -m "not thorough" $(FRAMEWORKS:%=--ignore=%) $(ALONE:%=--ignore=%) $(NESTED:%=--ignore=%)
+	$(VENV)/bin/$(PYTEST) -m "not thorough" $(NESTED)
 	$(PY) -m pytest -m "not thorough" $(ALONE)
 
 fast: check
 	$(VENV)/bin/$(PYTEST) -m "not slow and not thorough" $(FAST)
 
 thorough: venv
-	$(VENV)/bin/$(PYTEST) -m thorough $(FRAMEWORKS:%=--ignore=%) $(ALONE:%=--ignore=%)
-	$(PY) -m pytest -m thorough $(ALONE)
+	$(VENV)/bin/$(PYTEST) -m thorough $(FRAMEWORKS:%=--ignore=%) $(ALONE:%=--ignore=%) $(NESTED:%=--ignore=%)
+	$(PY) -m pytest -m thorough $(ALONE) $(NESTED)
 	$(PY) -m tundish.testing.poisoned -m pytest -m "not thorough" tests/laws
 
 test-torch: .venv-torch/installed
