@@ -46,6 +46,7 @@ from tundish.loader.operators.saving import SavingMethods
 from tundish.loader.operators.scanning import ScanningMethods
 from tundish.loader.operators.sharing import SharingMethods
 from tundish.loader.operators.shuffle import ShuffleMethods
+from tundish.loader.operators.sorting import SortingMethods
 from tundish.loader.operators.sources import SourceMethods
 from tundish.loader.operators.taking import TakingMethods
 from tundish.loader.operators.uniqueness import UniquenessMethods
@@ -103,6 +104,7 @@ class Dataset(
     WindowMethods,
     GroupingMethods,
     BucketingMethods,
+    SortingMethods,
     ReducingMethods,
     ScanningMethods,
     UniquenessMethods,

@@ -14,7 +14,7 @@ DATASET = {
     "per element": """map map_batches filter flat_map scan take_while ignore_errors enumerate apply
         assert_cardinality get_single_element reduce""",
     "order": """shuffle repeat shard shard_by_process skip take concatenate interleave prefetch
-        pad_to_cardinality""",
+        pad_to_cardinality sort_within""",
     "batches": """batch padded_batch ragged_batch sparse_batch batch_by_cost pack unbatch rebatch
         window group_by_window group_by_reducer bucket_by_sequence_length unique
         rejection_resample""",

@@ -19,6 +19,7 @@ from tundish.testing.model.reading import Reading
 from tundish.testing.model.rebatching import Rebatching
 from tundish.testing.model.resampling import Resampling
 from tundish.testing.model.scanning import Scanning
+from tundish.testing.model.sorting import Sorting
 from tundish.testing.model.storing import Storing
 from tundish.testing.model.taking import Taking
 from tundish.testing.model.uniqueness import Uniqueness
@@ -37,6 +38,7 @@ class Model(
     Padding,
     Taking,
     Grouping,
+    Sorting,
     Storing,
     Reading,
     Measuring,
