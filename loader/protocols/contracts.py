@@ -62,7 +62,11 @@ class Machine(Protocol):
         ...
 
     def mark(self) -> Mark:
-        """Return the place just after the last item: immutable, good while the machine runs ahead."""
+        """Return the place just after the last item: immutable, good while the machine runs ahead.
+
+        It is asked for as soon as the item has been given. After `NotReady` it may be between two items. A mark
+        holds refs, not items: who is given an item may change its ref (`rewrap`).
+        """
         ...
 
     def dump(self, mark: Mark) -> Any:

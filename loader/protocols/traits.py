@@ -51,7 +51,7 @@ class Traits(Node):
         return self.scatters
 
     scatters: ClassVar[bool] = False
-    """True if a position in its stream says nothing about a position in its input's."""
+    """True if it shuffles: a position in its stream says nothing about a position in its input's."""
     ours: ClassVar[bool] = False
     """True if it makes elements of nothing that a user has: nobody else holds them."""
 
@@ -136,7 +136,7 @@ class Traits(Node):
     elementwise: ClassVar[bool] = False
     """True if it makes an element of one of its input's, by itself: it runs in one chain with such as are next to it."""
     calls: ClassVar[bool] = False
-    """True if it calls a user's function with each element of its input, to make its own or choose among them."""
+    """True if it calls a user's function with each element of its input, to make its own or choose among them; where it notes, `noting` says so."""
     relays: ClassVar[bool] = False
     """True if it gives its inputs' items as they come, computed or not: it holds none that a state names."""
     recorded: ClassVar[bool] = False
