@@ -40,10 +40,6 @@ if TYPE_CHECKING:
 class Operator(Traits):
     """A node that knows how it is run."""
 
-    # -- how it is shown -----------------------------------------------------------------------
-
-    # -- batches -------------------------------------------------------------------------------
-
     @property
     def inputs(self) -> tuple[Operator, ...]:
         return ()
