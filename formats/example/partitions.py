@@ -45,7 +45,7 @@ class Wanted(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """What was found.
+    """Values of one feature in many examples.
 
     Attributes
     ----------
@@ -63,14 +63,14 @@ class Lists(NamedTuple):
 
 
 def splits_of(counts: np.ndarray) -> np.ndarray:
-    """Where each list begins, and where the last ends."""
+    """Return where each list begins, and where the last ends."""
     splits = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=splits[1:])
     return splits
 
 
 def joined_arrays(arrays: list[np.ndarray | None], kind: Any) -> Lists:
-    """Of the values of one example after another; None where the feature is missing."""
+    """Join the values of one example after another; None stands where the feature is missing."""
     present = np.array([array is not None for array in arrays], bool)
     found = [array for array in arrays if array is not None]
     counts = np.zeros(len(arrays), np.int64)

@@ -163,7 +163,7 @@ def _crc32(places: np.ndarray) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """Where the records of a file are.
+    """Places of the records in a file.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ class Index:
     error: Exception | None = None
 
     def says_the_same(self, other: Index) -> bool:
-        """Whether another index of the same file says what this one says."""
+        """Return True if another index of the same file says what this one says."""
         if self.identity != other.identity:
             return False
         if self.error is not None or other.error is not None:

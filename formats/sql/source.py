@@ -207,4 +207,4 @@ DRIVERS: dict[str, Connect] = {
     "duckdb": _duckdb,
     "postgresql": _postgresql,
 }
-"""What connects, by the names that `SqlDataset` takes."""
+"""Functions that connect to a database, by the names that `SqlDataset` takes."""

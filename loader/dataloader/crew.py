@@ -152,7 +152,7 @@ class LoaderCrew:
 
     @property
     def _moment(self) -> Moment:
-        """What held in the consumer when it was last looked at."""
+        """Settings and globals of the consumer when it last looked."""
         moment: Moment = self._crew.config["moment"]
         return moment
 

@@ -44,7 +44,7 @@ class BorrowedGenerator:
 
     @staticmethod
     def fits(generator: Any) -> bool:
-        """Whether it looks like a torch.Generator, told without importing torch."""
+        """Return True for what looks like a torch.Generator, without importing torch."""
         return "torch" in sys.modules and all(
             callable(getattr(generator, name, None)) for name in ("get_state", "manual_seed")
         )
@@ -67,7 +67,7 @@ class BorrowedGenerator:
         return int(self.generator.initial_seed())
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the stream stands, in the form of `TorchGenerator.state_dict`."""
+        """Return the position of the stream, in the form of `TorchGenerator.state_dict`."""
         state = self._state()[0]
         words = state["words"].astype(np.uint32)
         return TwisterState(int(state["seed"]), WORDS + 1 - int(state["left"]), words).to_json()

@@ -1,4 +1,4 @@
-"""How far a `DataLoader` has come, and what its iterator has done and measured."""
+"""Progress of a `DataLoader`, with the counts and times of its iterator."""
 
 from __future__ import annotations
 
@@ -270,7 +270,7 @@ class Account:
         withdraw(self)
 
     def stats(self) -> Stats:
-        """What happened so far."""
+        """Return the counts and times so far."""
         waited_s, own_s, outside_s, wall_s = self.ledger.so_far()
         if not self._workers:  # what is made here, is not waited for elsewhere
             waited_s, own_s = waited_s + own_s, 0.0

@@ -1,4 +1,4 @@
-"""What is to be done with a dataset, in every worker and in the caller, and which worker a process is."""
+"""Instructions for reading a dataset, for workers and the caller, and the number of the worker that a process is."""
 
 from __future__ import annotations
 

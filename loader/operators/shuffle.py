@@ -34,7 +34,7 @@ class Shuffle(Unary):
     seed: int | None
     reshuffle: bool
 
-    seeded = scatters = passes = choosing = distributive = True
+    seeded = shuffles = passes = choosing = distributive = True
 
     @property
     def seedless(self) -> bool:

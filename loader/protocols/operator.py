@@ -149,7 +149,7 @@ class Operator(Traits):
     def nests(self) -> bool:
         """True if its positions are dumped in the nested form."""
         nodes = list(walk(self, running=True))
-        return any(node.recorded for node in nodes) and not any(node.scatters for node in nodes)
+        return any(node.recorded for node in nodes) and not any(node.shuffles for node in nodes)
 
     def expand(self, at: int) -> Any:
         """Return a position as it is dumped: so many elements of a positional node have been given."""

@@ -48,9 +48,9 @@ class Traits(Node):
     @property
     def reorders(self) -> bool:
         """True if an element may come after one that stands behind it in its input, or comes again."""
-        return self.scatters
+        return self.shuffles
 
-    scatters: ClassVar[bool] = False
+    shuffles: ClassVar[bool] = False
     """True if it shuffles: a position in its stream says nothing about a position in its input's."""
     ours: ClassVar[bool] = False
     """True if it makes elements of nothing that a user has: nobody else holds them."""
@@ -227,7 +227,7 @@ class Traits(Node):
     @property
     def batching(self) -> Operator | None:
         """The operator that makes batches of one size, if its elements are such batches."""
-        passes = self.contiguous or self.scatters or (self.elementwise and not self.drops)
+        passes = self.contiguous or self.shuffles or (self.elementwise and not self.drops)
         return self.inputs[0].batching if passes else None
 
     @property

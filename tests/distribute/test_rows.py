@@ -80,6 +80,28 @@ def test_side_by_side_the_parts_are_the_batches(plan: str, uneven: str | None) -
         assert globally(found) == batches, (count, replicas)
 
 
+@pytest.mark.parametrize("uneven", [None, "drop"])
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        lambda ds: ds.take(2),
+        lambda ds: ds.skip(1),
+        lambda ds: ds.take(9).skip(2),
+        lambda ds: ds.repeat(2).take(7),
+    ],
+    ids=["take", "skip", "both", "repeated"],
+)
+def test_the_number_of_steps_is_known_after_batches_are_chosen(
+    chosen: Callable[[td.Dataset], td.Dataset], uneven: str | None
+) -> None:
+    for n in (0, 7, 8, 37):
+        distributed = each(chosen(numbers(n).batch(8)), 2, uneven=uneven)
+
+        assert [one.cardinality for one in distributed] == [
+            len(steps(one.iterator(workers=0))) for one in distributed
+        ]
+
+
 @settings(max_examples=60)
 @given(st.integers(0, 50), st.integers(1, 12), st.integers(1, 5), st.integers(1, 3), st.booleans())
 def test_every_row_once_for_any_numbers(

@@ -32,7 +32,7 @@ def view_of(context: Context) -> PlanView:
 
 
 def _viewed(node: Operator, context: Context) -> PlanNode:
-    window: int | None = getattr(node, "window", None) if node.scatters else None
+    window: int | None = getattr(node, "window", None) if node.shuffles else None
     held = window is not None and any(computes(up) or chain_base(up)[1] for up in node.inputs)
     return PlanNode(
         name=context.label(node),
@@ -41,9 +41,9 @@ def _viewed(node: Operator, context: Context) -> PlanNode:
         function=_function(node),
         each=node.elementwise and node.calls,
         drops=node.drops,
-        draws=(node.seeded or node.seedless) and not (node.expands or node.scatters),
-        shuffles=node.scatters,
-        permutes=node.scatters and not node.holds,
+        draws=(node.seeded or node.seedless) and not (node.expands or node.shuffles),
+        shuffles=node.shuffles,
+        permutes=node.shuffles and not node.holds,
         window=(window or 0) if held else 0,
         rows=node.made_of,
         keeps=node.keeps,

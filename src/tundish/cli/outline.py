@@ -97,7 +97,7 @@ def outline(dataset: Dataset) -> Outline:
 def scattered(root: Operator) -> Iterator[str]:
     """Readers that decode rows in groups, below a shuffle that asks for single rows by number."""
     for shuffle in walk(root):
-        if not shuffle.scatters or made_below(shuffle.inputs[0]):
+        if not shuffle.shuffles or made_below(shuffle.inputs[0]):
             continue
         reader = shuffle.inputs[0]
         while len(reader.inputs) == 1 and reader.origin == "input" and not reader.grouped:
