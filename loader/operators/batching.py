@@ -17,7 +17,15 @@ from tundish.loader.protocols.collate import collate
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import Failure, Made
 from tundish.loader.protocols.operator import Batching, Unary
-from tundish.loader.protocols.refs import ints, not_there, numbered, some, within_one
+from tundish.loader.protocols.refs import (
+    ints,
+    named,
+    not_there,
+    numbered,
+    refs_of_rows,
+    some,
+    within_one,
+)
 from tundish.loader.protocols.specs import over, stacked
 from tundish.loader.protocols.stated import count, load_part
 from tundish.ragged import RaggedRows, ragged_apart
@@ -62,13 +70,16 @@ class Batch(Batching, Unary):
         return over(below(self.up), lambda told: map_leaves(lambda leaf: stacked(leaf, size), told))
 
     def refs_at(self, where: Positions, pass_: int, context: Context) -> Refs:
-        below, size = self.up.cardinality, self.size
-        found = []
-        for k in ints(where):
-            stop = (k + 1) * size if below < 0 else min((k + 1) * size, below)
-            rows = self.up.refs_at(range(k * size, stop), pass_, context)
-            found.append((k, tuple(ints(rows))))
-        return found
+        below, size, up = self.up.cardinality, self.size, self.up
+
+        def rows(first: int, stop: int) -> Refs:
+            end = stop * size if below < 0 else min(stop * size, below)
+            return up.refs_at(range(first * size, end), pass_, context)
+
+        if isinstance(where, range) and where.step == 1:
+            whole, shift = rows(where.start, where.stop), where.start * size
+            return [(k, named(whole[k * size - shift : (k + 1) * size - shift])) for k in where]
+        return [(k, named(rows(k, k + 1))) for k in ints(where)]
 
     def nested(self, at: int) -> Any:
         return {"n": at, "up": self.up.expand(min(at * self.size, self.up.cardinality))}
@@ -80,20 +91,17 @@ class Batch(Batching, Unary):
         with maker.handing(None):  # each is written into its row before the next is made
             up = maker.at_hand(maker.value(self.up), again=not self.positional)
 
+        gather = maker.gather(self.up)
+
         def value(item: Any, pass_: int) -> Any:
             rows = item[1]
+            if gather is not None and (refs := refs_of_rows(rows)) is not None:
+                columns = gather(refs, pass_)
+                if columns is not None:
+                    return columns
             return collate((up(x, pass_) for x in rows), len(rows))
 
-        if self.up.stored is None:
-            return value
-        stack = self.up.stored.stacks()
-
-        def at_once(item: Any, pass_: int) -> Any:
-            rows = item[1]
-            batch = stack(rows) if type(rows[0]) is int else None  # else computed upstream
-            return value(item, pass_) if batch is None else batch
-
-        return at_once
+        return value
 
     @property
     def dynamic(self) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+from tundish.loader.protocols.columns import merged
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Made, rewrap
 from tundish.loader.protocols.lineage import of_input
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import (
         Builder,
+        Gather,
         Identity,
         Machine,
         Maker,
@@ -158,6 +160,29 @@ class Concatenate(Operator):
             return parts[which](below if ref is item else Made(below, item.value), pass_)
 
         return value
+
+    def gather(self, maker: Maker) -> Gather | None:
+        first, second = map(maker.gather, self.inputs)
+        base = self.base
+        if base is None or first is None or second is None:
+            return None
+
+        def gather(refs: Any, pass_: int) -> Any:
+            if isinstance(refs, range) and refs[-1] < base:
+                return first(refs, pass_)
+            refs = np.asarray(refs, np.int64)
+            of_second = refs >= base
+            parts = [
+                (at, up(refs[at] - shift, pass_))
+                for up, shift, at in (
+                    (first, 0, np.flatnonzero(~of_second)),
+                    (second, base, np.flatnonzero(of_second)),
+                )
+                if len(at)
+            ]
+            return merged(parts, len(refs))
+
+        return gather
 
 
 class Concatenated:

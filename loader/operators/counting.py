@@ -16,7 +16,8 @@ from tundish.loader.protocols.shuffling import pair_of_pass, philox32
 from tundish.spec import ArraySpec, normalise
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.contracts import Maker, Spec, Value
+    from tundish.loader.protocols.contracts import Gather, Maker, Spec, Value
+    from tundish.loader.protocols.refs import Refs
 
 _AT_ONCE = 512
 _KEPT = 64
@@ -51,6 +52,17 @@ class Range(SourceNode):
         if start == 0 and step == 1:
             return lambda item, _: kind(item)
         return lambda item, _: kind(start + item * step)
+
+    def gather(self, maker: Maker) -> Gather:
+        start, step, dtype = self.progression
+        return lambda refs, _: numbers_at(refs, start, step, dtype)
+
+
+def numbers_at(refs: Refs, start: int, step: int, dtype: Any) -> np.ndarray:
+    """Return ``start + ref * step`` of each ref, in a new array."""
+    if isinstance(refs, range):
+        refs = np.arange(refs.start, refs.stop, refs.step)
+    return (np.asarray(refs, np.int64) * step + start).astype(dtype, copy=False)
 
 
 @dataclass(frozen=True, eq=False)

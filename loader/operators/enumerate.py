@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -11,12 +12,12 @@ from tundish.loader.plan.checks import LARGEST, check_count
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.machines import Enumerated
 from tundish.loader.protocols.operator import Unary
-from tundish.loader.protocols.refs import ints, numbered
+from tundish.loader.protocols.refs import Tuples, numbered
 from tundish.spec import ArraySpec
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Spec, Value
+    from tundish.loader.protocols.contracts import Builder, Gather, Machine, Maker, Spec, Value
     from tundish.loader.protocols.refs import Positions, Refs
 
 
@@ -36,7 +37,7 @@ class Enumerate(Unary):
         return [(0, numbered(ref)[1])]
 
     def refs_at(self, where: Positions, pass_: int, context: Context) -> Refs:
-        return list(zip(ints(where), ints(self.up.refs_at(where, pass_, context)), strict=True))
+        return Tuples(where, self.up.refs_at(where, pass_, context))
 
     def nested(self, at: int) -> Any:
         return {"n": at, "up": self.up.expand(at)}
@@ -54,6 +55,19 @@ class Enumerate(Unary):
             return (int64(start + item[0]), up(item[1], pass_))
 
         return value
+
+    def gather(self, maker: Maker) -> Gather | None:
+        up = maker.gather(self.up)
+        return None if up is None else partial(_numbered, up, self.start)
+
+
+def _numbered(up: Gather, start: int, refs: Refs, pass_: int) -> Any:
+    """Columns of a `Tuples` of numbers and refs of the input."""
+    if not isinstance(refs, Tuples):
+        return None
+    numbers, below = refs.columns
+    columns = up(below, pass_)
+    return None if columns is None else (np.asarray(numbers, np.int64) + start, columns)
 
 
 class EnumerateMethods(Fluent):

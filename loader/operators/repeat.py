@@ -10,6 +10,7 @@ import numpy as np
 
 from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.node import INFINITE_CARDINALITY
+from tundish.loader.protocols.columns import merged
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Made, rewrap, several_of
 from tundish.loader.protocols.operator import Operator, Unary, position_under_up
@@ -18,7 +19,15 @@ from tundish.loader.protocols.stated import count, flag, load_part
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.contracts import Builder, Identity, Machine, Maker, Mark, Value
+    from tundish.loader.protocols.contracts import (
+        Builder,
+        Gather,
+        Identity,
+        Machine,
+        Maker,
+        Mark,
+        Value,
+    )
     from tundish.loader.protocols.items import Ref
     from tundish.loader.protocols.refs import Positions, Refs
 
@@ -139,6 +148,23 @@ class Repeat(Unary):
             return up(below if ref is item else Made(below, item.value), pass_ * digits + p)
 
         return value
+
+    def gather(self, maker: Maker) -> Gather | None:
+        up, base, digits = maker.gather(self.up), self.base, self.radix
+        if up is None or not base:
+            return None
+
+        def gather(refs: Any, pass_: int) -> Any:
+            if isinstance(refs, range) and (p := refs[0] // base) == refs[-1] // base:
+                return up(scaled(refs, 1, -p * base), pass_ * digits + p)
+            passes, below = np.divmod(np.asarray(refs, np.int64), base)
+            parts = [
+                (at := np.flatnonzero(passes == p), up(below[at], pass_ * digits + int(p)))
+                for p in np.unique(passes)
+            ]
+            return merged(parts, len(below))
+
+        return gather
 
 
 def split_ref(ref: Ref, base: int | None) -> tuple[int, Ref]:

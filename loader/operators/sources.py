@@ -12,6 +12,7 @@ import numpy as np
 from tundish.arraylikes import is_read_by_rows
 from tundish.errors import SpecError
 from tundish.loader.protocols.blame import raise_from
+from tundish.loader.protocols.columns import nest_rows
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.operator import SourceNode
 from tundish.loader.protocols.ownership import private
@@ -31,7 +32,7 @@ from tundish.spec import (
 )
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.contracts import Maker, Spec, Value
+    from tundish.loader.protocols.contracts import Gather, Maker, Spec, Value
     from tundish.source import Source
 
 
@@ -103,6 +104,9 @@ class Slices(SourceNode):
                 return lambda item, _: normalise(array[item])
             return lambda item, _: array[item]
         return lambda item, _: unflatten(tree, [normalise(a[item]) for a in leaves])
+
+    def gather(self, maker: Maker) -> Gather:
+        return lambda refs, _: nest_rows(self.arrays, refs)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Resolver, Value
+    from tundish.loader.protocols.contracts import (
+        Builder,
+        Gather,
+        Machine,
+        Maker,
+        Mark,
+        Resolver,
+        Value,
+    )
     from tundish.loader.protocols.operator import Operator
     from tundish.loader.protocols.refs import Positions, Refs
     from tundish.snapshot.reading.reader import Reader
@@ -85,18 +93,20 @@ class Found:
             )
         return reader
 
-    def stacks(self) -> Callable[[tuple[int, ...]], Any]:
+    def stacks(self) -> Gather:
         """Return a function from indices to a batch: a slice of the files, or gathered with one copy."""
         reader: Reader | None = None
 
-        def stack(rows: tuple[int, ...]) -> Any:
+        def stack(refs: Any, _: int) -> Any:
             nonlocal reader
             if reader is None:
                 reader = self.reader
-            first, count = rows[0], len(rows)
-            if rows[-1] - first + 1 == count and rows == tuple(range(first, first + count)):
+            first, count = int(refs[0]), len(refs)
+            if int(refs[-1]) - first + 1 == count and np.array_equal(
+                refs, range(first, first + count)
+            ):
                 return reader.stacked(first, first + count)
-            return reader.take(np.array(rows, np.int64))
+            return reader.take(np.asarray(refs))
 
         return stack
 
@@ -167,6 +177,9 @@ class Stored(Snapshot):
 
     def position(self, state: dict[str, Any]) -> int:
         return read_position(state, self.found.content)
+
+    def gather(self, maker: Maker) -> Gather:
+        return self.found.stacks()
 
     @property
     def running(self) -> tuple[Operator, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
@@ -10,13 +11,21 @@ from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure, ref_of
 from tundish.loader.protocols.operator import Operator
 from tundish.loader.protocols.ownership import owned
-from tundish.loader.protocols.refs import ints, numbered
+from tundish.loader.protocols.refs import Tuples, numbered
 from tundish.loader.protocols.stated import count, load_parts
 from tundish.spec import flatten, unflatten
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Spec, Value
+    from tundish.loader.protocols.contracts import (
+        Builder,
+        Gather,
+        Machine,
+        Maker,
+        Mark,
+        Spec,
+        Value,
+    )
     from tundish.loader.protocols.refs import Positions, Refs
 
 
@@ -34,8 +43,7 @@ class Zip(Operator):
         return list(enumerate(numbered(ref, 1 + len(self.ups))[1:]))
 
     def refs_at(self, where: Positions, pass_: int, context: Context) -> Refs:
-        columns = [up.refs_at(where, pass_, context) for up in self.ups]
-        return list(zip(ints(where), *map(ints, columns), strict=True))
+        return Tuples(where, *[up.refs_at(where, pass_, context) for up in self.ups])
 
     def nested(self, at: int) -> Any:
         return {"n": at, "ups": [up.expand(at) for up in self.ups]}
@@ -80,6 +88,18 @@ class Zip(Operator):
             )
 
         return value
+
+    def gather(self, maker: Maker) -> Gather | None:
+        ups = [gather for up in self.ups if (gather := maker.gather(up)) is not None]
+        return partial(_side_by_side, ups, self.tree) if len(ups) == len(self.ups) else None
+
+
+def _side_by_side(ups: list[Gather], tree: Any, refs: Refs, pass_: int) -> Any:
+    """Columns of a `Tuples` of numbers and refs of each input."""
+    if not isinstance(refs, Tuples):
+        return None
+    parts = [up(below, pass_) for up, below in zip(ups, refs.columns[1:], strict=True)]
+    return None if any(part is None for part in parts) else unflatten(tree, parts)
 
 
 class Zipped:

@@ -22,6 +22,10 @@ Mark = Any
 Value = Callable[[Any, int], Any]
 """``value(item, pass)``: the element, or `DROPPED`; raises what the user's function raises."""
 
+Gather = Callable[[Any, int], Any]
+"""``gather(refs, pass)``: the columns of the elements of `refs`, a range, an array or a `Tuples`: new arrays, as `collate`
+stacks the elements. None: it cannot tell, since one of them may be an error; each is to be made by itself."""
+
 Hand = Callable[..., Any] | None
 """How an element that was just made is handed on: `lent`, `owned`, or as it is."""
 
@@ -149,6 +153,10 @@ class Maker(Protocol):
         """Compile the evaluator of a node's own items."""
         ...
 
+    def gather(self, node: Operator) -> Gather | None:
+        """Compile what gives columns of a node's elements; None where each has to be made, or seen, by itself."""
+        ...
+
     def below(self, node: Operator, up: Operator) -> Value:
         """Compile the evaluator of a node's input, whose items may arrive computed."""
         ...
@@ -204,8 +212,8 @@ class StoredElements(Protocol):
         """The open reader of its elements."""
         ...
 
-    def stacks(self) -> Callable[[tuple[int, ...]], Any]:
-        """Return a function from indices to the batch of these elements; it gives None if they do not stack."""
+    def stacks(self) -> Gather:
+        """Return a function from indices, and any pass, to the columns of these elements; None if they do not stack."""
         ...
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import (
         Builder,
+        Gather,
         Identity,
         Machine,
         Maker,
@@ -207,6 +208,10 @@ class Operator(Traits):
     def evaluator(self, maker: Maker) -> Value | None:
         """Compile the evaluator of its items; None if it passes its input's elements on."""
         return None
+
+    def gather(self, maker: Maker) -> Gather | None:
+        """Compile what gives columns of many of its elements; None if each has to be made by itself."""
+        return maker.gather(self.inputs[0]) if self.same_refs else None
 
     @property
     def makes(self) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.loader.protocols.items import End, Ref
+from tundish.loader.protocols.refs import ints
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
@@ -36,7 +37,7 @@ class Positions:
         self._size = min(2 * self._size, _CHUNK)
         if not len(refs):
             raise End
-        self._chunk = iter(refs if isinstance(refs, (range, list)) else refs.tolist())
+        self._chunk = iter(ints(refs))
         self._at += 1
         return next(self._chunk)
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 Positions = range | np.ndarray
 Refs = Sequence[Any] | np.ndarray
+"""Many refs: a range, an int64 array, a `Tuples`, or a list of any."""
 
 
 def not_there(what: str) -> CheckpointError:
@@ -133,19 +134,72 @@ class Stretch:
 
     def __iter__(self) -> Iterator[Ref]:
         outer = self.outer
-        for place in self.places[self.first : self.stop]:
-            yield int(place) if outer is None else (outer, int(place))
+        for place in ints(self.places[self.first : self.stop]):
+            yield place if outer is None else (outer, place)
+
+
+class Tuples(Sequence[Any]):
+    """Refs that are tuples, kept by columns: stands for a list of them.
+
+    Parameters
+    ----------
+    *columns : Refs
+        The first entries of all of them, the second ones, ...; all of one length.
+
+    Examples
+    --------
+    >>> refs = Tuples(range(2, 5), np.array([7, 5, 6]))
+    >>> refs[1], list(refs[1:])
+    ((3, 5), [(3, 5), (4, 6)])
+    """
+
+    __slots__ = ("columns",)
+
+    def __init__(self, *columns: Refs) -> None:
+        self.columns = columns
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    def __iter__(self) -> Iterator[Any]:
+        return zip(*map(ints, self.columns), strict=True)
+
+    def __getitem__(self, which: Any) -> Any:
+        if isinstance(which, slice):
+            return Tuples(*[column[which] for column in self.columns])
+        return tuple([_one(column[which]) for column in self.columns])
+
+
+def _one(ref: Any) -> Ref:
+    return int(ref) if isinstance(ref, np.integer) else ref
+
+
+def named(rows: Refs) -> BatchRefs | tuple[Ref, ...]:
+    """Return what names the rows of a batch in its ref: a tuple of their refs, or what stands for one."""
+    return BatchRefs([rows]) if isinstance(rows, _AT_ONCE) else tuple(rows)
+
+
+def refs_of_rows(rows: Any) -> Refs | None:
+    """Return the refs of a batch's rows as evaluators of columns take them; None where they are of other kinds."""
+    if type(rows) is BatchRefs:
+        return rows.at_once
+    return np.array(rows, np.int64) if all(type(row) is int for row in rows) else None
 
 
 class BatchRefs:
     """The refs of a batch's rows: stands for a tuple of them, which takes longer to make than the batch.
 
     `ref` is that tuple: where refs are gathered for a state it takes this one's place.
+
+    Parameters
+    ----------
+    parts : list of Refs or Stretch
+        One after another.
     """
 
     __slots__ = ("_parts", "_ref")
 
-    def __init__(self, parts: list[Stretch]) -> None:
+    def __init__(self, parts: list[Any]) -> None:
         self._parts = parts
         self._ref: tuple[Ref, ...] | None = None
 
@@ -153,12 +207,19 @@ class BatchRefs:
     def ref(self) -> tuple[Ref, ...]:
         """The refs themselves."""
         if self._ref is None:
-            self._ref = tuple([ref for part in self._parts for ref in part])
-            self._parts = []
+            self._ref = tuple([ref for part in self._parts for ref in ints(part)])
+            if self.at_once is None:
+                self._parts = []
         return self._ref
 
+    @property
+    def at_once(self) -> Refs | None:
+        """The refs as a range, an array or a `Tuples`, where that is what they are."""
+        parts = self._parts
+        return parts[0] if len(parts) == 1 and isinstance(parts[0], _AT_ONCE) else None
+
     def __len__(self) -> int:
-        return len(self.ref)
+        return len(self.ref) if self._ref is not None else sum(map(len, self._parts))
 
     def __iter__(self) -> Iterator[Ref]:
         return iter(self.ref)
@@ -171,3 +232,6 @@ class BatchRefs:
 
     def __eq__(self, other: object) -> bool:
         return self.ref == (other.ref if isinstance(other, BatchRefs) else other)
+
+
+_AT_ONCE = (range, np.ndarray, Tuples)

@@ -17,6 +17,7 @@ from tundish.loader.protocols.lineage import add_origin, describe_origin
 from tundish.loader.protocols.machines import Counts
 from tundish.loader.protocols.ownership import SCALARS, lend, owned
 from tundish.loader.protocols.positional import Positions, Taken
+from tundish.loader.protocols.refs import BatchRefs
 from tundish.loader.protocols.stated import count, load_part
 from tundish.loader.run.overtaking import load_stage
 from tundish.loader.run.sweeping import SweptStage
@@ -161,8 +162,8 @@ class InlineStage:
 
 
 def _ref(item: Any) -> Ref:
-    # A pair of ints, as enumerate makes, is its own ref.
-    if type(item) is tuple and len(item) == 2 and type(item[1]) is int:
+    # A pair of ints, as enumerate makes, is its own ref; so is a batch's of rows by their numbers.
+    if type(item) is tuple and len(item) == 2 and type(item[1]) in (int, BatchRefs):
         return item
     return ref_of(item)
 

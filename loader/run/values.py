@@ -24,7 +24,7 @@ from tundish.spec import copy_element
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.contracts import Identity
+    from tundish.loader.protocols.contracts import Gather, Identity
     from tundish.loader.protocols.operator import Operator
     from tundish.loader.protocols.probes import Look
 
@@ -70,6 +70,10 @@ class Maker:
         if node.noting and isinstance(node, Unary):
             return self.asked_again(node)
         return self.below(node, node.inputs[0])
+
+    def gather(self, node: Operator) -> Gather | None:
+        """Compile what gives columns of a node's elements; None where each has to be made, or seen, by itself."""
+        return None if self.context.looks else node.gather(self)
 
     def looked_at(self, node: Operator, value: Value) -> Value:
         """Wrap a node's evaluator in what looks at its elements."""

@@ -1,0 +1,97 @@
+"""Columns of many elements at once: rows taken out of arrays, and columns of several inputs put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.gaps import copied, has_gaps, room
+from tundish.shm.layout import MOST_DIMENSIONS
+from tundish.spec import flatten, unflatten
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.refs import Positions
+
+_TEXT = ({str}, {bytes})
+
+
+def rows_of(column: np.ndarray, places: Positions) -> np.ndarray | None:
+    """Return rows of an array as a new one; None where they are no column of elements.
+
+    Parameters
+    ----------
+    column : (n, ...) ndarray
+        Of any dtype; of objects only str and bytes make a column.
+    places : range or (k,) int64 ndarray
+        Which rows, at least one.
+    """
+    if column.ndim > MOST_DIMENSIONS:
+        return None
+    if isinstance(places, range) and places.step == 1:
+        rows = column[places.start : places.stop]
+        if len(rows) != len(places):
+            return None
+        rows = copied(rows)
+    else:
+        try:
+            rows = _taken(column, np.asarray(places))
+        except IndexError:  # a state names what is not there: that is an element's error
+            return None
+    return rows if not column.dtype.hasobject or _is_text(rows) else None
+
+
+def _taken(column: np.ndarray, places: np.ndarray) -> np.ndarray:
+    if column.dtype.kind == "V":
+        if not has_gaps(column.dtype):
+            return column[places]
+        rows = room((len(places), *column.shape[1:]), column.dtype)
+        rows[...] = column[places]
+        return rows
+    # `take` is the faster one, but would copy all of an array that does not lie as it wants it.
+    simple = column.flags.c_contiguous and column.flags.aligned and column.dtype.isnative
+    return np.asarray(column.take(places, axis=0) if simple else column[places])
+
+
+def _is_text(rows: np.ndarray) -> bool:
+    return rows.ndim == 1 and set(map(type, rows)) in _TEXT
+
+
+def nest_rows(nest: Any, places: Positions) -> Any:
+    """Return rows of the arrays of a nest as new ones; None where they are no columns of elements."""
+    leaves, tree = flatten(nest)
+    rows = [rows_of(leaf, places) for leaf in leaves]
+    return None if any(column is None for column in rows) else unflatten(tree, rows)
+
+
+def merged(parts: Sequence[tuple[np.ndarray, Any]], count: int) -> Any:
+    """Put columns of several parts together, each row where it belongs; None where they do not fit.
+
+    Parameters
+    ----------
+    parts : sequence of ((k,) int64 ndarray, nest of (k, ...) ndarray)
+        The places of the rows, and the rows; None in place of a nest: there are none.
+    count : int
+        The number of all rows.
+    """
+    if any(columns is None for _, columns in parts):
+        return None
+    if len(parts) == 1:
+        return parts[0][1]
+    first = _row_form(parts[0][1])
+    if any(_row_form(columns) != first for _, columns in parts[1:]):
+        return None
+    tree, columns = first[0], []
+    for number, leaf in enumerate(flatten(parts[0][1])[0]):
+        column = room((count, *leaf.shape[1:]), leaf.dtype)
+        for places, nest in parts:
+            column[places] = flatten(nest)[0][number]
+        columns.append(column)
+    return unflatten(tree, columns)
+
+
+def _row_form(columns: Any) -> Any:
+    """The structure of columns, and dtype and shape of the rows of each."""
+    leaves, tree = flatten(columns)
+    return tree, [(leaf.dtype, leaf.shape[1:]) for leaf in leaves]
