@@ -43,9 +43,7 @@ def rows_of(column: np.ndarray, places: Positions) -> np.ndarray | None:
 
 
 def _taken(column: np.ndarray, places: np.ndarray) -> np.ndarray:
-    if column.dtype.kind == "V":
-        if not has_gaps(column.dtype):
-            return column[places]
+    if column.dtype.kind == "V" and has_gaps(column.dtype):
         rows = room((len(places), *column.shape[1:]), column.dtype)
         rows[...] = column[places]
         return rows
