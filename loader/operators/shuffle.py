@@ -15,8 +15,9 @@ from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Ref, ref_of, to_json
 from tundish.loader.protocols.lineage import note_wanted, refs
 from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.permuting import permute
 from tundish.loader.protocols.positional import Positions, listed
-from tundish.loader.protocols.shuffling import Draws, permute
+from tundish.loader.protocols.shuffling import Draws
 from tundish.loader.protocols.stated import count, load_part
 
 if TYPE_CHECKING:

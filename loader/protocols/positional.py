@@ -1,4 +1,8 @@
-"""The stream of a positional node: index arithmetic over blocks of positions."""
+"""The stream of a positional node: index arithmetic over blocks of positions.
+
+A keyed permutation costs several times less for each of many positions than for each of few. So where one is in the
+tree, refs are made ahead of who asks, more each time, and handed out in parts.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tundish.loader.plan.node import walk
 from tundish.loader.protocols.items import End, Ref
-from tundish.loader.protocols.refs import ints
+from tundish.loader.protocols.refs import BatchRefs, Tuples, ints
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.operator import Operator
+    from tundish.loader.protocols.refs import Refs
 
 _CHUNK = 8192
+_AHEAD = 2**15
+"""So many numbers of refs are made ahead at most, and at first `_FIRST`."""
+_FIRST = 64
 
 
 class Positions:
@@ -26,8 +35,15 @@ class Positions:
         count = node.cardinality
         self._count = count if count >= 0 else None
         self._at = 0
-        self._size = 64
+        self._size = _FIRST
         self._chunk: Iterator[Any] = iter(())
+        # No more than some passes of what is shuffled: one of few elements costs much for each.
+        permuted = [below.cardinality for below in walk(node, running=True) if below.shuffles]
+        self._most = min(_AHEAD, 4 * max(permuted)) if permuted else 0
+        self._ahead: Any = ()
+        self._first = self._wanted = (
+            0  # the position of the first of those, and how many to make next
+        )
 
     def next(self) -> Any:
         for item in self._chunk:
@@ -54,7 +70,23 @@ class Positions:
             stop = min(stop, self._count)
         if stop <= self._at:
             return ()
-        return self._node.refs_at(range(self._at, stop), self._pass, self._context)
+        return self._looked_ahead(stop) if self._most else self._made(self._at, stop)
+
+    def _made(self, first: int, stop: int) -> Any:
+        return self._node.refs_at(range(first, stop), self._pass, self._context)
+
+    def _looked_ahead(self, stop: int) -> Any:
+        """The refs up to a position, and more for who asks next."""
+        at, skip = self._at, self._at - self._first
+        if not 0 <= skip <= stop - self._first <= len(self._ahead):
+            have = self._ahead[skip:] if skip >= 0 else ()
+            begin = at + len(have)
+            end = max(stop, begin + self._wanted)
+            made = self._made(begin, end if self._count is None else min(end, self._count))
+            most = self._most // numbers_in(made[0])
+            self._wanted = min(max(2 * self._wanted, _FIRST), most)
+            self._ahead, self._first, skip = joined(have, made) if len(have) else made, at, 0
+        return self._ahead[skip : skip + stop - at]
 
     def run(self, most: int) -> list[Ref]:
         """As `next`, but several refs at once."""
@@ -113,6 +145,22 @@ class Taken:
     def restart(self) -> None:
         """Begin to count where the stream was brought to."""
         self._first = self._up.mark()
+
+
+def numbers_in(ref: Any) -> int:
+    """How many numbers a ref has."""
+    if type(ref) is tuple:
+        return sum(map(numbers_in, ref))
+    return len(ref) if isinstance(ref, BatchRefs) else 1
+
+
+def joined(refs: Refs, more: Refs) -> Refs:
+    """Refs and those after them, by columns where both are."""
+    if isinstance(refs, Tuples) and isinstance(more, Tuples):
+        return Tuples(*map(joined, refs.columns, more.columns))
+    if isinstance(refs, (range, np.ndarray)) and isinstance(more, (range, np.ndarray)):
+        return np.concatenate((refs, more))
+    return [*listed(refs), *listed(more)]
 
 
 def listed(refs: Any) -> list[Ref]:

@@ -1,81 +1,11 @@
-"""The two shuffles' arithmetic: a keyed permutation of positions, and tf.data's draws."""
+"""The draws of tf.data's shuffle: blocks of Philox, and the seeds of each pass."""
 
 from __future__ import annotations
 
-import hashlib
-from functools import lru_cache
-
 import numpy as np
 
-_SMALL = 4096
-_ROUNDS = 6
 _GRAPH_SEED = 87654321
 _M31 = 2**31 - 1
-
-
-def _mix(x: np.ndarray, key: int) -> np.ndarray:
-    """splitmix64's finaliser over x + key; uint64 arithmetic wraps."""
-    z: np.ndarray = x + np.uint64(key)
-    z ^= z >> np.uint64(30)
-    z *= np.uint64(0xBF58476D1CE4E5B9)
-    z ^= z >> np.uint64(27)
-    z *= np.uint64(0x94D049BB133111EB)
-    z ^= z >> np.uint64(31)
-    return z
-
-
-@lru_cache(maxsize=64)
-def _keys(seed: int, pass_: int) -> tuple[int, ...]:
-    text = f"tundish permutation {seed} {pass_}".encode()
-    digest = hashlib.blake2b(text, digest_size=8 * _ROUNDS).digest()
-    return tuple(int.from_bytes(digest[8 * k : 8 * k + 8], "little") | 1 for k in range(_ROUNDS))
-
-
-@lru_cache(maxsize=16)
-def _small(n: int, seed: int, pass_: int) -> np.ndarray:
-    # A small domain is ordered by hashes: any of the n! orders can come.
-    hashes = _mix(
-        np.arange(n, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15), _keys(seed, pass_)[0]
-    )
-    return np.argsort(hashes, kind="stable").astype(np.int64)
-
-
-def permute(positions: np.ndarray, n: int, seed: int, pass_: int) -> np.ndarray:
-    """Where a keyed permutation of ``range(n)`` sends positions, in O(1) memory.
-
-    A Feistel network over the next even power of two, walked until it lands below n; below 4,096
-    elements the order of keyed hashes.
-
-    Parameters
-    ----------
-    positions : (k,) int64 ndarray
-        Each in ``range(n)``.
-    n, seed, pass_ : int
-        The domain and the key.
-
-    Examples
-    --------
-    >>> sorted(permute(np.arange(5), 5, seed=1, pass_=0).tolist())
-    [0, 1, 2, 3, 4]
-    """
-    if n <= _SMALL:
-        return np.take(_small(n, seed, pass_), positions)
-    bits = (n - 1).bit_length()
-    half = np.uint64((bits + 1) // 2)
-    mask = np.uint64((1 << int(half)) - 1)
-    keys = _keys(seed, pass_)
-    found = np.asarray(positions).astype(np.uint64)
-    todo = np.arange(len(found))
-    x = found
-    while len(todo):
-        left, right = x >> half, x & mask
-        for key in keys:
-            left, right = right, left ^ (_mix(right, key) & mask)
-        x = (left << half) | right
-        found[todo] = x
-        out = x >= np.uint64(n)
-        todo, x = todo[out], x[out]
-    return found.astype(np.int64)
 
 
 _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
