@@ -13,11 +13,14 @@ from tundish.loader.operators.sharing import BatchShare
 from tundish.loader.plan.checks import check_count, check_flag, check_optional_flag
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, check_workers
 from tundish.loader.protocols.blame import raise_from
+from tundish.loader.protocols.chunk import Chunk, one
 from tundish.loader.protocols.collate import collate
+from tundish.loader.protocols.columns import slices
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import Failure, Made
 from tundish.loader.protocols.operator import Batching, Unary
 from tundish.loader.protocols.refs import (
+    Stretch,
     ints,
     named,
     not_there,
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
     from tundish.loader.plan.inputs import InputContext
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Short, Spec, Value
+    from tundish.loader.protocols.items import Ref
     from tundish.loader.protocols.refs import Positions, Refs
 
 
@@ -200,32 +204,55 @@ class Unbatched:
         self._before: Mark = up.mark()
         self._reached = self._before
 
-    def next(self) -> Any:
+    def _open(self) -> Failure | None:
+        """Go to the next row, unless an error comes first."""
         while self._row >= self._rows:
             item = self._up.next()
             # A mark is good just after an item: one that is not ready may have moved a part of it.
             self._before, self._reached = self._reached, self._up.mark()
             if type(item) is Failure:
-                return Failure((item.ref, -1), item.error)
+                return self._failed(item.ref, item.error)
             self._row = self._rows = 0
+            self._value = item.value
             try:
-                self._rows, self._take = split(item.value)
+                self._rows, self._take = split(self._value)
             except SpecError as error:
                 error.add_note(f"tundish: in {self._label}, at element {item.ref}")
-                return Failure((item.ref, -1), error)
+                return self._failed(item.ref, error)
             self._ref = item.ref
             self._row, self._skip = self._skip, 0
+        return None
+
+    def _failed(self, ref: Ref, error: BaseException) -> Failure:
+        return Failure((ref, -1), error)
+
+    def next(self) -> Any:
+        failure = self._open()
+        if failure is not None:
+            return failure
         k = self._row
         self._row += 1
         return Made((self._ref, k), self._take(k))
 
-    def mark(self) -> Mark:
+    def take(self, most: int) -> Chunk:
+        """Take the next rows of one element, `most` at most, as slices of its columns."""
+        failure = self._open()
+        if failure is not None:
+            return Chunk((), failure=failure)
+        first, stop = self._row, min(self._rows, self._row + most)
+        columns = slices(self._value, first, stop)
+        if columns is None:
+            return one(self.next())
+        self._row = stop
+        return Chunk(Stretch(self._ref, range(stop), first, stop), columns=columns, ours=False)
+
+    def mark(self, left: int = 0) -> Mark:
         # Between two inputs the state names the next one; within one, that one and the row.
         if self._skip:
             return (self._skip, self._before)
-        if self._row >= self._rows:
+        if self._row - left >= self._rows:
             return (0, self._reached)
-        return (self._row, self._before)
+        return (self._row - left, self._before)
 
     def dump(self, mark: Mark) -> Any:
         return {"row": mark[0], "up": self._up.dump(mark[1])}

@@ -65,11 +65,9 @@ class ToldRows(Unbatched):
         super().__init__(up, label)
         self._function = function
 
-    def next(self) -> Any:
-        item = super().next()
-        if type(item) is Failure:
-            tell_elements(item.error, item.ref[0], self._function)
-        return item
+    def _failed(self, ref: Ref, error: BaseException) -> Failure:
+        tell_elements(error, ref, self._function)
+        return super()._failed(ref, error)
 
 
 def tell_elements(error: BaseException, ref: Ref, function: str) -> None:

@@ -121,25 +121,49 @@ class Collator:
             self._add_nest(k, value)
         self.count = k + 1
 
-    @property
-    def scalar(self) -> type | None:
-        """The type of the numbers in it; None where it is empty, or not of plain numbers."""
-        if self._single is None or self._shape:
-            return None
-        kind: type = self._dtype.type
-        return kind
+    def add_numbers(self, values: Sequence[np.generic]) -> None:
+        """Write numbers of one numpy type into the next rows.
 
-    def extend(self, values: list[Any]) -> None:
-        """Write numbers of one numpy type, which is that of those that are there."""
+        Raises
+        ------
+        SpecError
+            They do not fit the first one; the batch is as before.
+        """
         k = self.count
         if k == 0:
             self._start(values[0])
+        if self._single is None or self._shape or self._dtype.type is not type(values[0]):
+            return self.add_columns(np.array(values), len(values))
         self.count = k + len(values)
         self._single[k : self.count] = values
+        return None
+
+    def add_columns(self, columns: Any, rows: int) -> None:
+        """Write elements that are stacked into the next rows.
+
+        Raises
+        ------
+        SpecError
+            They do not fit the first one; the batch is as before.
+        """
+        k, (leaves, tree) = self.count, flatten(columns)
+        keys = [_row_key(leaf) for leaf in leaves]
+        if k == 0:
+            self._make(keys, tree)
+        self._check(k, keys, tree)
+        for leaf, column in zip(self._in_order(leaves, tree), self._columns, strict=True):
+            if isinstance(column, list):
+                column.extend(leaf)
+            else:
+                column[k : k + rows] = leaf
+        self.count = k + rows
 
     def _start(self, value: Any) -> None:
-        leaves, self._tree = flatten(value)
-        self._keys = [leaf_key(x) for x in leaves]
+        leaves, tree = flatten(value)
+        self._make([leaf_key(x) for x in leaves], tree)
+
+    def _make(self, keys: list[Key], tree: Tree) -> None:
+        self._keys, self._tree = keys, tree
         problem = unstackable(self._keys, self._tree)
         if problem is not None:
             raise SpecError(problem)
@@ -152,8 +176,7 @@ class Collator:
             self._single = column
             self._dtype, self._shape = self._keys[0]  # type: ignore[misc]  # fixed: a pair
 
-    def _check(self, k: int, leaves: list[Any], tree: Tree) -> None:
-        keys = [leaf_key(leaf) for leaf in leaves]
+    def _check(self, k: int, keys: list[Key], tree: Tree) -> None:
         if tree == self._tree and all(map(fits, keys, self._keys)):
             return
         problem = misfit(k, keys, tree, self._keys, self._tree)
@@ -162,15 +185,19 @@ class Collator:
 
     def _add_nest(self, k: int, value: Any) -> None:
         leaves, tree = flatten(value)
-        self._check(k, leaves, tree)
-        if tree != self._tree:  # the same but for the order of keys
-            by_path = dict(zip(paths(tree), leaves, strict=True))
-            leaves = [by_path[p] for p in paths(self._tree)]
-        for leaf, column in zip(leaves, self._columns, strict=True):
+        self._check(k, [leaf_key(leaf) for leaf in leaves], tree)
+        for leaf, column in zip(self._in_order(leaves, tree), self._columns, strict=True):
             if isinstance(column, list):
                 column.append(private(leaf))
             else:
                 column[k] = private(leaf) if column.dtype.hasobject else leaf
+
+    def _in_order(self, leaves: list[Any], tree: Tree) -> list[Any]:
+        """The leaves as the first element has them; the order of keys may be another."""
+        if tree == self._tree:
+            return leaves
+        by_path = dict(zip(paths(tree), leaves, strict=True))
+        return [by_path[p] for p in paths(self._tree)]
 
     def finish(self) -> Any:
         """The batch; its arrays are new and nobody else's."""
@@ -182,6 +209,13 @@ class Collator:
             else:
                 arrays.append(column if n == self.size else copied(column[:n]))
         return unflatten(self._tree, arrays)
+
+
+def _row_key(column: np.ndarray) -> Key:
+    """The key of a column's rows; rows of a column of objects are text."""
+    if column.dtype.hasobject and column.ndim == 1:
+        return type(column[0])
+    return column.dtype, column.shape[1:]
 
 
 def stack_loose(key: Key, values: list[Any]) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.gaps import copied, has_gaps, room
+from tundish.ragged import ragged_apart
 from tundish.shm.layout import MOST_DIMENSIONS
 from tundish.spec import flatten, unflatten
 
@@ -61,6 +62,17 @@ def nest_rows(nest: Any, places: Positions) -> Any:
     leaves, tree = flatten(nest)
     rows = [rows_of(leaf, places) for leaf in leaves]
     return None if any(column is None for column in rows) else unflatten(tree, rows)
+
+
+def slices(nest: Any, first: int, stop: int) -> Any:
+    """Return views of rows of the arrays of a nest; None where they are no columns of elements."""
+    leaves, tree = flatten(ragged_apart(nest))
+    if not all(isinstance(leaf, np.ndarray) for leaf in leaves):
+        return None
+    rows = [leaf[first:stop] for leaf in leaves]
+    if any(column.dtype.hasobject and not _is_text(column) for column in rows):
+        return None
+    return unflatten(tree, rows)
 
 
 def merged(parts: Sequence[tuple[np.ndarray, Any]], count: int) -> Any:

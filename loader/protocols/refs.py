@@ -132,6 +132,10 @@ class Stretch:
     def __len__(self) -> int:
         return self.stop - self.first
 
+    def __getitem__(self, which: slice) -> Stretch:
+        first, stop, _ = which.indices(len(self))
+        return Stretch(self.outer, self.places, self.first + first, self.first + stop)
+
     def __iter__(self) -> Iterator[Ref]:
         outer = self.outer
         for place in ints(self.places[self.first : self.stop]):

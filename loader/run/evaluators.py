@@ -11,7 +11,7 @@ from tundish.loader.run.values import Maker, OpenInner
 if TYPE_CHECKING:
     from tundish.loader.operators.flat_map import FlatMap
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.contracts import Hand, Identity, Sweep, Value
+    from tundish.loader.protocols.contracts import Gather, Hand, Identity, Sweep, Value
     from tundish.loader.protocols.operator import Operator
     from tundish.loader.run.watching.timing import Timer
 
@@ -48,6 +48,11 @@ def compile_values(
         value = maker.value(top)
     gathered = computes(top) and not top.elementwise
     return maker.at_hand(value) if gathered else value, maker.identity(top)
+
+
+def compile_gather(top: Operator, context: Context, open_inner: OpenInner) -> Gather | None:
+    """Make what gives columns of many elements of a node, given their refs; None where each is made by itself."""
+    return None if top.noting else Maker(context, open_inner).gather(top)
 
 
 def compile_inner(node: FlatMap, context: Context, open_inner: OpenInner) -> tuple[Value, Identity]:

@@ -1,34 +1,29 @@
 """Computing in the consumer's process: the reference, and what runs with 0 workers.
 
-`InlineStage` makes every item of a stream computed, one at a time and not before it is asked for.
-The others put computed items together or take them apart.
+`InlineStage` makes every item of a stream computed, not before it is asked for: one at a time, or in columns where it
+is known how the elements of many refs lie.
 """
 
 from __future__ import annotations
 
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from tundish.errors import SpecError
-from tundish.loader.protocols.blame import NODE_MARK, give_up
-from tundish.loader.protocols.collate import Collator
+from tundish.loader.protocols.blame import NODE_MARK
+from tundish.loader.protocols.chunk import Chunk, one
 from tundish.loader.protocols.items import DROPPED, End, Failure, Made, Ref, ref_of
 from tundish.loader.protocols.lineage import add_origin, describe_origin
 from tundish.loader.protocols.machines import Counts
-from tundish.loader.protocols.ownership import SCALARS, lend, owned
+from tundish.loader.protocols.ownership import SCALARS, owned
 from tundish.loader.protocols.positional import Positions, Taken
-from tundish.loader.protocols.refs import BatchRefs
-from tundish.loader.protocols.stated import count, load_part
+from tundish.loader.protocols.refs import BatchRefs, ints
 from tundish.loader.run.overtaking import load_stage
-from tundish.loader.run.sweeping import SweptStage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tundish.loader.operators.batching import Batch
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.contracts import Hand, Identity, Machine, Mark, Value
-    from tundish.loader.watch.watch import StageMeter, Watch
+    from tundish.loader.protocols.contracts import Gather, Hand, Identity, Machine, Mark, Value
+    from tundish.loader.watch.watch import StageMeter
 
 
 class InlineStage:
@@ -55,6 +50,8 @@ class InlineStage:
     ----------
     hand : callable or None
         How the evaluator hands its elements on by itself.
+    gather : callable or None
+        Gives columns of many elements, where refs tell them.
     owning : bool
         Whether the elements are made the receiver's own. Who writes each into a row before asking for the
         next needs no more than to look at it; what our own readers give is nobody else's.
@@ -63,6 +60,7 @@ class InlineStage:
     """
 
     hand: Hand = None
+    gather: Gather | None = None
     owning = True
     passing = False
 
@@ -135,6 +133,22 @@ class InlineStage:
                 note = self._notes.pop() if self._notes else None
                 return Made(item if kind is int else _ref(item), element, note)
 
+    def take(self, most: int) -> Chunk:
+        """Take the next elements: as columns, `most` at most, where refs tell them, else one."""
+        up: Any = self._up
+        gather, taken = self.gather, getattr(up, "take", None)
+        if gather is None or taken is None or (refs := taken(most)) is None:
+            return one(self.next())
+        if not len(refs):
+            raise End
+        columns = gather(refs, self._pass)
+        if columns is None:  # each to its own element, then
+            self._up = OneByOne(up, refs)
+            return one(self.next())
+        if self._taken is None:
+            self._meter.elements += len(refs)
+        return Chunk(refs, columns=columns)
+
     def _of_made(self, item: Made) -> Any:
         """The element of an item that has been computed, which is ours if it only passes."""
         found = [self._value(item, self._pass)]
@@ -147,8 +161,9 @@ class InlineStage:
         add_origin(error, describe_origin(*self._identity(ref, self._pass)), self._where)
         return Failure(ref, error)
 
-    def mark(self) -> Mark:
-        return (self._counts.by_event, self._up.mark())
+    def mark(self, left: int = 0) -> Mark:
+        up: Any = self._up
+        return (self._counts.by_event, up.mark_back(left) if left else up.mark())
 
     def dump(self, mark: Mark) -> Any:
         counts, up = mark
@@ -161,112 +176,41 @@ class InlineStage:
             self._taken.restart()
 
 
+class OneByOne:
+    """Refs that were taken of a stream at once, one by one, and then the rest of it."""
+
+    def __init__(self, up: Any, refs: Any) -> None:
+        self._up, self._refs = up, iter(ints(refs))
+        self._left = len(refs)
+
+    def next(self) -> Any:
+        for ref in self._refs:
+            self._left -= 1
+            return ref
+        return self._up.next()
+
+    def take(self, most: int) -> Any:
+        """Return the next refs; None as long as some are to be asked for one by one."""
+        return None if self._left else self._up.take(most)
+
+    def mark(self) -> Mark:
+        return self.mark_back(0)
+
+    def mark_back(self, left: int) -> Mark:
+        """Return the mark so many items before the last one."""
+        left += self._left
+        return self._up.mark_back(left) if left else self._up.mark()
+
+    def dump(self, mark: Mark) -> Any:
+        return self._up.dump(mark)
+
+    def load(self, state: Any) -> None:
+        self._refs, self._left = iter(()), 0
+        self._up.load(state)
+
+
 def _ref(item: Any) -> Ref:
     # A pair of ints, as enumerate makes, is its own ref; so is a batch's of rows by their numbers.
     if type(item) is tuple and len(item) == 2 and type(item[1]) in (int, BatchRefs):
         return item
     return ref_of(item)
-
-
-def clocked(function: Callable[..., Any], inside: list[float]) -> Callable[..., Any]:
-    """A function that adds what it takes."""
-
-    def call(*args: Any) -> Any:
-        began = perf_counter()
-        try:
-            return function(*args)
-        finally:
-            inside[0] += perf_counter() - began
-
-    return call
-
-
-class InlineBatches:
-    """Stack computed items as they come; an error stands at its batch's place.
-
-    Parameters
-    ----------
-    node : Batch
-        How many.
-    up : Machine
-        The computed items.
-    label : str
-        Of the node.
-    watch : Watch
-        Of the iterator.
-    meter : StageMeter
-        Where it is counted.
-    """
-
-    def __init__(
-        self, node: Batch, up: Machine, label: str, *, watch: Watch, meter: StageMeter
-    ) -> None:
-        self._up, self._size, self._drop = up, node.size, node.drop_remainder
-        lend(up)
-        self._label = label
-        self._count = 0
-        self._watch, self._meter = watch, meter
-        self._own: list[float] | None = None
-
-    def time(self, *, on: bool) -> None:
-        """Begin or end to note what stacking takes."""
-        own = self._watch.sample(self._label).own
-        self._own = own.setdefault(self._label, []) if on else None
-
-    def next(self) -> Any:
-        if self._own is None:
-            made = self._next()
-        else:
-            inside = [0.0]
-            began = perf_counter()
-            made = self._next(inside)
-            self._own.append(perf_counter() - began - inside[0])
-        if type(made) is Failure:
-            self._meter.fail(self._label)
-        else:
-            self._meter.elements += 1
-        return made
-
-    def _next(self, inside: list[float] | None = None) -> Any:
-        """The next batch; `inside` is told how long its items took."""
-        batch = Collator(self._size)
-        refs: list[Ref] = []
-        add, take, note = batch.add, self._up.next, refs.append
-        run = self._up.run if isinstance(self._up, SweptStage) else None
-        if inside is not None:
-            take, run = clocked(take, inside), None if run is None else clocked(run, inside)
-        try:
-            while batch.count < self._size:
-                item = take() if run is None else run(self._size - batch.count, batch.scalar)
-                if type(item) is tuple:  # numbers of one type, which fit
-                    refs += item[0]
-                    batch.extend(item[1])
-                    continue
-                if type(item) is Failure:
-                    give_up(item.error, refs)
-                    return Failure((self._count, (*refs, item.ref)), item.error)
-                try:
-                    add(item.value)
-                except SpecError as error:
-                    error.add_note(f"tundish: in {self._label}, at element {item.ref}")
-                    give_up(error, refs)
-                    return Failure((self._count, (*refs, item.ref)), error)
-                note(item.ref)
-                if run is not None and batch.scalar is None:
-                    run = None  # numbers would not fit
-        except End:
-            if not refs or self._drop:
-                raise
-        n = self._count
-        self._count += 1
-        return Made((n, tuple(refs)), batch.finish())
-
-    def mark(self) -> Mark:
-        return (self._count, self._up.mark())
-
-    def dump(self, mark: Mark) -> Any:
-        return {"n": mark[0], "up": self._up.dump(mark[1])}
-
-    def load(self, state: Any) -> None:
-        self._count = count(state, "n")
-        load_part(self._up, state)

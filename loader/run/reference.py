@@ -16,11 +16,12 @@ from tundish.loader.protocols.items import End, Failure, Ref, several_of
 from tundish.loader.protocols.ownership import owned
 from tundish.loader.protocols.positional import Positions
 from tundish.loader.run.effective import effective
-from tundish.loader.run.evaluators import compile_inner, compile_values
+from tundish.loader.run.evaluators import compile_gather, compile_inner, compile_values
 from tundish.loader.run.files.batches import FileBatches
 from tundish.loader.run.files.numbered import FileStage
 from tundish.loader.run.files.sequence import FileSequence
-from tundish.loader.run.inline import InlineBatches, InlineStage
+from tundish.loader.run.inline import InlineStage
+from tundish.loader.run.inlinebatches import InlineBatches
 from tundish.loader.run.inners import InlineInners
 from tundish.loader.run.plain import PlainStage, StoredStage, is_plain
 from tundish.loader.run.planner import Planner
@@ -63,6 +64,7 @@ class InlinePlanner(Planner):
         context = self.context
         hand = owned if node.hands_on(refs=isinstance(up, Positions)) else None
         value, identity = compile_values(node, context, self.open_inner, hand=hand)
+        gather = compile_gather(node, context, self.open_inner)
         meter = meter_of(node, context, "consumer")
 
         def compiled(hand: Hand, *, timed: bool) -> Value:
@@ -74,7 +76,7 @@ class InlinePlanner(Planner):
             stage = kind(
                 up, value, identity, pass_, context, chain=chain, meter=meter, compiled=compiled
             )
-            stage.hand = hand
+            stage.hand, stage.gather = hand, gather
             if kind is InlineStage:
                 run = run_of(node.inputs[0] if node.noting else node)
                 stage.passing = all(part.passes for part in run)

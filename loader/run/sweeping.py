@@ -18,6 +18,7 @@ import numpy as np
 from tundish.loader.plan.node import walk
 from tundish.loader.protocols.blame import NODE_MARK
 from tundish.loader.protocols.chains import run_of
+from tundish.loader.protocols.chunk import Chunk, is_number, one
 from tundish.loader.protocols.items import End, Failure, Made
 from tundish.loader.protocols.lineage import add_origin, describe_origin
 from tundish.loader.protocols.ownership import lend, lent
@@ -118,6 +119,10 @@ class SweptStage:
         self._numbers = base.progression
         self._identity, self._pass, self._where = identity, pass_, context.where
         self._pending: Made | Failure | None = None
+        self._place, self._places = (
+            0,
+            [0],
+        )  # in `_refs`: of the last element, of those of the last chunk
         self._size = 16
         self._taken = Taken(up)
         meter.follow(self._taken)
@@ -190,52 +195,42 @@ class SweptStage:
         while True:
             try:
                 for element in self._elements:
-                    return Made(self._refs[self._count - length_hint(self._counter) - 1], element)
+                    self._place = place = self._count - length_hint(self._counter) - 1
+                    return Made(self._refs[place], element)
             except Exception as error:  # noqa: BLE001 - the element's error
                 return self._failed(error)
             self._refill()
 
-    def run(self, most: int, kind: type | None) -> Any:
-        """As `next`, but of numbers of one type several at once.
-
-        Parameters
-        ----------
-        most : int
-            How many at most.
-        kind : type or None
-            Of what type; None: of any.
-
-        Returns
-        -------
-        (list of Ref, list) or an item
-        """
+    def take(self, most: int) -> Chunk:
+        """Take the next elements: numbers of one type, `most` at most, or one element of any kind."""
         item = self.next()
         if self._other is not None or type(item) is Failure or not is_number(item.value):
-            return item
-        kind = kind or type(item.value)
-        if type(item.value) is not kind or most == 1:
-            return item
-        refs, values = [item.ref], [item.value]
-        note, keep = refs.append, values.append
-        counter, count, own = self._counter, self._count, self._refs
+            return one(item)
+        kind, values, places = type(item.value), [item.value], [self._place]
+        note, keep = places.append, values.append
+        counter, last = self._counter, self._count - 1
         try:
             for element in islice(self._elements, most - 1):
-                ref = own[count - length_hint(counter) - 1]
+                place = last - length_hint(counter)
                 if type(element) is not kind:
-                    self._pending = Made(ref, element)
+                    self._place = place
+                    self._pending = Made(self._refs[place], element)
                     break
-                note(ref)
+                note(place)
                 keep(element)
         except Exception as error:  # noqa: BLE001 - the element's error
             self._pending = self._failed(error)
-        return refs, values
+        self._places = places
+        return Chunk([self._refs[place] for place in places], values=values)
 
-    def mark(self) -> Mark:
+    def mark(self, left: int = 0) -> Mark:
         if self._other is not None:
             return self._other.mark()
+        if left:
+            return self._up.mark() - (self._count - 1 - self._places[-1 - left])
         # What is pending has been taken from the source, but not been given.
-        left = length_hint(self._counter) + (self._pending is not None)
-        return self._up.mark() - left
+        ahead = length_hint(self._counter) + (self._pending is not None)
+        return self._up.mark() - ahead
 
     def dump(self, mark: Mark) -> Any:
         return (self._other or self._up).dump(mark)
@@ -251,11 +246,6 @@ class SweptStage:
         self._begin(())
         self._pending = None
         self._taken.restart()
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value is a number of numpy's, whose type says its dtype."""
-    return isinstance(value, np.generic) and value.dtype.kind in "biufc"
 
 
 def _evaluated(value: Value, refs: Iterable[Any], pass_: int) -> Iterator[Any]:

@@ -13,7 +13,7 @@ from tundish.loader.protocols.blame import give_up
 from tundish.loader.protocols.collate import Collator
 from tundish.loader.protocols.items import End, Failure, Made, Ref
 from tundish.loader.protocols.refs import BatchRefs, Stretch
-from tundish.loader.run.inline import InlineBatches, clocked
+from tundish.loader.run.inlinebatches import InlineBatches, clocked
 
 if TYPE_CHECKING:
     from tundish.formats.format import Run

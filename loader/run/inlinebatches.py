@@ -1,0 +1,164 @@
+"""Batches that are put together in this process."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from tundish.errors import SpecError
+from tundish.loader.protocols.blame import give_up
+from tundish.loader.protocols.collate import Collator
+from tundish.loader.protocols.items import End, Failure, Made
+from tundish.loader.protocols.ownership import lend
+from tundish.loader.protocols.refs import BatchRefs, ints
+from tundish.loader.protocols.stated import count, load_part
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tundish.loader.operators.batching import Batch
+    from tundish.loader.protocols.chunk import Chunk
+    from tundish.loader.protocols.contracts import Machine, Mark
+    from tundish.loader.protocols.items import Ref
+    from tundish.loader.watch.watch import StageMeter, Watch
+
+
+def clocked(function: Callable[..., Any], inside: list[float]) -> Callable[..., Any]:
+    """A function that adds what it takes."""
+
+    def call(*args: Any) -> Any:
+        began = perf_counter()
+        try:
+            return function(*args)
+        finally:
+            inside[0] += perf_counter() - began
+
+    return call
+
+
+class InlineBatches:
+    """Stack computed items as they come; an error stands at its batch's place.
+
+    Parameters
+    ----------
+    node : Batch
+        How many.
+    up : Machine
+        The computed items.
+    label : str
+        Of the node.
+    watch : Watch
+        Of the iterator.
+    meter : StageMeter
+        Where it is counted.
+    """
+
+    def __init__(
+        self, node: Batch, up: Machine, label: str, *, watch: Watch, meter: StageMeter
+    ) -> None:
+        self._up, self._size, self._drop = up, node.size, node.drop_remainder
+        self._take: Callable[[int], Chunk] | None = getattr(up, "take", None)
+        lend(up)
+        self._label = label
+        self._count = 0
+        self._rest: Chunk | None = None  # what did not come into a batch that was given up
+        self._watch, self._meter = watch, meter
+        self._own: list[float] | None = None
+
+    def time(self, *, on: bool) -> None:
+        """Begin or end to note what stacking takes."""
+        own = self._watch.sample(self._label).own
+        self._own = own.setdefault(self._label, []) if on else None
+
+    def next(self) -> Any:
+        if self._own is None:
+            made = self._next()
+        else:
+            inside = [0.0]
+            began = perf_counter()
+            made = self._next(inside)
+            self._own.append(perf_counter() - began - inside[0])
+        if type(made) is Failure:
+            self._meter.fail(self._label)
+        else:
+            self._meter.elements += 1
+        return made
+
+    def _next(self, inside: list[float] | None = None) -> Any:
+        """The next batch; `inside` is told how long its items took."""
+        batch, size, up = Collator(self._size), self._size, self._up
+        parts: list[Any] = []
+        add, pull, take = batch.add, up.next, self._take
+        if inside is not None:
+            pull, take = clocked(pull, inside), None if take is None else clocked(take, inside)
+        try:
+            while batch.count < size:
+                if take is not None:
+                    chunk = self._rest or take(size - batch.count)
+                    self._rest = None
+                    if chunk.columns is not None and chunk.ours and len(chunk) == size:
+                        return self._made(chunk.columns, [chunk.refs])
+                    failed = self._add(batch, parts, chunk)
+                    if failed is not None:
+                        return failed
+                    if chunk.alone:
+                        take = None  # what follows comes one by one, too
+                        parts.append([])
+                    continue
+                item = pull()
+                if type(item) is Failure:
+                    return self._given_up(parts, item.error, item.ref)
+                try:
+                    add(item.value)
+                except SpecError as error:
+                    return self._misfitting(parts, error, item.ref)
+                if not parts:
+                    parts.append([])
+                parts[-1].append(item.ref)
+        except End:
+            if not batch.count or (self._drop and batch.count < size):
+                raise
+        return self._made(batch.finish(), parts)
+
+    def _made(self, value: Any, parts: list[Any]) -> Made:
+        n = self._count
+        self._count += 1
+        return Made((n, BatchRefs(parts)), value)
+
+    def _add(self, batch: Collator, parts: list[Any], chunk: Chunk) -> Failure | None:
+        """Put a chunk into a batch; the error that comes in the batch's place, if one does."""
+        try:
+            if chunk.columns is not None:
+                batch.add_columns(chunk.columns, len(chunk))
+            elif chunk.alone:
+                batch.add(chunk.values[0])
+            elif len(chunk):
+                batch.add_numbers(chunk.values)
+        except SpecError as error:
+            self._rest = chunk.after(1)
+            return self._misfitting(parts, error, next(iter(ints(chunk.refs))))
+        parts.append(chunk.refs)
+        if chunk.failure is not None:
+            return self._given_up(parts, chunk.failure.error, chunk.failure.ref)
+        return None
+
+    def _misfitting(self, parts: list[Any], error: SpecError, ref: Ref) -> Failure:
+        error.add_note(f"tundish: in {self._label}, at element {ref}")
+        return self._given_up(parts, error, ref)
+
+    def _given_up(self, parts: list[Any], error: BaseException, ref: Ref) -> Failure:
+        refs = BatchRefs(parts).ref
+        give_up(error, list(refs))
+        return Failure((self._count, (*refs, ref)), error)
+
+    def mark(self) -> Mark:
+        left = 0 if self._rest is None else len(self._rest)
+        up: Any = self._up
+        return (self._count, up.mark(left) if left else up.mark())
+
+    def dump(self, mark: Mark) -> Any:
+        return {"n": mark[0], "up": self._up.dump(mark[1])}
+
+    def load(self, state: Any) -> None:
+        self._count, self._rest = count(state, "n"), None
+        load_part(self._up, state)
