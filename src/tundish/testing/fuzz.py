@@ -10,6 +10,7 @@ fails, and printed as an expression and as the command that runs it again.
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import re
 import signal
@@ -20,6 +21,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.plan.options import Options
+from tundish.shm.budget import usable_cores
 from tundish.testing import poison
 from tundish.testing.compare import collect, difference, one_more
 from tundish.testing.drawing import pipeline
@@ -142,8 +144,14 @@ class _TooLong(BaseException):  # no error of a pipeline: that would be an outco
 
 @contextmanager
 def _patience(seconds: float) -> Iterator[None]:
+    began = time.monotonic()
+
     def give_up(*_: object) -> None:
-        raise _TooLong
+        # Beside other programs a pipeline that is whole takes longer; one that hangs never ends.
+        crowd = os.getloadavg()[0] / usable_cores()
+        if time.monotonic() - began >= seconds * crowd:
+            raise _TooLong
+        signal.setitimer(signal.ITIMER_REAL, seconds)
 
     before = signal.signal(signal.SIGALRM, give_up)
     signal.setitimer(signal.ITIMER_REAL, seconds)
