@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ROWS, BATCH, WINDOW = 336_776, 1_024, 10_000
 
 _rng = np.random.default_rng(0)
-TABLE = {
+TABLE: dict[str, np.ndarray] = {
     "distance": _rng.integers(0, 5_000, ROWS),
     "delay": _rng.random(ROWS),
     "hour": _rng.integers(0, 24, ROWS).astype(np.int32),

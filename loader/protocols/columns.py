@@ -40,7 +40,7 @@ def rows_of(column: np.ndarray, places: Positions) -> np.ndarray | None:
             rows = _taken(column, np.asarray(places))
         except IndexError:  # a state names what is not there: that is an element's error
             return None
-    return rows if not column.dtype.hasobject or _is_text(rows) else None
+    return _as_elements(rows)
 
 
 def _taken(column: np.ndarray, places: np.ndarray) -> np.ndarray:
@@ -53,8 +53,13 @@ def _taken(column: np.ndarray, places: np.ndarray) -> np.ndarray:
     return np.asarray(column.take(places, axis=0) if simple else column[places])
 
 
-def _is_text(rows: np.ndarray) -> bool:
-    return rows.ndim == 1 and set(map(type, rows)) in _TEXT
+def _as_elements(rows: np.ndarray) -> np.ndarray | None:
+    """Return rows as `collate` stacks them; None where it has to look at each."""
+    if rows.dtype.hasobject:
+        return rows if rows.ndim == 1 and set(map(type, rows)) in _TEXT else None
+    if rows.ndim == 1 and not rows.dtype.isnative and rows.dtype.kind != "V":
+        return rows.astype(rows.dtype.newbyteorder("="))  # a number of numpy's is the machine's
+    return rows
 
 
 def nest_rows(nest: Any, places: Positions) -> Any:
@@ -69,10 +74,8 @@ def slices(nest: Any, first: int, stop: int) -> Any:
     leaves, tree = flatten(ragged_apart(nest))
     if not all(isinstance(leaf, np.ndarray) for leaf in leaves):
         return None
-    rows = [leaf[first:stop] for leaf in leaves]
-    if any(column.dtype.hasobject and not _is_text(column) for column in rows):
-        return None
-    return unflatten(tree, rows)
+    rows = [_as_elements(leaf[first:stop]) for leaf in leaves]
+    return None if any(column is None for column in rows) else unflatten(tree, rows)
 
 
 def merged(parts: Sequence[tuple[np.ndarray, Any]], count: int) -> Any:
