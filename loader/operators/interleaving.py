@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tundish.loader.operators.flat_map import FlatMap, left_out, with_opened
 from tundish.loader.operators.map import check_parallel
 from tundish.loader.plan.checks import check_callable, check_count, check_optional_flag
+from tundish.loader.plan.drawing import check_drawing
 from tundish.loader.plan.node import AUTOTUNE
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure, Ref, to_json
@@ -241,6 +242,8 @@ class InterleavingMethods(Fluent):
         ValueError
             `cycle_length` or `block_length` is less than 1, or `num_parallel_calls` is more than
             `cycle_length`.
+        TypeError
+            `map_func` is not callable, or needs an `rng`, which only `map` passes.
 
         Notes
         -----
@@ -263,6 +266,7 @@ class InterleavingMethods(Fluent):
         [1, 1, 2, 2, 1, 2, 3, 3, 3]
         """
         check_callable("map_func", map_func)
+        check_drawing(map_func, None, self._arguments, seeded=False)
         parallel = check_parallel(num_parallel_calls)
         check_optional_flag("deterministic", deterministic)
         cycle = CYCLE_LENGTH

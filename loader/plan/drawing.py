@@ -51,7 +51,7 @@ def check_drawing(
     name : str
         Of the argument that gave the function.
     seeded : bool
-        Whether the operator takes ``seed``, as `filter` and `flat_map` do not.
+        Whether the operator takes ``seed``, as `filter`, `flat_map` and `interleave` do not.
 
     Raises
     ------

@@ -64,6 +64,8 @@ def test_a_function_that_needs_rng_needs_a_seed(function: Any) -> None:
         RANGE.filter(function)
     with pytest.raises(TypeError, match=r"map_func .*rng\) needs rng; only map passes one"):
         RANGE.flat_map(function)
+    with pytest.raises(TypeError, match=r"map_func .*rng\) needs rng; only map passes one"):
+        RANGE.interleave(function, 2)
 
 
 @pytest.mark.parametrize("function", CANNOT)
