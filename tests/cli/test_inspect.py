@@ -95,6 +95,25 @@ def test_what_is_computed_in_one_go_is_one_stage() -> None:
     assert found[::-1] == [("range", 0), ("map", 1), ("shuffle", 0), ("batch", 1), ("map", 2)]
 
 
+@pytest.mark.parametrize("name", ["take_while", "unique", "sort_key"])
+def test_what_an_operator_asks_about_elements_ends_their_stage(name: str) -> None:
+    """So what follows it runs elsewhere, as the stages of an iterator's stats say."""
+    ds = td.Dataset.range(9).map(abs)
+    asking = {
+        "take_while": ds.take_while(bool),
+        "unique": ds.unique(),
+        "sort_key": ds.sort_within(3, key=abs),
+    }
+    step = outline(asking[name].map(abs)).last
+    stages = {}
+    while step.inputs:
+        stages[step.name, step.stage] = step.place
+        (step,) = step.inputs
+
+    assert stages["map", 1] == stages[name, 1] == "stage 1, in this process"
+    assert ("map", 2) in stages
+
+
 def test_what_a_state_does_not_hold_is_listed() -> None:
     plan = outline(td.Dataset.range(3).map(lambda x: x + random.random()))
 

@@ -111,7 +111,7 @@ def stages(root: Operator) -> dict[int, int]:
     """Number the operators whose work is done in one go, as `tundish.loader.run.planner` joins them.
 
     Order is decided on indices wherever it can be, so functions run where an element has to be
-    there: in a batch, where a filter decides, before what is kept or taken apart, at the end.
+    there: in a batch, where a filter decides or something is asked about each, before what is kept or taken apart, at the end.
     """
     number_of: dict[int, int] = {}
     found: list[list[int]] = [[]]
@@ -129,7 +129,7 @@ def stages(root: Operator) -> dict[int, int]:
             return
         if node.elementwise and node.calls:
             stage.append(id(node))
-        elif node.joins:
+        elif node.joins or (node.noting and not node.cuts):
             stage = begin()
             stage.append(id(node))
         elif node.cuts:
