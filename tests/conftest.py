@@ -116,9 +116,10 @@ def listed(pid: int) -> list[int]:
 
 def read_lists(pid: int) -> Iterator[int]:
     """Each thread has its own."""
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):  # it ended meanwhile, and its children are another's
-            yield from map(int, path.read_text().split())
+    with suppress(OSError):  # it ended meanwhile, and its children are another's
+        for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - this runs before and after each test
+            with suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as lists:  # noqa: PTH123 - likewise
+                yield from map(int, lists.read().split())
 
 
 def descriptors() -> Iterator[tuple[str, str]]:

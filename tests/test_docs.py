@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from tests.scripts import Runner, runner
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").rglob("*.md"))]
@@ -56,22 +55,20 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
+@pytest.fixture(scope="module")
+def scripts() -> Iterator[Runner]:
+    with runner(QUIET) as scripts:
+        yield scripts
+
+
 @pytest.mark.parametrize("code", BLOCKS)
-def test_block_runs(code: str, tmp_path: Path) -> None:
+def test_block_runs(code: str, scripts: Runner, tmp_path: Path) -> None:
     missing = {name for name in FRAMEWORK.findall(code) if find_spec(name) is None}
     if missing:
         pytest.skip(f"needs {', '.join(sorted(missing))}")
     script = tmp_path / "block.py"
     script.write_text(code, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, script],
-        cwd=tmp_path,
-        env={**os.environ, **QUIET},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    code_of_exit, told = scripts.run(script)
 
-    assert not done.returncode, done.stderr
-    assert not done.stderr
+    assert not code_of_exit, told
+    assert not told

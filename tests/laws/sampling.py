@@ -18,3 +18,16 @@ def some(every: int, cases: Iterable[Case] = OTHERS) -> list[Any]:
         case if number % every == 0 else pytest.param(case, marks=pytest.mark.thorough)
         for number, case in enumerate(cases)
     ]
+
+
+def used_by(case: Case) -> set[str]:
+    """The names of the methods that a pipeline is made of, but for those within its functions."""
+    used: set[str] = set()
+
+    class Spy:
+        def __getattr__(self, name: str) -> object:
+            used.add(name)
+            return lambda *args, **kwargs: self
+
+    case.pipeline(Spy())
+    return used

@@ -30,7 +30,7 @@ def fuzzed(*arguments: str) -> tuple[int, list[str]]:
     return fuzz.main(arguments, lines.append), lines
 
 
-@pytest.mark.parametrize("seed", [0, 1, *later(2, 3)])
+@pytest.mark.parametrize("seed", [0, *later(1, 2, 3)])
 def test_random_pipelines_hold_in_process(seed: int) -> None:
     status, lines = fuzzed("--seed", str(seed), "--cases", "25", "--workers", "0")
 
@@ -40,7 +40,7 @@ def test_random_pipelines_hold_in_process(seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("seed", "cases"), [(10, 8), (11, 8), *later((10, 15), (11, 15), (12, 15), (13, 15))]
+    ("seed", "cases"), [(10, 8), *later((10, 15), (11, 15), (12, 15), (13, 15))]
 )
 def test_random_pipelines_hold_with_workers(seed: int, cases: int) -> None:
     status, lines = fuzzed("--seed", str(seed), "--cases", str(cases))
@@ -51,7 +51,7 @@ def test_random_pipelines_hold_with_workers(seed: int, cases: int) -> None:
 
 @pytest.fixture(scope="module")
 def drawn() -> list[Pipeline]:
-    return [fuzz.pipeline(random.Random(seed)) for seed in range(250)]
+    return [fuzz.pipeline(random.Random(seed)) for seed in range(200)]
 
 
 def test_every_operator_and_source_comes_up(drawn: list[Pipeline]) -> None:

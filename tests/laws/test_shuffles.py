@@ -69,8 +69,8 @@ def test_every_place_is_as_likely(n: int) -> None:
     passes = 4000 if n < 100 else 800
     cells = min(n, 8)
     counts = np.zeros((3, cells))
+    ds = Dataset.range(n).shuffle(None, seed=3)
     for number in range(passes):
-        ds = Dataset.range(n).shuffle(None, seed=3)
         for place, x in enumerate(itertools.islice(ds.iterator(iteration=number, workers=0), 3)):
             counts[place, int(x) * cells // n] += 1
     expected = passes / cells

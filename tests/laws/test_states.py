@@ -110,7 +110,7 @@ def test_a_changed_state_is_refused_or_one_of_the_pipeline(case: Case) -> None:
 @pytest.mark.parametrize("case", NAMING[::3], ids=lambda c: c.name)
 def test_a_state_that_names_elements_may_name_others(case: Case) -> None:
     known = own_errors(case)
-    for state in changed(case, 60):
+    for state in changed(case, 30):
         gives_elements(case, state, known)
 
 

@@ -109,6 +109,17 @@ def test_a_difference_is_shown_where_it_begins() -> None:
     assert "(the end)" in str(difference(one, one[:4]))
 
 
+def test_an_element_is_told_with_its_first_values() -> None:
+    held: dict[str, object] = {"x": (np.arange(40, dtype=np.int64).reshape(5, 8),)}
+    first = ", ".join(map(str, range(20)))
+    [told] = collect(iter([held]))
+    held = {"self": held, "y": np.zeros(0)}
+    held["self"] = held
+
+    assert str(told) == f"{{'x': (array([{first}, ...], int64, (5, 8)),)}}"
+    assert outcome_of(ValueError(held)).text == "({'self': ..., 'y': array([], dtype=float64)},)"
+
+
 def test_what_looks_alike_is_shown_with_its_digest() -> None:
     told = difference(collect(iter([b"x" * 999])), collect(iter([b"x" * 500 + b"y" + b"x" * 498])))
     assert str(told).count("[") == 2

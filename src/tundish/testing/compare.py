@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import types
 from dataclasses import dataclass, field
+from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -29,6 +30,8 @@ LIMIT = 100_000
 WIDTH = 240
 AGAIN = 20
 """So many equal errors make `collect` look whether the iterator moves."""
+SHOWN = 20
+"""So many values of an array are told."""
 NESTED = 1000
 """So many elements of a dataset within an element are looked at."""
 
@@ -156,7 +159,7 @@ def collect(
         except StopIteration:
             break
         except BaseException as error:
-            if is_interrupt(error):
+            if not isinstance(error, Exception) and is_interrupt(error):
                 raise
             outcomes.append(outcome_of(error, exact=exact))
             progress.failed(outcomes[-1])
@@ -303,9 +306,22 @@ def difference(
 
 
 def _short(value: object) -> str:
-    with np.printoptions(threshold=20, edgeitems=3):
-        text = repr(value)
+    text = _told(value)
     return text if len(text) <= WIDTH else f"{text[: WIDTH // 2]} ... {text[-WIDTH // 2 :]}"
+
+
+@recursive_repr()
+def _told(value: Any) -> str:
+    """A value's text, written of every outcome and read of one that differs: numpy's takes ten times as long."""
+    if type(value) is np.ndarray and value.size:
+        first = str(value.reshape(-1)[:SHOWN].tolist())
+        shown = first if value.size <= SHOWN else f"{first[:-1]}, ...]"
+        return f"array({shown}, {value.dtype}, {value.shape})"
+    if type(value) is tuple:
+        return f"({', '.join(map(_told, value))}{',' if len(value) == 1 else ''})"
+    if type(value) is dict:
+        return f"{{{', '.join(f'{key!r}: {_told(part)}' for key, part in value.items())}}}"
+    return repr(value)
 
 
 def _feed(sink: _Sink, value: object, seen: dict[int, int]) -> None:
