@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from tundish.errors import SpecError
+from tundish.loader.operators.shuffled import ShuffledPositions
 from tundish.loader.plan.checks import check_count, check_optional_flag, check_seed
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY, walk, why_unnumbered
 from tundish.loader.protocols.fluent import Fluent
@@ -16,7 +17,7 @@ from tundish.loader.protocols.items import End, Ref, ref_of, to_json
 from tundish.loader.protocols.lineage import note_wanted, refs
 from tundish.loader.protocols.operator import Operator, Unary
 from tundish.loader.protocols.permuting import permute
-from tundish.loader.protocols.positional import Positions, listed
+from tundish.loader.protocols.positional import Positions
 from tundish.loader.protocols.shuffling import Draws
 from tundish.loader.protocols.stated import count, load_part
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Builder, Machine, Mark
     from tundish.loader.protocols.refs import Positions as Places
     from tundish.loader.protocols.refs import Refs
+
+_MOST_DRAWS = 2**14
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +82,14 @@ class Shuffle(Unary):
         raise no_permutation(self.up)
 
     def machine(self, builder: Builder, pass_: int) -> Machine:
-        return WindowShuffle(self, builder.build(self.up, pass_), pass_, builder.context)
+        up, context, count = builder.build(self.up, pass_), builder.context, self.cardinality
+        size = self.window if self.window is not None and self.window > 0 else max(1, count)
+        if self.window == -2 and count < 0:
+            size = 2**62
+        draws = Draws(context.pair_of(self), pass_ if self.reshuffle else None)
+        if isinstance(up, Positions):
+            return ShuffledPositions(self.up, up, size, draws, pass_=pass_, context=context)
+        return WindowShuffle(self, up, size, draws, pass_=pass_, context=context)
 
 
 def may_permute(node: Operator) -> bool:
@@ -107,18 +117,17 @@ class WindowShuffle:
     once in as many draws as it is long, and a state is made by replaying from there.
     """
 
-    def __init__(self, node: Shuffle, up: Machine, pass_: int, context: Context) -> None:
+    def __init__(
+        self, node: Shuffle, up: Machine, size: int, draws: Draws, *, pass_: int, context: Context
+    ) -> None:
         self._node, self._up, self._pass, self._context = node, up, pass_, context
-        count = node.cardinality
-        self._size = node.window if node.window is not None and node.window > 0 else max(1, count)
-        if node.window == -2 and count < 0:
-            self._size = 2**62
-        key = pass_ if node.reshuffle else None
-        self._draws = Draws(context.pair_of(node), key)
+        self._size = size
+        self._draws = draws
         self._chunk: Iterator[int] = iter(())
+        self._many = 32  # draws at once
         self._drawn = 0
         self._window: list[Any] = []
-        self._head = self._rate = 0
+        self._head = 0
         self._snapshot()
 
     def _snapshot(self) -> None:
@@ -157,51 +166,10 @@ class WindowShuffle:
             self._tidy()
         return item
 
-    def run(self, most: int) -> list[Ref] | None:
-        """Return several refs at once; None where the input does not tell refs ahead.
-
-        All of them but the last make room for one of the input each, or none does: so that
-        `mark_back` can tell where each stands.
-        """
-        up = self._up
-        if not isinstance(up, Positions):
-            return None
-        if self._until <= 0:
-            self._tidy()
-        window, size, pulled = self._window, self._size, self._since[2]
-        have = len(window) - self._head
-        if have < size:
-            first = listed(up.take(size - have))
-            window += first
-            pulled += first
-            have += len(first)
-        if not have:
-            raise End
-        head, drawn = self._head, self._drawn
-        draws = self._draws.some(drawn)[: min(most, have)]
-        coming = listed(up.take(len(draws) - 1)) if have == size else []
-        self._rate = int(have == size and (len(draws) == 1 or bool(coming)))
-        if self._rate:
-            draws = draws[: len(coming) + 1]
-        count = len(draws)
-        left = np.full(count, size) if self._rate else np.arange(have, have - count, -1)
-        places = (
-            (draws % left.astype(np.uint64)).astype(np.int64) + np.arange(head, head + count)
-        ).tolist()
-        window += coming
-        pulled += coming
-        found: list[Ref] = []
-        take = found.append
-        for here, at in enumerate(places, head):
-            take(window[at])
-            window[at] = window[here]
-        self._head, self._drawn = head + count, drawn + count
-        self._chunk = iter(())
-        self._until -= count
-        return found
-
     def _more_draws(self) -> int:
-        self._chunk = iter(self._draws.some(self._drawn))
+        # Who goes on from the last ones wants more of them.
+        self._many = min(2 * self._many, _MOST_DRAWS)
+        self._chunk = iter(self._draws.numbers(self._drawn, self._many).tolist())
         return next(self._chunk)
 
     def _tidy(self) -> None:
@@ -213,24 +181,18 @@ class WindowShuffle:
     def mark(self) -> Mark:
         return (self._since, self._drawn, len(self._since[2]), self._up.mark())
 
-    def mark_back(self, left: int) -> Mark:
-        """Return the mark so many items before the last one of a run."""
-        since, drawn, pulled, up = self.mark()
-        come = self._rate * left
-        return (since, drawn - left, pulled - come, up - come)
-
     def dump(self, mark: Mark) -> Any:
         (first, window, pulled), drawn, taken, up = mark
         buffer = list(window)
         come = iter(pulled[:taken])
         head = 0
-        for k in range(first, drawn):
+        for draw in self._draws.numbers(first, drawn - first).tolist():
             while len(buffer) - head < self._size:
                 ref = next(come, None)
                 if ref is None:
                     break
                 buffer.append(ref)
-            at = head + self._draws(k) % (len(buffer) - head)
+            at = head + draw % (len(buffer) - head)
             buffer[at] = buffer[head]
             head += 1
         return {"draws": drawn, "window": to_json(tuple(buffer[head:])), "up": self._up.dump(up)}

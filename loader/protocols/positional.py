@@ -88,6 +88,10 @@ class Positions:
             self._ahead, self._first, skip = joined(have, made) if len(have) else made, at, 0
         return self._ahead[skip : skip + stop - at]
 
+    def at(self, positions: np.ndarray) -> Refs:
+        """The refs at any positions, wherever the stream stands."""
+        return self._node.refs_at(positions, self._pass, self._context)
+
     def run(self, most: int) -> list[Ref]:
         """As `next`, but several refs at once."""
         refs = self.take(most)

@@ -12,7 +12,6 @@ _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _W0, _W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 _LOW = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
-_FEW, _MANY = 16, 4096  # blocks of draws at once
 
 
 Words = np.ndarray | int
@@ -90,24 +89,14 @@ class Draws:
 
     def __init__(self, pair: tuple[int, int], pass_: int | None) -> None:
         self._pair = pair_of_pass(pair, pass_)
-        self._first = self._end = 0
-        self._blocks = _FEW
-        self._chunk: np.ndarray = np.empty(0, np.uint64)
 
-    def some(self, k: int) -> np.ndarray:
-        """Draws from number k on, as many as come at once."""
-        self._reach(k)
-        return self._chunk[k - self._first :]
+    def numbers(self, first: int, count: int) -> np.ndarray:
+        """Draws from a number on.
 
-    def __call__(self, k: int) -> int:
-        """Draw number k."""
-        self._reach(k)
-        return int(self._chunk[k - self._first])
-
-    def _reach(self, k: int) -> None:
-        if not self._first <= k < self._end:
-            # Who goes on from the last chunk wants more of them; who jumps may jump again.
-            self._blocks = min(2 * self._blocks, _MANY) if k == self._end else _FEW
-            block = k // 4
-            self._chunk = philox32(*self._pair, block, self._blocks)
-            self._first, self._end = 4 * block, 4 * (block + self._blocks)
+        Returns
+        -------
+        (count,) uint64 ndarray
+            Of 32 bits.
+        """
+        block, skip = divmod(first, 4)
+        return philox32(*self._pair, block, -(-(skip + count) // 4))[skip : skip + count]
