@@ -45,12 +45,20 @@ class RecordFiles:
         The files.
     indexes : sequence of Index
         Of each.
+
+    Attributes
+    ----------
+    units : (units,) int64 ndarray
+        How many records each unit of storage has: a row group, a record batch, a run of records.
     """
 
     def __init__(self, form: Format, paths: Sequence[str], indexes: Sequence[Index]) -> None:
         self.form, self.paths = form, tuple(paths)
         counts = [1 if index.error is not None else len(index.places) for index in indexes]
         self._starts = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).astype(np.int64)
+        units = [index.units for index in indexes]
+        joined = np.concatenate(units) if units else np.zeros(0, np.int64)
+        self.units = joined[joined > 0].astype(np.int64)
         self._unreadable = {k: x.error for k, x in enumerate(indexes) if x.error is not None}
         self._identities = [index.identity for index in indexes]
         self._ranges: list[range] | None = None

@@ -17,10 +17,15 @@ import numpy as np
 
 from tundish.spec import ArraySpec, Tree, flatten, normalise, unflatten
 
-__all__ = ["RUN_BYTES", "Columns", "Format", "Identity", "Places", "Reader", "Records", "Run"]
+__all__ = [
+    "RUN_BYTES", "Columns", "Format", "Identity", "Places", "Reader", "Records", "Run", "runs_of",
+]  # fmt: skip
 
 RUN_BYTES = 1 << 20
 """About so much is read at once, though never less than a record."""
+
+UNIT_BITS = 20
+"""Records that begin in the same 2**20 bytes of a file are a unit. Orders hang on it: it stays what it is."""
 
 Identity = tuple[int, int]
 """A file's size, and when it was changed (in ns; or a digest of what a remote store says of it)."""
@@ -269,3 +274,27 @@ class Format(ABC):
             As `open`.
         """
         raise NotImplementedError(f"{self.name} has no places")
+
+    def look(self, path: str) -> tuple[Places, np.ndarray | None]:
+        """Return `places`, and the sizes of the groups in which records are stored, in order; None where there are none.
+
+        Raises
+        ------
+        OSError, RecordCorruptError
+            As `open`.
+        """
+        return self.places(path), None
+
+
+def runs_of(places: Places) -> np.ndarray:
+    """Return the sizes of runs of records that are stored in no groups: about as many bytes each.
+
+    Examples
+    --------
+    >>> runs_of(range(0, 4 << 20, 300_000)).tolist()
+    [4, 3, 4, 3]
+    """
+    if not len(places):
+        return np.zeros(0, np.int64)
+    ends = np.flatnonzero(np.diff(np.asarray(places, np.int64) >> UNIT_BITS)) + 1
+    return np.diff(ends, prepend=0, append=len(places))

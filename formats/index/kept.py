@@ -28,6 +28,7 @@ from tundish.formats.bytes.file import (
     open_file,
 )
 from tundish.formats.bytes.regular import parse_json
+from tundish.formats.format import runs_of
 
 if TYPE_CHECKING:
     from tundish.formats.format import Format, Identity, Places
@@ -173,11 +174,14 @@ class Index:
         Of the file they are of; None where it changed while it was looked at, or is not there.
     error : Exception, optional
         Why nobody can tell.
+    groups : numpy.ndarray, optional
+        How many records each group has, where they are stored in groups.
     """
 
     places: Places
     identity: Identity | None
     error: Exception | None = None
+    groups: np.ndarray | None = None
 
     def says_the_same(self, other: Index) -> bool:
         """Return True if another index of the same file says what this one says."""
@@ -185,9 +189,18 @@ class Index:
             return False
         if self.error is not None or other.error is not None:
             return type(self.error) is type(other.error) and str(self.error) == str(other.error)
+        if not np.array_equal(self.units, other.units):
+            return False
         if isinstance(self.places, range) or isinstance(other.places, range):
             return type(self.places) is type(other.places) and self.places == other.places
         return np.array_equal(self.places, other.places)
+
+    @property
+    def units(self) -> np.ndarray:
+        """The sizes of the units in which the records are handed out, in order."""
+        if self.error is not None:  # it counts as one record
+            return np.ones(1, np.int64)
+        return runs_of(self.places) if self.groups is None else self.groups
 
 
 def identity_of(path: str, storage_options: StorageOptions = None) -> Identity | None:

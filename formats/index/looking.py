@@ -115,13 +115,13 @@ class _Looking:
             age = time.time() - before[1] / 1e9
             if 0 <= age < _SETTLED:
                 time.sleep(_SETTLED - age)
-        places = self.form.places(path)
+        places, groups = self.form.look(path)
         if before is None or identity_of(path, self.options) != before:
-            return Index(places, None)
+            return Index(places, None, groups=groups)
         where = self._where(path, before)
         if where is not None and isinstance(places, np.ndarray):
             write(where, self._description(path), before, places, self.options)
-        return Index(places, before)
+        return Index(places, before, groups=groups)
 
     def _where(self, path: str, identity: Identity | None) -> str | None:
         """Where the index of a file is kept, if it is."""

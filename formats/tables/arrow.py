@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from tundish.errors import RecordCorruptError
@@ -40,8 +41,12 @@ class ArrowFormat(TableFormat):
         return _ArrowReader(self, path, place, ahead)
 
     def places(self, path: str) -> Places:
+        return self.look(path)[0]
+
+    def look(self, path: str) -> tuple[Places, np.ndarray]:
         with _ArrowReader(self, path, 0, ahead=False) as reader:
-            return range(reader.rows + reader.broken)
+            groups = np.array(reader.groups, np.int64)
+            return range(int(groups.sum())), groups
 
 
 class _ArrowReader(BatchReader):
@@ -72,6 +77,7 @@ class _ArrowReader(BatchReader):
         self.broken = bool(self._messages.problem)
         self._starts = list(accumulate(self._messages.rows, initial=0))
         self.rows = self._starts[-1]
+        self.groups = [*self._messages.rows, *[1] * self.broken]
 
     def _doubt(self) -> None:
         """See whether batches have as many rows as they say, where that is unlikely; else the file ends there."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow.parquet as pq
 
 from tundish.errors import RecordCorruptError
@@ -54,8 +55,12 @@ class ParquetFormat(TableFormat):
         return _ParquetReader(self, path, place, ahead)
 
     def places(self, path: str) -> Places:
+        return self.look(path)[0]
+
+    def look(self, path: str) -> tuple[Places, np.ndarray]:
         with _ParquetReader(self, path, 0, ahead=False) as reader:
-            return range(reader.rows)
+            groups = np.array(reader.groups, np.int64)
+            return range(int(groups.sum())), groups
 
 
 class _ParquetReader(BatchReader):
@@ -65,7 +70,7 @@ class _ParquetReader(BatchReader):
         self._bytefile = open_file(path, dict(form.storage_options or ()))
         self.identity = self._bytefile.identity
         self._source = Spliced(self._bytefile)
-        self.rows, self._starts = 0, [0]
+        self.rows, self._starts, self.groups = 0, [0], list[int]()
         self._group, self._next = -1, 0
         self._pieces: Iterator[Any] = iter(())
         try:
@@ -96,7 +101,7 @@ class _ParquetReader(BatchReader):
             text = f"is no Parquet file, or its footer is damaged: {_short(problem)}"
             raise RecordCorruptError(self.path, max(0, self._bytefile.size - 8), text) from problem
         self.layout = Layout(self._form, schema, self.path)
-        self._starts = list(accumulate(counts, initial=0))
+        self.groups, self._starts = counts, list(accumulate(counts, initial=0))
         self.rows = self._starts[-1]
         self._steps = [_rows_at_once(group, schema, self.layout.names) for group in groups]
 

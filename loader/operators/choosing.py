@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
+
 from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.groups import SHARD_HINT
 from tundish.loader.plan.node import INFINITE_CARDINALITY
@@ -44,6 +46,15 @@ class Choosing(Unary):
     def refs_at(self, where: Positions, pass_: int, context: Context) -> Refs:
         first, step = self.chosen
         return self.up.refs_at(scaled(where, step, first), pass_, context)
+
+    @property
+    def unit_sizes(self) -> np.ndarray | None:
+        sizes, (first, step) = self.up.unit_sizes, self.chosen
+        if sizes is None or step > 1:
+            return None
+        ends = np.clip(np.cumsum(sizes), first, first + self.cardinality)
+        kept: np.ndarray = np.diff(ends, prepend=first)
+        return kept[kept > 0]
 
     def nested(self, at: int) -> Any:
         first, step = self.chosen
@@ -127,6 +138,9 @@ class Shard(Choosing):
     @property
     def chosen(self) -> tuple[int, int]:
         return self.index, self.count
+
+    def refs_at(self, where: Positions, pass_: int, context: Context) -> Refs:
+        return self.up.dealt_at(where, self.count, self.index, pass_, context)
 
     @property
     def cardinality(self) -> int:

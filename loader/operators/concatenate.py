@@ -66,6 +66,11 @@ class Concatenate(Operator):
         first, second = self.inputs
         return first.positional and second.positional and first.cardinality != INFINITE_CARDINALITY
 
+    @property
+    def unit_sizes(self) -> np.ndarray | None:
+        first, second = (up.unit_sizes for up in self.inputs)
+        return None if first is None or second is None else np.concatenate([first, second])
+
     # An int ref of the second input is shifted by `base`; else a ref is ``(0 or 1, ref)``.
 
     @property

@@ -25,6 +25,8 @@ from tundish.loader.protocols.positional import listed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
+
     from tundish.formats.format import Format
     from tundish.formats.index import Index as FileIndex
     from tundish.loader.protocols.contracts import Identity, Maker, Spec, Value
@@ -231,6 +233,10 @@ class Indexed(FromSource):
     @property
     def record_files(self) -> RecordFiles:
         return self.source
+
+    @property
+    def unit_sizes(self) -> np.ndarray:
+        return self.source.units
 
     def random_access(self) -> Callable[[int], Any]:
         return rows_of(self.source, self.count)

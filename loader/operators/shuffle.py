@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from tundish.errors import SpecError
 from tundish.loader.operators.shuffled import ShuffledPositions
+from tundish.loader.operators.units import UnitShuffle, check_units
 from tundish.loader.plan.checks import check_count, check_optional_flag, check_seed
-from tundish.loader.plan.node import UNKNOWN_CARDINALITY, walk, why_unnumbered
+from tundish.loader.plan.node import UNKNOWN_CARDINALITY, walk
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Ref, ref_of, to_json
 from tundish.loader.protocols.lineage import note_wanted, refs
-from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.operator import Unary
+from tundish.loader.protocols.permutable import check_positions, may_permute, no_permutation
 from tundish.loader.protocols.permuting import permute
 from tundish.loader.protocols.positional import Positions
 from tundish.loader.protocols.shuffling import Draws
@@ -74,12 +75,8 @@ class Shuffle(Unary):
         return self.up.refs_at(moved, pass_, context)
 
     def check(self) -> None:
-        if self.window is not None or (self.positional and self.cardinality >= 0):
-            return
-        for node in reversed(list(walk(self))):
-            if node.unpositioned:
-                raise SpecError(f"shuffle(None) permutes positions{node.unpositioned}")
-        raise no_permutation(self.up)
+        if self.window is None:
+            check_positions(self)
 
     def machine(self, builder: Builder, pass_: int) -> Machine:
         up, context, count = builder.build(self.up, pass_), builder.context, self.cardinality
@@ -90,24 +87,6 @@ class Shuffle(Unary):
         if isinstance(up, Positions):
             return ShuffledPositions(self.up, up, size, draws, pass_=pass_, context=context)
         return WindowShuffle(self, up, size, draws, pass_=pass_, context=context)
-
-
-def may_permute(node: Operator) -> bool:
-    """Return True if ``shuffle(None)`` may stand after a node.
-
-    A snapshot has random access once it is complete; that shows when an iterator is made.
-    """
-    if any(below.awaited for below in walk(node)):
-        return True
-    return node.positional and node.cardinality >= 0
-
-
-def no_permutation(node: Operator) -> SpecError:
-    """Return the error of ``shuffle(None)`` after any other node."""
-    return SpecError(
-        "shuffle(None) permutes positions and needs a finite dataset with random access; "
-        f"{node.label} has none{why_unnumbered(node)}; use shuffle(buffer_size)"
-    )
 
 
 class WindowShuffle:
@@ -216,6 +195,8 @@ class ShuffleMethods(Fluent):
         seed: int | None = None,
         reshuffle_each_iteration: bool | None = None,
         name: str | None = None,
+        *,
+        units: int | None = None,
     ) -> Self:
         """Shuffle the elements.
 
@@ -232,14 +213,18 @@ class ShuffleMethods(Fluent):
             Default True: another order in each iteration and each pass of a `repeat`.
         name : str, optional
             For tf.data's sake; ignored.
+        units : int, optional
+            With ``shuffle(None)`` over files or a snapshot: permute the units in which storage hands out records
+            (row groups, record batches, runs of about 1 MiB), then the records of so many units at a time. So a
+            batch is read from that few units. A `shard` after it has units of its own.
 
         Raises
         ------
         SpecError
             ``shuffle(None)`` over a dataset without random access (a generator, a filter), or an
-            endless one.
+            endless one; `units` over one that is not stored in units.
         ValueError
-            `buffer_size` is below 1, and not -2.
+            `buffer_size` is below 1, and not -2; `units` is below 1, or beside a `buffer_size`.
 
         Notes
         -----
@@ -255,6 +240,8 @@ class ShuffleMethods(Fluent):
         >>> sorted(int(x) for x in td.Dataset.range(6).shuffle(None, seed=1))
         [0, 1, 2, 3, 4, 5]
         """
+        reshuffle = check_optional_flag("reshuffle_each_iteration", reshuffle_each_iteration)
+        reshuffle = reshuffle is None or reshuffle
         if buffer_size is None:
             if not may_permute(self._node):
                 raise no_permutation(self._node)
@@ -262,6 +249,7 @@ class ShuffleMethods(Fluent):
             buffer_size = check_count("buffer_size", buffer_size)
             if buffer_size < 1 and buffer_size != UNKNOWN_CARDINALITY:
                 raise ValueError(f"buffer_size must be at least 1, or None, not {buffer_size}")
-        reshuffle = check_optional_flag("reshuffle_each_iteration", reshuffle_each_iteration)
-        reshuffle = reshuffle is None or reshuffle
+        if units is not None:
+            units = check_units(self._node, buffer_size, units)
+            return self._then(UnitShuffle, units, check_seed(seed), reshuffle)
         return self._then(Shuffle, buffer_size, check_seed(seed), reshuffle)

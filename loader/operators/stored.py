@@ -159,6 +159,13 @@ class Stored(Snapshot):
     def stored(self) -> Found:
         return self.found
 
+    @property
+    def unit_sizes(self) -> np.ndarray:
+        # Batches of several user shards interleave: then records between two beginnings stand in a few of them.
+        starts = self.found.reader.batches.entries["start"]
+        ends = np.unique(starts[starts > 0])
+        return np.diff(ends, prepend=0, append=self.found.rows)
+
     def random_access(self) -> Callable[[int], Any]:
         return rows_of(self.found.reader, self.found.rows)
 

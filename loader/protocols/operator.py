@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
+from tundish.errors import IncompatibleCheckpointError
 from tundish.loader.plan.node import walk
+from tundish.loader.protocols.refs import scaled
 from tundish.loader.protocols.stated import MOST, check_whole, count, own, part, within
 from tundish.loader.protocols.traits import Traits
 
@@ -104,6 +106,17 @@ class Operator(Traits):
         """
         return self.inputs[0].refs_at(where, pass_, context)
 
+    def dealt_at(
+        self, where: Positions, count: int, index: int, pass_: int, context: Context
+    ) -> Refs:
+        """Return the refs at positions of one of `count` shards: of every `count`-th element, from `index`.
+
+        An operator may deal its elements in another way, as long as shards are as long as these.
+        """
+        if self.in_place:
+            return self.inputs[0].dealt_at(where, count, index, pass_, context)
+        return self.refs_at(scaled(where, count, index), pass_, context)
+
     def parts(self, ref: Ref) -> list[tuple[int, Ref]]:
         """Take a ref apart: pairs of an input's number and a ref of it, in the same pass.
 
@@ -154,7 +167,10 @@ class Operator(Traits):
 
     def expand(self, at: int) -> Any:
         """Return a position as it is dumped: so many elements of a positional node have been given."""
-        return self.nested(at) if self.nests else at
+        if self.nests:
+            return self.nested(at)
+        layout = self.layout
+        return {"n": at, "layout": layout} if layout else at
 
     def nested(self, at: int) -> Any:
         """Return a position in the form that the node's machine dumps."""
@@ -165,7 +181,19 @@ class Operator(Traits):
         most = MOST if self.cardinality < 0 else self.cardinality
         if not isinstance(state, dict):
             return check_whole(state, most=most)
+        if "layout" in state:
+            return self._within_layout(state, most)
         return min(most, self.position(state))
+
+    def _within_layout(self, state: dict[str, Any], most: int) -> int:
+        """Return the position that a state says, if files lie as they lay when it was taken."""
+        if state["layout"] != self.layout:
+            problem = (
+                "shuffle(None, units=) moves the units that files are stored in (row groups, batches), and these files "
+                "have others than those of the state: go on with those files, or begin anew"
+            )
+            raise IncompatibleCheckpointError((problem,))
+        return count(state, "n", most=most)
 
     def position(self, state: dict[str, Any]) -> int:
         """Return the position that the nested form says."""

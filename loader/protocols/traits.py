@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from tundish.loader.plan.node import Node
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from tundish.formats.files import RecordFiles
     from tundish.loader.plan.inputs import InputContext
     from tundish.loader.plan.options import Options
@@ -27,6 +29,8 @@ class Traits(Node):
 
         @property
         def inputs(self) -> tuple[Operator, ...]: ...
+        @property
+        def running(self) -> tuple[Operator, ...]: ...
 
     # -- which elements it gives -----------------------------------------------------------
     passes: ClassVar[bool] = False
@@ -52,6 +56,8 @@ class Traits(Node):
 
     shuffles: ClassVar[bool] = False
     """True if it shuffles: a position in its stream says nothing about a position in its input's."""
+    deals: ClassVar[bool] = False
+    """True if its shards are stored apart, so that each reads little of what the others read."""
     ours: ClassVar[bool] = False
     """True if it makes elements of nothing that a user has: nobody else holds them."""
 
@@ -181,6 +187,24 @@ class Traits(Node):
         """The files of whose records its refs end with the numbers."""
         up = self.same_refs or (self.choosing and self.share is None)
         return self.inputs[0].record_files if up else None
+
+    @property
+    def in_place(self) -> bool:
+        """True if its element p is made of its input's element p: no position changes."""
+        return self.transparent or (self.elementwise and not self.drops)
+
+    @property
+    def unit_sizes(self) -> np.ndarray | None:
+        """The sizes of the units in which storage hands out its elements, in order, none of them 0; None where there are none.
+
+        Asked where positions are known: of files once they have been looked at.
+        """
+        return self.inputs[0].unit_sizes if self.in_place else None
+
+    @property
+    def layout(self) -> str:
+        """What its positions depend on beside the plan: a digest of how elements lie in files; '' if on nothing."""
+        return "".join(up.layout for up in self.running)
 
     @property
     def listed_paths(self) -> tuple[str, ...] | None:

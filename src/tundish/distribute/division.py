@@ -108,19 +108,11 @@ def divided(
     """
     count, index = context.num_input_pipelines, context.input_pipeline_id
     if policy is AutoShardPolicy.AUTO:
-        policy = _chosen(root, context, agreed=agreed)
+        policy = _chosen(root, context, uneven, agreed=agreed)
     if policy is AutoShardPolicy.DATA:
         return _by_rows(root, context, uneven)
     if policy is AutoShardPolicy.FILE:
-        made = _own(by_files(root, count, index), context)
-        if uneven == "ignore" or agreed or root.cardinality == INFINITE_CARDINALITY:
-            return made
-        everyone = [
-            (plan, _own(plan, replace(context, input_pipeline_id=each)).sizes)
-            for each in range(count)
-            for plan in [by_files(root, count, each)]
-        ]
-        return replace(made, limit=_steps(everyone, uneven))
+        return _by_files(root, context, uneven, agreed=agreed)
     if policy is AutoShardPolicy.HINT:
         root = _hinted(root, count, index)
     told = count == 1 or agreed or root.cardinality == INFINITE_CARDINALITY
@@ -138,10 +130,40 @@ def _nobody_knows(uneven: Uneven | None, why: str) -> str:
     )
 
 
-def _chosen(root: Operator, context: InputContext, *, agreed: bool) -> AutoShardPolicy:
+def _by_files(
+    root: Operator, context: InputContext, uneven: Uneven | None, *, agreed: bool
+) -> Division:
+    """Batches of a process's own files, or units."""
+    count, index = context.num_input_pipelines, context.input_pipeline_id
+    made = _own(by_files(root, count, index), context)
+    if uneven == "ignore" or agreed or root.cardinality == INFINITE_CARDINALITY:
+        return made
+    everyone = [
+        (plan, _own(plan, replace(context, input_pipeline_id=each)).sizes)
+        for each in range(count)
+        for plan in [by_files(root, count, each)]
+    ]
+    if uneven is None and _deals(root) and any(node.drops_rest for node in walk(root)):
+        uneven = "drop"  # what one has more than another, an element, is left out by any policy
+    return replace(made, limit=_steps(everyone, uneven))
+
+
+def _deals(root: Operator) -> bool:
+    return any(node.deals for node in walk(root))
+
+
+def _chosen(
+    root: Operator, context: InputContext, uneven: Uneven | None, *, agreed: bool
+) -> AutoShardPolicy:
     """FILE, where it spares reading, is right, and all processes can end together; else DATA."""
     if context.num_input_pipelines == 1:
         return AutoShardPolicy.DATA
+    if _deals(root):
+        try:
+            _by_files(root, context, uneven, agreed=agreed)
+        except ValueError:
+            return AutoShardPolicy.DATA
+        return AutoShardPolicy.FILE
     readers = [node for node in walk(root) if node.placed and node.one_by_one]
     if readers and all(node.awaited for node in readers):
         return AutoShardPolicy.DATA  # records are read by number: each process reads its own alone

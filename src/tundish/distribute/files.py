@@ -22,7 +22,7 @@ class NoFilesError(ValueError):
 
 
 def by_files(root: Operator, count: int, index: int) -> Operator:
-    """The plan over every `count`-th file, from the `index`-th on.
+    """The plan over every `count`-th file, from the `index`-th on; over its own units, where a shuffle deals units.
 
     The list is divided below any shuffle of it, so files are disjoint whatever seeds there are.
 
@@ -40,6 +40,8 @@ def by_files(root: Operator, count: int, index: int) -> Operator:
         return done[id(node)]
 
     def _divided(node: Operator) -> Operator:
+        if node.deals:
+            return Shard(node, count, index)
         if node.expands and _is_list(node.inputs[0]):
             return over(node, node.inputs[0], _share_of_files(node.inputs[0], node, count, index))
         if not node.inputs:

@@ -126,7 +126,7 @@ def _out_of_turn(state: Any) -> bool:
 def _of_another(kind: Kind, process: Any) -> str:
     (count, index), (here, at) = process, kind.process
     if kind.form == "own":
-        why = "it is a position in that process's own files"
+        why = "it is a position in that process's own files, or units of them"
     elif kind.form == "function":
         why = "the function made that process's own dataset"
     else:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "directed",
     "permutation",
+    "permutation_of_units",
     "seed_words",
     "weighted_draws",
     "window_shuffle",
@@ -158,6 +159,51 @@ def permutation(count: int, seed: int, number: int) -> list[int]:
         return found if found < count else walked(found)
 
     return [walked(position) for position in range(count)]
+
+
+def permutation_of_units(
+    sizes: Sequence[int], units: int, seed: int, number: int, shard: tuple[int, int] = (1, 0)
+) -> list[int]:
+    """The order of pass `number` of ``shuffle(None, seed, units=)``: which records a shard gives.
+
+    Units stand one behind the other in the order of their `permutation`. A shard is a stretch of their records, the first
+    ones a record longer where they cannot be of one length. The stretch is cut where units begin, every so many
+    of them, and each piece is permuted by itself, with a seed that says where it begins among all records.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Of the units.
+    units : int
+        How many of them are permuted together.
+    seed, number : int
+        As for `permutation`.
+    shard : (int, int)
+        Of how many shards this is which.
+
+    Examples
+    --------
+    >>> permutation_of_units([2, 2, 2], 1, seed=1, number=0)
+    [1, 0, 5, 4, 3, 2]
+    """
+    firsts = [sum(sizes[:unit]) for unit in range(len(sizes))]
+    stood = [
+        (unit, firsts[unit] + k)
+        for unit in permutation(len(sizes), seed, number)
+        for k in range(sizes[unit])
+    ]
+    count, index = shard
+    lengths = [len(stood) // count + (each < len(stood) % count) for each in range(count)]
+    first = sum(lengths[:index])
+    own = stood[first : first + lengths[index]]
+    found: list[int] = []
+    names = list(dict.fromkeys(unit for unit, _ in own))
+    while names:
+        together, names = names[:units], names[units:]
+        records = [record for unit, record in own if unit in together]
+        key = (first + len(found) + 1) * 2**66 + seed
+        found += [records[k] for k in permutation(len(records), key, number)]
+    return found
 
 
 def _splitmix(number: int) -> int:

@@ -20,6 +20,7 @@ def steps(rng: random.Random, _: Callable[[], str]) -> dict[str, int]:
     kind = rng.choice([kind for kind in KINDS if kind != "sql"])
     opened = f"Reading(D, {kind!r}, {rng.randint(1, 9)}, {rng.random() < 0.3})"
     return {
+        f".shuffle(None, seed={rng.randint(0, 5)}, units={rng.randint(1, 4)})": 2,
         f".flat_map({opened})": 2,
         f".interleave({opened}, {rng.randint(1, 4)}, {rng.randint(1, 3)})": 2,
     }
@@ -32,6 +33,10 @@ def source(rng: random.Random) -> str:
     if kind != "sql":
         how = rng.choice(("", "", ", num_parallel_reads=2", ", num_parallel_reads=-1"))
         how += rng.choice(("", "", ", damaged=True", ", damaged=True, on_error='skip'"))
+    if kind in SEEKABLE and "num" not in how and "skip" not in how and rng.random() < 0.4:
+        units = f".shuffle(None, seed={rng.randint(0, 5)}, units={rng.randint(1, 4)})"
+        mapped = rng.choice(("", ".map(Draw(2), seed=3)", ".prefetch(2)"))
+        return f"read(D, {kind!r}{how}){units}{mapped}{rng.choice(('', '.shard(3, 1)'))}"
     return f"read(D, {kind!r}{how})"
 
 
@@ -76,6 +81,25 @@ def _of(kind: str) -> tuple[Case, ...]:
             case(
                 "permutation",
                 lambda d: read(d, kind).shuffle(None, seed=1).map(Draw(1), seed=1).repeat(2),
+            ),
+            case(
+                "units",
+                lambda d: (
+                    read(d, kind).shuffle(None, 1, units=2).map(Draw(1), seed=1).repeat(2).batch(3)
+                ),
+            ),
+            case(
+                "units-shard",
+                lambda d: (
+                    read(d, kind, damaged=True)
+                    .concatenate(read(d, kind))
+                    .skip(1)
+                    .take(17)
+                    .shuffle(None, seed=2, units=2)
+                    .map(Draw(1), seed=1)
+                    .shard(2, 1)
+                    .repeat(2)
+                ),
             ),
         ]
     return tuple(found)

@@ -23,6 +23,7 @@ from tundish.testing.model.sorting import Sorting
 from tundish.testing.model.storing import Storing
 from tundish.testing.model.taking import Taking
 from tundish.testing.model.uniqueness import Uniqueness
+from tundish.testing.model.units import Units
 
 __all__ = ["Model"]
 
@@ -40,6 +41,7 @@ class Model(
     Grouping,
     Sorting,
     Storing,
+    Units,
     Reading,
     Measuring,
     Basic,

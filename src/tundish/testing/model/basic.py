@@ -42,11 +42,14 @@ class Pass:
         Of the maps with a seed, by id: their places in the plan.
     prefix : tuple
         The origin of the element of which a `flat_map` made this dataset.
+    shard : (int, int)
+        Of how many shards which, of a shuffle that deals units.
     """
 
     number: int
     numbers: dict[int, int] = field(default_factory=dict)
     prefix: tuple[Any, ...] = ()
+    shard: tuple[int, int] = (1, 0)
 
     def at(self, index: int, value: Any = None, error: BaseException | None = None) -> Item:
         """An item that begins at this node."""
@@ -60,6 +63,8 @@ class Item(NamedTuple):
     path: Any
     value: Any
     error: BaseException | None = None
+    unit: Any = None
+    """What names the unit of storage that it stands in, where there are several."""
 
     def inside(self, *behind: int, before: tuple[int, ...] = ()) -> Item:
         """The same with a longer path."""
@@ -261,7 +266,7 @@ class Basic:
         def items(this: Pass) -> Iterator[Item]:
             for component, model in enumerate((self, dataset)):
                 for item in model.items(this):
-                    yield item.inside(before=(component,))
+                    yield item.inside(before=(component,))._replace(unit=(component, item.unit))
 
         return type(self)(items, self, dataset)
 
@@ -300,7 +305,7 @@ class Basic:
         return self._sliced(index, None, num_shards)
 
     def shard_by_process(self, context: Any) -> Self:
-        return self.shard(context.num_input_pipelines, context.input_pipeline_id)
+        return self._sliced(context.input_pipeline_id, None, context.num_input_pipelines)
 
     def skip(self, count: int) -> Self:
         return self._sliced(count, None) if count >= 0 else self._sliced(0, 0)

@@ -66,7 +66,8 @@ class Reading(Interleaving):
 
         def opened(path: Any) -> _File:
             try:
-                return _File(MEANINGS[reader](path, **how), skips=skips)
+                found = MEANINGS[reader](path, **how)
+                return _File(found, UNITS.get(reader, mebibytes)(path, found), skips=skips)
             except Exception as error:  # noqa: BLE001 - whatever the system says of a file
                 raise OutError if skips else error  # noqa: B904 - which counts alone
 
@@ -76,7 +77,10 @@ class Reading(Interleaving):
             model = paths.interleave(opened, num_parallel_reads if num_parallel_reads > 0 else 16)
 
         def items(this: Pass) -> Iterator[Item]:
-            return (item for item in model.items(this) if not isinstance(item.error, OutError))
+            for item in model.items(this):
+                if not isinstance(item.error, OutError):
+                    path = item.path if item.unit is None else item.path[:-1]
+                    yield item._replace(unit=(path, item.unit))
 
         return cls(items, paths)
 
@@ -84,13 +88,13 @@ class Reading(Interleaving):
 class _File(Basic):
     """The records of one file: an item is named by its place, not by its number."""
 
-    def __init__(self, found: Found, *, skips: bool) -> None:
+    def __init__(self, found: Found, units: list[int], *, skips: bool) -> None:
         super().__init__(lambda _: iter(()))
-        self._found, self._skips = found, skips
+        self._found, self._units, self._skips = found, units, skips
 
     def within(self, outer: Item) -> Iterator[Item]:
-        for place, value in self._found:
-            item = outer.inside(place)
+        for (place, value), unit in zip(self._found, self._units, strict=True):
+            item = outer.inside(place)._replace(unit=unit)
             if isinstance(value, Exception):
                 yield item._replace(value=None, error=OutError() if self._skips else value)
             else:
@@ -287,3 +291,36 @@ MEANINGS: dict[str, Callable[..., Found]] = {
     "SqlDataset": database,
 }
 """By the name of the class."""
+
+
+# -- units
+
+
+def mebibytes(_: str, found: Found) -> list[int]:
+    """Which unit each record is in: one a MiB of the file, by where records begin."""
+    return [place // 2**20 for place, _ in found]
+
+
+def row_groups(path: str, _: Found) -> list[int]:
+    """The same of a Parquet file: one a row group."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - see above
+
+    data = pq.read_metadata(path)
+    return [k for k in range(data.num_row_groups) for _ in range(data.row_group(k).num_rows)]
+
+
+def record_batches(path: str, found: Found) -> list[int]:
+    """The same of an Arrow file: one a batch; what is damaged behind them is another."""
+    import pyarrow as pa  # noqa: PLC0415 - see above
+
+    data = Path(path).read_bytes()
+    batches = list(pa.ipc.open_stream(data[8:]))  # a file is a stream with a frame around it
+    units = [k for k, batch in enumerate(batches) for _ in range(batch.num_rows)]
+    return [*units, *[len(batches)] * (len(found) - len(units))]
+
+
+UNITS: dict[str, Callable[[str, Found], list[int]]] = {
+    "ParquetDataset": row_groups,
+    "ArrowDataset": record_batches,
+}
+"""By the name of the class; of all others `mebibytes`."""

@@ -1,0 +1,173 @@
+"""shuffle(None, units=k): a permutation of the units that files are stored in, then of the records of k units at a time.
+
+The records of all units, one unit after another in their permuted order, are the *line*. It is cut into *windows* of k
+units each, and each window is permuted by itself. So where an element comes from follows from its position by searching the
+ends of windows and units, and a batch is made of the records of k units.
+
+A shard is a stretch of the line, cut into windows of its own: it reads its units alone, but for the one at either end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from tundish.errors import SpecError
+from tundish.loader.plan.checks import check_count
+from tundish.loader.protocols.operator import Unary
+from tundish.loader.protocols.permutable import check_positions, is_awaited
+from tundish.loader.protocols.shuffling import permute
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.operator import Operator
+    from tundish.loader.protocols.refs import Positions, Refs
+
+_LINES_KEPT = 4  # of passes that are under way at once
+_SHARDS_KEPT = 16  # of a line
+
+
+@dataclass(frozen=True, eq=False)
+class UnitShuffle(Unary):
+    """A keyed permutation of the units of its input's storage, then of the records of `units` of them at a time."""
+
+    units: int
+    seed: int | None
+    reshuffle: bool
+
+    op = "shuffle"
+    seeded = shuffles = passes = choosing = distributive = asks_numbers = deals = True
+
+    @property
+    def seedless(self) -> bool:
+        return self.seed is None
+
+    @property
+    def layout(self) -> str:
+        sizes = self.up.unit_sizes
+        digest = b"" if sizes is None else sizes.astype("<i8").tobytes()
+        return f"{hashlib.blake2b(digest, digest_size=8).hexdigest()}{super().layout}"
+
+    def check(self) -> None:
+        check_positions(self)
+        if self.up.unit_sizes is None:
+            raise no_units(self.up, self.units)
+
+    def refs_at(self, where: Positions, pass_: int, context: Context) -> Refs:
+        return self.dealt_at(where, 1, 0, pass_, context)
+
+    def dealt_at(
+        self, where: Positions, count: int, index: int, pass_: int, context: Context
+    ) -> Refs:
+        line = line_of(self, context.seed_of(self), pass_ if self.reshuffle else 0)
+        moved = line.numbers(np.asarray(where, np.int64), count, index)
+        return self.up.refs_at(moved, pass_, context)
+
+
+def check_units(node: Operator, buffer_size: int | None, units: Any) -> int:
+    """Return how many units `shuffle` is to permute at a time, or raise."""
+    count = check_count("units", units, least=1)
+    if buffer_size is not None:
+        raise ValueError(
+            f"units={count} says how much shuffle(None) permutes at a time, and buffer_size={buffer_size} is a window that "
+            "elements are drawn from: give one of the two"
+        )
+    if not is_awaited(node) and node.unit_sizes is None:
+        raise no_units(node, count)
+    return count
+
+
+def no_units(node: Operator, count: int) -> SpecError:
+    """Return the error of `units` after a node whose elements are not stored in units."""
+    return SpecError(
+        f"shuffle(None, units={count}) moves the units in which files are read (row groups of Parquet, record batches of "
+        f"Arrow, batches of a snapshot, runs of records), and {node.label} has none: leave out units=, since any "
+        "element is as near as any other there; or put the shuffle right after what reads the files"
+    )
+
+
+_LINES: WeakKeyDictionary[UnitShuffle, OrderedDict[tuple[int, int], Line]] = WeakKeyDictionary()
+
+
+def line_of(node: UnitShuffle, seed: int, key: int) -> Line:
+    """Return the line of a pass: the same one as long as few others are asked for."""
+    lines = _LINES.setdefault(node, OrderedDict())
+    line = lines.get((seed, key))
+    if line is None:
+        sizes = node.up.unit_sizes
+        assert sizes is not None  # `check` has seen to that
+        line = lines[seed, key] = Line(sizes, node.units, seed, key)
+        while len(lines) > _LINES_KEPT:
+            lines.popitem(last=False)
+    return line
+
+
+class Line:
+    """The records of all units, in the permuted order of the units; permuted again within windows of it.
+
+    Parameters
+    ----------
+    sizes : (units,) int64 ndarray
+        How many records each unit has, in the order of the source; none of them 0.
+    at_once : int
+        How many units a window has.
+    seed, key : int
+        The seed, and the number of the pass.
+
+    Examples
+    --------
+    >>> line = Line(np.array([2, 3, 1]), 2, seed=1, key=0)
+    >>> sorted(line.numbers(np.arange(6)).tolist())
+    [0, 1, 2, 3, 4, 5]
+    """
+
+    def __init__(self, sizes: np.ndarray, at_once: int, seed: int, key: int) -> None:
+        order = permute(np.arange(len(sizes)), len(sizes), seed, key)
+        ends = np.cumsum(sizes[order])
+        self._starts = np.concatenate([[0], ends]).astype(np.int64)  # of units, in the line
+        self._moved = (np.cumsum(sizes) - sizes)[order] - self._starts[
+            :-1
+        ]  # from there to the source
+        self._at_once, self._seed, self._key = at_once, seed, key
+        self._windows: OrderedDict[tuple[int, int], np.ndarray] = OrderedDict()
+
+    def numbers(self, where: np.ndarray, count: int = 1, index: int = 0) -> np.ndarray:
+        """Return which records of the source stand at positions of one of `count` shards.
+
+        Parameters
+        ----------
+        where : (k,) int64 ndarray
+            Each less than the shard's length.
+        count, index : int
+            Which shard.
+        """
+        windows = self._windows_of(count, index)
+        places = where + windows[0]
+        which = np.searchsorted(windows, places, "right") - 1
+        for each in np.unique(which).tolist():
+            mine = which == each
+            first, stop = int(windows[each]), int(windows[each + 1])
+            # Its start tells a window from those of other shards; no seed of a user's has so many bits.
+            seed = (first + 1 << 66) + self._seed
+            places[mine] = first + permute(places[mine] - first, stop - first, seed, self._key)
+        found: np.ndarray = places + self._moved[np.searchsorted(self._starts, places, "right") - 1]
+        return found
+
+    def _windows_of(self, count: int, index: int) -> np.ndarray:
+        """Return where the windows of a shard begin, and the end of the last."""
+        found = self._windows.get((count, index))
+        if found is None:
+            size, rest = divmod(int(self._starts[-1]), count)
+            first = size * index + min(index, rest)
+            stop = first + size + (index < rest)
+            inner = self._starts[(self._starts > first) & (self._starts < stop)]
+            found = np.array([*[first, *inner.tolist()][:: self._at_once], stop], np.int64)
+            self._windows[count, index] = found
+            while len(self._windows) > _SHARDS_KEPT:
+                self._windows.popitem(last=False)
+        return found
