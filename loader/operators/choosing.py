@@ -274,7 +274,8 @@ class ChoosingMethods(Fluent):
 
         Notes
         -----
-        Shards are disjoint, complete, and differ by at most one element. The numbers are part of
+        Shards are disjoint, complete, and differ by at most one element. After ``shuffle(None, units=k)`` a shard is made
+        of units of its own. The numbers are part of
         the plan; `shard_by_process` keeps them out of it. A `shuffle` before it needs a seed, the same
         in all shards.
 
