@@ -274,10 +274,10 @@ class ChoosingMethods(Fluent):
 
         Notes
         -----
-        Shards are disjoint, complete, and differ by at most one element. After ``shuffle(None, units=k)`` a shard is made
-        of units of its own. The numbers are part of
-        the plan; `shard_by_process` keeps them out of it. A `shuffle` before it needs a seed, the same
-        in all shards.
+        Shards are disjoint, complete, and differ by at most one element. After
+        ``shuffle(None, units=k)`` a shard is as long, and made of units of its own. The numbers are
+        part of the plan; `shard_by_process` keeps them out of it. A `shuffle` before it needs a
+        seed, the same in all shards.
 
         Examples
         --------

@@ -68,6 +68,11 @@ class Division:
         return self.context.num_replicas_in_sync // self.context.num_input_pipelines
 
     @property
+    def one_order(self) -> bool:
+        """True if processes divide one order, so that all have to draw the same one."""
+        return self.form != "own" or _deals(self.whole)
+
+    @property
     def numbers(self) -> range:
         """Their numbers among all replicas."""
         first = self.replicas * self.context.input_pipeline_id

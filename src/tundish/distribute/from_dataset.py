@@ -159,7 +159,7 @@ def distribute_dataset(
         context=context,
         options=options,
         cardinality=_steps(division, chosen, all_min),
-        seed=None if division.form == "own" else seed_of(division.whole, all_min),
+        seed=seed_of(division.whole, all_min) if division.one_order else None,
     )
 
 
