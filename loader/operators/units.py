@@ -21,7 +21,7 @@ from tundish.errors import SpecError
 from tundish.loader.plan.checks import check_count
 from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.permutable import check_positions, is_awaited
-from tundish.loader.protocols.shuffling import permute
+from tundish.loader.protocols.permuting import permute
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
