@@ -238,7 +238,7 @@ class Unbatched:
         """Take the next rows of one element, `most` at most, as slices of its columns."""
         failure = self._open()
         if failure is not None:
-            return Chunk((), failure=failure)
+            return Chunk(failure=failure)
         first, stop = self._row, min(self._rows, self._row + most)
         columns = slices(self._value, first, stop)
         if columns is None:

@@ -10,6 +10,7 @@ import numpy as np
 from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.groups import SHARD_HINT
 from tundish.loader.plan.node import INFINITE_CARDINALITY
+from tundish.loader.protocols.chunk import mark_of, taken
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, several_of
 from tundish.loader.protocols.operator import Passing, Unary
@@ -181,6 +182,17 @@ class Chosen:
             if at >= 0 and at % step == 0:
                 return item
 
+    def take(self, most: int) -> Any:
+        """Take the next elements at once, as the input gives them; None where some are left out on the way."""
+        if self._stop is not None:
+            most = min(most, self._stop - self._seen)
+        if self._step > 1 or self._seen < self._first or most < 1:
+            return None
+        found = taken(self._up, most)
+        if found is not None:
+            self._seen += len(found)
+        return found
+
     def several(self, most: int) -> list[Any] | None:
         """Return elements as the input does, if it has such a method; None where some are left out, and at the end."""
         if self._stop is not None:
@@ -193,11 +205,10 @@ class Chosen:
 
     def mark_back(self, left: int) -> Mark:
         """Return the mark so many elements before the last one of `several`."""
-        up: Any = self._up
-        return (self._seen - left, up.mark_back(left))
+        return self.mark(left)
 
-    def mark(self) -> Mark:
-        return (self._seen, self._up.mark())
+    def mark(self, left: int = 0) -> Mark:
+        return (self._seen - left, mark_of(self._up, left))
 
     def dump(self, mark: Mark) -> Any:
         return {"seen": mark[0], "up": self._up.dump(mark[1])}

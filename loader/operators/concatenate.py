@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
+from tundish.loader.protocols.chunk import mark_of, renamed, taken
 from tundish.loader.protocols.columns import merged
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Made, rewrap
@@ -217,8 +218,24 @@ class Concatenated:
                 self._which = 1
                 self._up = self._build(self._parts[1], self._pass)
 
-    def mark(self) -> Mark:
-        return (self._which, self._up, self._up.mark())
+    def take(self, most: int) -> Any:
+        """Take the next elements of one input, as it gives them; None where it gives one by one."""
+        while True:
+            try:
+                found = taken(self._up, most)
+            except End:
+                if self._which:
+                    raise
+                self._which = 1
+                self._up = self._build(self._parts[1], self._pass)
+                continue
+            if found is None:
+                return None
+            shift = None if self._base is None else self._base * self._which
+            return renamed(found, self._wrap, shift)
+
+    def mark(self, left: int = 0) -> Mark:
+        return (self._which, self._up, mark_of(self._up, left))
 
     def dump(self, mark: Mark) -> Any:
         which, up, below = mark

@@ -10,6 +10,7 @@ import numpy as np
 
 from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.node import INFINITE_CARDINALITY
+from tundish.loader.protocols.chunk import mark_of, renamed, taken
 from tundish.loader.protocols.columns import merged
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Made, rewrap, several_of
@@ -193,28 +194,49 @@ class Repeated:
     def _set(self, up: Machine) -> None:
         self._up = up
         p, base = self._p, self._base
+        self._shift = None if base is None else p * base
         if base is None:
             self._wrap: Callable[[Ref], Ref] = lambda ref: (p, ref)
         else:
             self._wrap = lambda ref: p * base + ref
 
     def next(self) -> Any:
-        count = self._node.count
-        while count is None or self._p < count:
+        while self._goes_on():
             try:
                 item = self._up.next()
             except End:
-                if not self._some:
-                    raise
-                if count is not None and self._p + 1 >= count:
-                    raise
-                self._p += 1
-                self._some = False
-                self._open()
+                self._open_next()
                 continue
             self._some = True
             return rewrap(item, self._wrap)
         raise End
+
+    def take(self, most: int) -> Any:
+        """Take the next elements of one pass, as the input gives them; None where it gives one by one."""
+        while self._goes_on():
+            try:
+                found = taken(self._up, most)
+            except End:
+                self._open_next()
+                continue
+            if found is None:
+                return None
+            self._some = True
+            return renamed(found, self._wrap, self._shift)
+        raise End
+
+    def _goes_on(self) -> bool:
+        count = self._node.count
+        return count is None or self._p < count
+
+    def _open_next(self) -> None:
+        """Go on with the next pass, unless this one gave nothing, or was the last; then raise End."""
+        count = self._node.count
+        if not self._some or (count is not None and self._p + 1 >= count):
+            raise End
+        self._p += 1
+        self._some = False
+        self._open()
 
     def several(self, most: int) -> list[Any] | None:
         """Return elements as the input does, if it has such a method; None at the end of a pass."""
@@ -227,11 +249,10 @@ class Repeated:
 
     def mark_back(self, left: int) -> Mark:
         """Return the mark so many elements before the last one of `several`."""
-        up: Any = self._up
-        return (self._p, self._some, up, up.mark_back(left))
+        return self.mark(left)
 
-    def mark(self) -> Mark:
-        return (self._p, self._some, self._up, self._up.mark())
+    def mark(self, left: int = 0) -> Mark:
+        return (self._p, self._some, self._up, mark_of(self._up, left))
 
     def dump(self, mark: Mark) -> Any:
         p, some, up, below = mark

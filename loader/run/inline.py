@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.protocols.blame import NODE_MARK
-from tundish.loader.protocols.chunk import Chunk, one
-from tundish.loader.protocols.items import DROPPED, End, Failure, Made, Ref, ref_of
+from tundish.loader.protocols.chunk import Chunk, mark_of, one, taken
+from tundish.loader.protocols.items import DROPPED, Failure, Made, Ref, ref_of
 from tundish.loader.protocols.lineage import add_origin, describe_origin
 from tundish.loader.protocols.machines import Counts
 from tundish.loader.protocols.ownership import SCALARS, owned
@@ -136,11 +136,9 @@ class InlineStage:
     def take(self, most: int) -> Chunk:
         """Take the next elements: as columns, `most` at most, where refs tell them, else one."""
         up: Any = self._up
-        gather, taken = self.gather, getattr(up, "take", None)
-        if gather is None or taken is None or (refs := taken(most)) is None:
+        gather = self.gather
+        if gather is None or (refs := taken(up, most)) is None:
             return one(self.next())
-        if not len(refs):
-            raise End
         columns = gather(refs, self._pass)
         if columns is None:  # each to its own element, then
             self._up = OneByOne(up, refs)
@@ -163,7 +161,7 @@ class InlineStage:
 
     def mark(self, left: int = 0) -> Mark:
         up: Any = self._up
-        return (self._counts.by_event, up.mark_back(left) if left else up.mark())
+        return (self._counts.by_event, mark_of(up, left))
 
     def dump(self, mark: Mark) -> Any:
         counts, up = mark
@@ -191,15 +189,14 @@ class OneByOne:
 
     def take(self, most: int) -> Any:
         """Return the next refs; None as long as some are to be asked for one by one."""
-        return None if self._left else self._up.take(most)
+        return None if self._left else taken(self._up, most)
 
     def mark(self) -> Mark:
         return self.mark_back(0)
 
     def mark_back(self, left: int) -> Mark:
         """Return the mark so many items before the last one."""
-        left += self._left
-        return self._up.mark_back(left) if left else self._up.mark()
+        return mark_of(self._up, left + self._left)
 
     def dump(self, mark: Mark) -> Any:
         return self._up.dump(mark)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SpecError
 from tundish.loader.protocols.blame import give_up
+from tundish.loader.protocols.chunk import mark_of
 from tundish.loader.protocols.collate import Collator
 from tundish.loader.protocols.items import End, Failure, Made
 from tundish.loader.protocols.ownership import lend
@@ -57,7 +58,7 @@ class InlineBatches:
         self, node: Batch, up: Machine, label: str, *, watch: Watch, meter: StageMeter
     ) -> None:
         self._up, self._size, self._drop = up, node.size, node.drop_remainder
-        self._take: Callable[[int], Chunk] | None = getattr(up, "take", None)
+        self._take: Callable[[int], Chunk | None] | None = getattr(up, "take", None)
         lend(up)
         self._label = label
         self._count = 0
@@ -87,8 +88,9 @@ class InlineBatches:
     def _next(self, inside: list[float] | None = None) -> Any:
         """The next batch; `inside` is told how long its items took."""
         batch, size, up = Collator(self._size), self._size, self._up
-        parts: list[Any] = []
-        add, pull, take = batch.add, up.next, self._take
+        parts: list[Any] = []  # refs of chunks
+        single: list[Ref] = []  # and of what comes one by one after them
+        add, note, pull, take = batch.add, single.append, up.next, self._take
         if inside is not None:
             pull, take = clocked(pull, inside), None if take is None else clocked(take, inside)
         try:
@@ -96,6 +98,9 @@ class InlineBatches:
                 if take is not None:
                     chunk = self._rest or take(size - batch.count)
                     self._rest = None
+                    if chunk is None:
+                        take = None
+                        continue
                     if chunk.columns is not None and chunk.ours and len(chunk) == size:
                         return self._made(chunk.columns, [chunk.refs])
                     failed = self._add(batch, parts, chunk)
@@ -103,22 +108,19 @@ class InlineBatches:
                         return failed
                     if chunk.alone:
                         take = None  # what follows comes one by one, too
-                        parts.append([])
                     continue
                 item = pull()
                 if type(item) is Failure:
-                    return self._given_up(parts, item.error, item.ref)
+                    return self._given_up([*parts, single], item.error, item.ref)
                 try:
                     add(item.value)
                 except SpecError as error:
-                    return self._misfitting(parts, error, item.ref)
-                if not parts:
-                    parts.append([])
-                parts[-1].append(item.ref)
+                    return self._misfitting([*parts, single], error, item.ref)
+                note(item.ref)
         except End:
             if not batch.count or (self._drop and batch.count < size):
                 raise
-        return self._made(batch.finish(), parts)
+        return self._made(batch.finish(), [*parts, single] if single else parts)
 
     def _made(self, value: Any, parts: list[Any]) -> Made:
         n = self._count
@@ -127,19 +129,19 @@ class InlineBatches:
 
     def _add(self, batch: Collator, parts: list[Any], chunk: Chunk) -> Failure | None:
         """Put a chunk into a batch; the error that comes in the batch's place, if one does."""
+        if chunk.failure is not None:
+            return self._given_up(parts, chunk.failure.error, chunk.failure.ref)
         try:
             if chunk.columns is not None:
                 batch.add_columns(chunk.columns, len(chunk))
             elif chunk.alone:
                 batch.add(chunk.values[0])
-            elif len(chunk):
+            else:
                 batch.add_numbers(chunk.values)
         except SpecError as error:
             self._rest = chunk.after(1)
             return self._misfitting(parts, error, next(iter(ints(chunk.refs))))
         parts.append(chunk.refs)
-        if chunk.failure is not None:
-            return self._given_up(parts, chunk.failure.error, chunk.failure.ref)
         return None
 
     def _misfitting(self, parts: list[Any], error: SpecError, ref: Ref) -> Failure:
@@ -154,7 +156,7 @@ class InlineBatches:
     def mark(self) -> Mark:
         left = 0 if self._rest is None else len(self._rest)
         up: Any = self._up
-        return (self._count, up.mark(left) if left else up.mark())
+        return (self._count, mark_of(up, left))
 
     def dump(self, mark: Mark) -> Any:
         return {"n": mark[0], "up": self._up.dump(mark[1])}

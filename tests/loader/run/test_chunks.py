@@ -68,6 +68,12 @@ ORDERS: dict[str, Callable[[Dataset], Dataset]] = {
     "concatenate": lambda ds: ds.concatenate(ds.shuffle(None, seed=1)).shuffle(None, seed=2),
     "batch.unbatch": lambda ds: ds.batch(6).unbatch(),
     "map_batches": lambda ds: ds.map_batches(_same, 6),
+    "shuffle(7).take.concatenate": lambda ds: ds.shuffle(7, seed=4).take(19).concatenate(ds),
+    "shuffle(7).shard.skip": lambda ds: ds.shuffle(7, seed=4).shard(2, 1).skip(2),
+    "concatenate.shuffle(7)": lambda ds: ds.concatenate(ds).shuffle(7, seed=4).repeat(2),
+    "batch.unbatch.repeat.take": lambda ds: ds.batch(6).unbatch().repeat(2).take(60),
+    "batch.unbatch.skip.concatenate": lambda ds: ds.batch(6).unbatch().skip(3).concatenate(ds),
+    "enumerate.shuffle(7)": lambda ds: ds.enumerate(5).shuffle(7, seed=4),
     "batch.unbatch.shuffle": lambda ds: ds.batch(6).unbatch().shuffle(5, seed=4),
 }
 
