@@ -15,15 +15,20 @@ from tundish.loader.protocols.lineage import add_origin, describe_origin
 from tundish.loader.protocols.machines import Counts
 from tundish.loader.protocols.ownership import SCALARS, owned
 from tundish.loader.protocols.positional import Positions, Taken
+from tundish.loader.protocols.raised import element_error
 from tundish.loader.protocols.refs import BatchRefs, ints
 from tundish.loader.run.overtaking import load_stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Gather, Hand, Identity, Machine, Mark, Value
+    from tundish.loader.run.plain import Elements
     from tundish.loader.watch.watch import StageMeter
+
+
+_AT_ONCE = 2**20
 
 
 class InlineStage:
@@ -52,6 +57,10 @@ class InlineStage:
         How the evaluator hands its elements on by itself.
     gather : callable or None
         Gives columns of many elements, where refs tell them.
+    elements : callable or None
+        Gives many elements, to be delivered one by one, where nobody minds that they are made ahead.
+    at_once : callable
+        Gives the number of elements that may be made ahead at most.
     owning : bool
         Whether the elements are made the receiver's own. Who writes each into a row before asking for the
         next needs no more than to look at it; what our own readers give is nobody else's.
@@ -61,6 +70,8 @@ class InlineStage:
 
     hand: Hand = None
     gather: Gather | None = None
+    elements: Elements | None = None
+    at_once = staticmethod(lambda: _AT_ONCE)
     owning = True
     passing = False
 
@@ -146,6 +157,25 @@ class InlineStage:
         if self._taken is None:
             self._meter.elements += len(refs)
         return Chunk(refs, columns=columns)
+
+    def several(self, most: int) -> Sequence[Any] | None:
+        """Return the next elements, to be delivered one by one; None where they are to be asked for one by one."""
+        most = min(most, self.at_once()) if self.elements is not None else 1
+        if self.elements is None or most == 1 or (refs := taken(self._up, most)) is None:
+            return None
+        try:
+            found = self.elements(refs, self._pass)
+        except BaseException as error:  # noqa: BLE001 - told at its element
+            element_error(error)
+            self._up = OneByOne(self._up, refs)
+            return None
+        if self._taken is None:
+            self._meter.elements += len(found)
+        return found
+
+    def mark_back(self, left: int) -> Mark:
+        """Return the mark so many elements before the last one of `several`."""
+        return self.mark(left)
 
     def _of_made(self, item: Made) -> Any:
         """The element of an item that has been computed, which is ours if it only passes."""

@@ -1,4 +1,4 @@
-"""Small elements that cannot fail, several at once: numbers and paths in the order of positions.
+"""Elements that cannot fail and call no function of the user's, several at once: numbers, paths, rows of a snapshot.
 
 Asking a network of machines for one element at a time costs more than such an element is worth.
 Nothing a user wrote is called ahead of time, since nothing a user wrote is in such a plan.
@@ -6,19 +6,29 @@ Nothing a user wrote is called ahead of time, since nothing a user wrote is in s
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tundish.loader.plan.node import walk
-from tundish.loader.protocols.items import End
-from tundish.loader.protocols.positional import Positions
-from tundish.loader.protocols.raised import element_error
-from tundish.loader.run.inline import InlineStage
+from tundish.loader.protocols.refs import ints
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.contracts import Mark, StoredElements
+    from tundish.loader.protocols.contracts import Gather, StoredElements, Value
     from tundish.loader.protocols.operator import Operator
+    from tundish.loader.protocols.refs import Refs
+
+Elements = Callable[["Refs", int], Sequence[Any]]
+"""``elements(refs, pass)``: the elements of refs, to be delivered one by one."""
+
+
+def elements_of(node: Operator, value: Value, gather: Gather | None) -> Elements | None:
+    """Return what gives several elements of a plan at once; None where each is made as it is asked for."""
+    stored = node.stored
+    if stored is not None and stored.mapped and stored.safe:
+        return _stored(stored)
+    return _plain(value, gather) if is_plain(node) else None
 
 
 def is_plain(root: Operator) -> bool:
@@ -29,52 +39,15 @@ def is_plain(root: Operator) -> bool:
     )
 
 
-class PlainStage(InlineStage):
-    """As `InlineStage`; over positions, or a window over them, it gives several elements at once."""
+def _plain(value: Value, gather: Gather | None) -> Elements:
+    def elements(refs: Refs, pass_: int) -> Sequence[Any]:
+        columns = None if gather is None else gather(refs, pass_)
+        if isinstance(columns, np.ndarray):
+            return list(columns)
+        return [value(ref, pass_) for ref in ints(refs)]
 
-    owning = False  # nothing a user wrote is in it
-
-    numbers: tuple[int, int, Any] | None = None
-    """Start, step and dtype, where an element is a number of one range and its ref the place."""
-
-    def several(self, most: int) -> list[Any] | None:
-        """Return the next elements; None where they have to be asked for one by one."""
-        run = getattr(self._up, "run", None)
-        refs = None if run is None else run(most)
-        if refs is None:
-            return None
-        if self._taken is None:
-            self._meter.elements += len(refs)
-        if self.numbers is not None:
-            start, step, dtype = self.numbers
-            return list((np.array(refs) * step + start).astype(dtype, copy=False))
-        value, pass_ = self._value, self._pass
-        return [value(ref, pass_) for ref in refs]
-
-    def mark_back(self, left: int) -> Mark:
-        """Return the mark so many elements before the last one of `several`."""
-        up: Any = self._up
-        return (self._counts.by_event, up.mark_back(left))
+    return elements
 
 
-class StoredStage(PlainStage):
-    """As `InlineStage`, over positions of a snapshot whose elements are views of files."""
-
-    found: StoredElements
-    """The snapshot."""
-
-    def several(self, most: int) -> Any:
-        up = self._up
-        if not isinstance(up, Positions):
-            return None
-        before = up.mark()
-        try:
-            reader = self.found.reader
-            most = min(most, reader.at_once)
-            return None if most == 1 else reader.handed(up.run(most))
-        except End:
-            raise
-        except BaseException as error:  # noqa: BLE001 - told at its element, when they are asked for one by one
-            element_error(error)
-            up.load(up.dump(before))
-            return None
+def _stored(found: StoredElements) -> Elements:
+    return lambda refs, _: found.reader.handed(ints(refs))

@@ -23,7 +23,7 @@ from tundish.loader.run.files.sequence import FileSequence
 from tundish.loader.run.inline import InlineStage
 from tundish.loader.run.inlinebatches import InlineBatches
 from tundish.loader.run.inners import InlineInners
-from tundish.loader.run.plain import PlainStage, StoredStage, is_plain
+from tundish.loader.run.plain import elements_of
 from tundish.loader.run.planner import Planner
 from tundish.loader.run.storing.setup import resolved_inner
 from tundish.loader.run.sweeping import SweptStage, compile_steps
@@ -86,20 +86,19 @@ class InlinePlanner(Planner):
         if context.probes:
             return made(InlineStage)
 
-        if node.stored is not None and node.stored.mapped and node.stored.safe:
-            stored = made(StoredStage)
-            stored.found = node.stored
-            return stored
+        elements = elements_of(node, value, gather)
+        if elements is not None:
+            plain = made(InlineStage)
+            plain.elements, plain.owning = elements, False  # nothing a user wrote is in it
+            if node.stored is not None:
+                stored = node.stored
+                plain.at_once = lambda: stored.reader.at_once
+            return plain
 
         if node.record_files is not None:
             numbered = made(FileStage)
             numbered.source = node.record_files
             return numbered
-
-        if is_plain(node):
-            plain = made(PlainStage)
-            plain.numbers = node.progression
-            return plain
 
         if isinstance(up, Positions) and not node.noting:
             steps = compile_steps(node, context)
