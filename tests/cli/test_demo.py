@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.slow
-def test_all_four_runs_deliver_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_four_runs_deliver_the_same(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"BATCHES": 12, "KILL_AT": 2, "SAVE_AT": 6}.items():
+        monkeypatch.setattr(demo, name, value)
     hashes = [demo.show(title, digests) for title, digests in demo.runs()]
 
     lines = capsys.readouterr().out.splitlines()

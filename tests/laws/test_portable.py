@@ -8,7 +8,7 @@ import pytest
 from tests.laws.otherwise import assert_some_laws_hold
 
 FILES = {
-    "test_operators.py": "resumes and (map or filter or batch or shuffle or snapshot or generator)",
+    "test_operators.py": "resumes and (map or padded or shuffle or snapshot or generator)",
     "test_errors.py": "",
     "test_death.py": "not random_steps",
     "test_closing.py": "",

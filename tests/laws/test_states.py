@@ -118,7 +118,7 @@ def test_a_state_that_names_elements_may_name_others(case: Case) -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_any_changed_state_is_refused_or_one_of_the_pipeline(case: Case) -> None:
     known = own_errors(case)
-    for state in changed(case, 400):
+    for state in changed(case, 100):
         gives_elements(case, state, known)
 
 

@@ -72,12 +72,12 @@ def run() -> int:
     return 0 if same else 1
 
 
-def photographs() -> Dataset:
+def photographs(batches: int | None = None) -> Dataset:
     """Many passes over a few files, in an order that mixes them all."""
     order, augmentation = SEEDS
     files = Dataset.list_files(PATTERN, shuffle=False)
     return (
-        files.repeat(BATCHES * BATCH // len(files))
+        files.repeat((batches or BATCHES) * BATCH // len(files))
         .shuffle(None, seed=order)
         .map(load, num_parallel_calls=WORKERS, seed=augmentation)
         .batch(BATCH)
@@ -117,17 +117,17 @@ def resumed() -> Iterator[bytes]:
             for _ in range(SAVE_AT):
                 yield digest(next(batches))
             batches.save(state)
-        command = [sys.executable, "-m", "tundish.cli.demo", str(state)]
+        command = [sys.executable, "-m", "tundish.cli.demo", str(state), str(BATCHES)]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         yield from map(bytes.fromhex, done.stdout.split())
         say(dim(f"all it was given: {state.stat().st_size:,} bytes of JSON"))
 
 
-def go_on(state: str) -> None:
+def go_on(state: str, batches: int) -> None:
     """What the new process does: print the digests of the rest."""
-    with photographs().iterator(workers=1) as batches:
-        batches.restore(state)
-        for batch in batches:
+    with photographs(batches).iterator(workers=1) as rest:
+        rest.restore(state)
+        for batch in rest:
             print(digest(batch).hex())  # noqa: T201 - read by the process that started this one
 
 
@@ -178,4 +178,4 @@ def rate(batches: Iterator[Any], warm_up: int) -> float:
 
 
 if __name__ == "__main__":
-    go_on(sys.argv[1])
+    go_on(sys.argv[1], int(sys.argv[2]))

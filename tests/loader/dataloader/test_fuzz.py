@@ -106,12 +106,12 @@ def trial(seed: int) -> None:
     td.set_seed(None)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(24))
 def test_loaders(seed: int) -> None:
     trial(seed)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(1000, 1040))
 def test_more_loaders(seed: int) -> None:
     trial(seed)

@@ -103,8 +103,9 @@ def test_lines(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_every_line(tmp_path: Path) -> None:
-    check_cuts(tmp_path, list(range(1, lines_of_a_session(tmp_path) + 1, 17)))
+@pytest.mark.parametrize("every", [41, pytest.param(17, marks=pytest.mark.thorough)])
+def test_lines_all_over(tmp_path: Path, every: int) -> None:
+    check_cuts(tmp_path, list(range(1, lines_of_a_session(tmp_path) + 1, every)))
 
 
 @pytest.mark.parametrize("step", ["_write_full", "_order"])

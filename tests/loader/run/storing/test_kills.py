@@ -101,12 +101,20 @@ def hunt(folder: Path, kills: int, rng: random.Random) -> int:
 
 @pytest.mark.slow
 def test_killed_anywhere(tmp_path: Path) -> None:
-    hunt(tmp_path / "snapshot", 10, random.Random(8))
+    hunt(tmp_path / "snapshot", 5, random.Random(8))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_at_any_step(tmp_path: Path, step: str, workers: int) -> None:
+    killed_at(tmp_path / "snapshot", step, workers)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("step", ["journal.linked", "shard.linked", "manifest.linked"])
+@pytest.mark.parametrize(
+    ("step", "workers"), [("journal.linked", 2), ("shard.linked", 0), ("manifest.linked", 2)]
+)
 def test_killed_at_a_step(tmp_path: Path, step: str, workers: int) -> None:
     killed_at(tmp_path / "snapshot", step, workers)
 
