@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 SMALL, LARGE, MIDDLE = 100, 100_000, 10_000
 LINES = 4096
 ROWS = 65_536
+SHUFFLED = 1024
 COLUMNS = [f"c{k}" for k in range(8)]
 
 
@@ -187,6 +188,29 @@ def csv(_: int, path: str) -> Callable[[], int]:
     return counting(iter(CsvDataset(path, columns=COLUMNS).batch(ROWS).repeat()))
 
 
+def table_shuffled(_: int, path: str) -> Callable[[], int]:
+    """The limit of rows in a new order: the file read, a permutation, and rows taken of its columns."""
+    import pyarrow.parquet as pq
+
+    def batches() -> Iterator[dict[str, Any]]:
+        while True:
+            table = pq.read_table(path, columns=COLUMNS, use_threads=False)
+            columns = {name: table[name].to_numpy() for name in COLUMNS}
+            order = np.random.default_rng(1).permutation(len(table))
+            for k in range(0, len(order), SHUFFLED):
+                rows = order[k : k + SHUFFLED]
+                yield {name: column[rows] for name, column in columns.items()}
+
+    return counting(batches())
+
+
+def parquet_shuffled(_: int, path: str) -> Callable[[], int]:
+    from tundish import ParquetDataset
+
+    ds = ParquetDataset(path, columns=COLUMNS).shuffle(None, seed=1).batch(SHUFFLED)
+    return counting(endless(lambda: ds))
+
+
 def csv_of_arrow(_: int, path: str) -> Callable[[], int]:
     """The limit: pyarrow alone."""
     import pyarrow.csv
@@ -293,6 +317,10 @@ PARQUET: Table = {
     "pyarrow (the limit)": ("parquet_of_arrow", "pyarrow"),
     "tundish": ("parquet", "tundish"),
 }
+TAKEN: Table = {
+    "pyarrow and numpy (the limit)": ("table_shuffled", "pyarrow"),
+    "tundish": ("parquet_shuffled", "tundish"),
+}
 CSV: Table = {"pyarrow (the limit)": ("csv_of_arrow", "pyarrow"), "tundish": ("csv", "tundish")}
 
 
@@ -341,6 +369,15 @@ def main() -> int:
             show(report, f"{title}, rows of {len(COLUMNS)} columns", found, 8 * len(COLUMNS))
             met = ratio(found.get("tundish"), found.get("pyarrow (the limit)"))
             report.claim(f"{title} to batches, rows/s / pyarrow", 0.8, met, least=True)
+        found = measure(TAKEN, tables[0], given)
+        show(
+            report,
+            f"Parquet, rows of {len(COLUMNS)} columns in a new order",
+            found,
+            8 * len(COLUMNS),
+        )
+        cpu = [medians(rounds, lambda measured: measured.cpu) for rounds in found.values()]
+        report.claim("CPU of shuffled Parquet / read, permuted and taken", 3.0, cpu[1] / cpu[0])
         path = Path(folder, "index.tfrecord")
         write_records(path, MIDDLE, given.index * 1_000_000)
         seconds, each = indexing(path, given.rounds)

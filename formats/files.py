@@ -12,13 +12,12 @@ from weakref import WeakSet
 import numpy as np
 
 from tundish.errors import RecordCorruptError
-from tundish.spec import flatten, unflatten
 
 if TYPE_CHECKING:
     from tundish.formats.format import Format, Reader, Run
     from tundish.formats.index import Index
 
-__all__ = ["UNREADABLE", "RecordFiles", "joined"]
+__all__ = ["UNREADABLE", "RecordFiles"]
 
 UNREADABLE = -1
 """The place of what stands for a whole file that cannot be opened."""
@@ -118,6 +117,9 @@ class RecordFiles:
                 self._open.popitem()[1].close()
             self._run = None
 
+    def keep(self, nbytes: int) -> None:
+        """Set how many bytes of decoded records may be kept."""
+
     # -- records -------------------------------------------------------------------------------
 
     def __getitem__(self, index: int) -> Any:
@@ -169,8 +171,6 @@ class RecordFiles:
         start, stop = int(self._starts[file]), int(self._starts[file + 1])
         if other >= stop or other - number <= 1:
             return other < stop
-        if self.form.tabular:  # rows that nobody wants would be decoded
-            return False
         return self._place(file, other - start) - self._place(file, number - start) <= _HOP
 
     def _read(self, file: int, first: int, most: int, *, ahead: bool) -> Run | Exception:
@@ -200,12 +200,16 @@ class RecordFiles:
             if known is not None and reader.identity is not None and reader.identity != known:
                 reader.close()
                 raise self._changed(file, place)
+            self._opened(reader, ahead=ahead)
         elif reader.place != place:
             reader.seek(place)
         self._open[key] = reader
         while len(self._open) > _MOST_OPEN:
             self._open.popitem(last=False)[1].close()
         return reader
+
+    def _opened(self, reader: Reader, *, ahead: bool) -> None:
+        """A file was opened."""
 
     def _changed(self, file: int, place: int) -> Exception:
         problem = "the file has changed since it was looked at; make a new iterator"
@@ -235,6 +239,43 @@ class RecordFiles:
             at = first - kept[0]
             return kept[1], at, min(len(kept[1]), at + most)
 
+    def gather(self, numbers: range | np.ndarray) -> Any:
+        """Records as columns, which are what a batch of them would have.
+
+        Parameters
+        ----------
+        numbers : range or (k,) int64 array
+            Of the records, in any order; one may come again.
+
+        Returns
+        -------
+        nest of (k, ...) arrays or None
+            New arrays. None: one of the records cannot be read, or they do not stand in one batch; who asks
+            for them one by one is told.
+        """
+        if self.form.leaf is None or not len(numbers) or not self._has(numbers):
+            return None
+        values: list[Any] = []
+        if isinstance(numbers, range) and numbers.step == 1:
+            while len(values) < len(numbers):
+                found = self.run(numbers[len(values)], len(numbers) - len(values))
+                if isinstance(found, Exception):
+                    return None
+                values += found[0].part(*found[1:])
+        else:
+            values = self.get(numbers.tolist() if isinstance(numbers, np.ndarray) else numbers)
+            if any(isinstance(value, Exception) for value in values):
+                return None
+        column = np.empty(len(values), object)
+        column[:] = values
+        return column
+
+    def _has(self, numbers: range | np.ndarray) -> bool:
+        """Whether there are such records: a state may name others, which is told at their elements."""
+        if isinstance(numbers, range):
+            return min(numbers[0], numbers[-1]) >= 0 and max(numbers[0], numbers[-1]) < len(self)
+        return bool(numbers.min() >= 0 and numbers.max() < len(self))
+
 
 def _after_fork() -> None:
     """Open files again: a position within an open one would be shared with the other process."""
@@ -244,19 +285,3 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):  # Windows has no fork
     os.register_at_fork(after_in_child=_after_fork)
-
-
-def joined(pieces: list[Any]) -> Any:
-    """Batches put together to one, if their structures, dtypes and shapes of rows are the same; else None."""
-    if len(pieces) == 1:
-        return pieces[0]
-    parts = [flatten(piece) for piece in pieces]
-    tree = parts[0][1]
-    if any(other != tree for _, other in parts):
-        return None
-    leaves = []
-    for columns in zip(*(part for part, _ in parts), strict=True):
-        if len({(column.dtype, column.shape[1:]) for column in columns}) > 1:
-            return None
-        leaves.append(np.concatenate(columns))
-    return unflatten(tree, leaves)

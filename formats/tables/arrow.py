@@ -17,7 +17,7 @@ from tundish.errors import RecordCorruptError
 from tundish.formats.bytes.file import open_file
 from tundish.formats.tables.form import Layout, TableFormat
 from tundish.formats.tables.messages import Messages, messages_of
-from tundish.formats.tables.reader import Batch, BatchReader, Chunk
+from tundish.formats.tables.reader import Batch, BatchReader
 from tundish.formats.tables.source import ARROW_ERRORS, Spliced, check_names
 
 if TYPE_CHECKING:
@@ -116,13 +116,12 @@ class _ArrowReader(BatchReader):
         if self._source is not None and self._source.error is not None:
             raise self._source.error from None
 
-    def _find(self, place: int) -> tuple[Chunk, int] | None:
-        if place >= self.rows:
-            if self._messages.problem:
-                raise RecordCorruptError(self.path, self._messages.end, self._messages.problem)
-            return None
-        number = bisect_right(self._starts, place) - 1
-        return self.slice(number, place), 0
+    def key_of(self, place: int) -> int | None:
+        if place < self.rows:
+            return bisect_right(self._starts, place) - 1
+        if self._messages.problem:
+            raise RecordCorruptError(self.path, self._messages.end, self._messages.problem)
+        return None
 
     def batch(self, number: int) -> Batch:
         first, stop = self._starts[number], self._starts[number + 1]
@@ -144,9 +143,9 @@ class _ArrowReader(BatchReader):
             self._stream = None
             self._checked()
             text = f"batch {number} (rows {first:,} to {stop - 1:,}) cannot be decoded: {problem}"
-            return Batch(first, stop, None, text.splitlines()[0])
+            return Batch(first, stop, None, self.layout, text.splitlines()[0])
         self._next = number + 1
-        return Batch(first, stop, batch)
+        return Batch(first, stop, batch, self.layout)
 
     def close(self) -> None:
         super().close()

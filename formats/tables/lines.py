@@ -20,6 +20,8 @@ _NEWLINE = 10
 _WHITE = np.zeros(256, bool)
 _WHITE[list(b" \t\r\n")] = True
 _LONGEST = 1 << 30  # pyarrow's offsets have 32 bits
+_HOP = 1 << 12  # bytes that take less time to read than another call
+_BOM_END = b"\xbf"
 
 
 class Lines:
@@ -55,6 +57,7 @@ class Lines:
         self._stream = open_stream(path, compression, options) if compression else None
         self._rest = b""
         self._ended = False
+        self._near = 0, b""  # what `cut` read last, and where
 
     @property
     def identity(self) -> Identity:
@@ -135,6 +138,29 @@ class Lines:
             want = 2 * total
         data = b"".join(pieces)
         return self._give(data, len(data))
+
+    def cut(self, place: int, stop: int) -> bytes:
+        """The line at a place and what stands up to another one, of a file that is not compressed.
+
+        Raises
+        ------
+        RecordCorruptError, OSError
+            It cannot be read, or is no line.
+        """
+        assert self._file is not None
+        before = min(1, place)  # a byte that says whether a line begins there
+        count = min(stop, self._file.size) - place
+        if count > _LONGEST:
+            raise RecordCorruptError(self.path, place, f"a line is longer than {_LONGEST:,} bytes")
+        begin, data = self._near
+        at = place - before - begin
+        if at < 0 or at + before + count > len(data):
+            at, data = 0, self._file.pread(place - before, max(before + count, _HOP))
+            self._near = place - before, data
+        line = data[at + before : at + before + count]
+        if len(line) < count or data[at : at + before] not in (b"", b"\n", _BOM_END):
+            raise RecordCorruptError(self.path, place, "no line begins here")
+        return line if line.endswith(b"\n") else line + b"\n"
 
     def _read(self, offset: int, count: int) -> bytes:
         if self._file is not None:

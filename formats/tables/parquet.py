@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from tundish.errors import RecordCorruptError
 from tundish.formats.bytes.file import open_file
 from tundish.formats.tables.form import Layout, TableFormat
-from tundish.formats.tables.reader import MOST_ROWS, PIECE_BYTES, Batch, BatchReader, Chunk
+from tundish.formats.tables.reader import MOST_ROWS, PIECE_BYTES, Batch, BatchReader
 from tundish.formats.tables.source import ARROW_ERRORS, Spliced, check_names
 
 if TYPE_CHECKING:
@@ -111,12 +111,11 @@ class _ParquetReader(BatchReader):
         if error is not None:
             raise error from None
 
-    def _find(self, place: int) -> tuple[Chunk, int] | None:
+    def key_of(self, place: int) -> tuple[int, int] | None:
         if place >= self.rows:
             return None
         group = bisect_right(self._starts, place) - 1
-        piece = (place - self._starts[group]) // self._steps[group]
-        return self.slice((group, piece), place), 0
+        return group, (place - self._starts[group]) // self._steps[group]
 
     def batch(self, key: tuple[int, int]) -> Batch:
         """Decode a piece of a row group. Those before it have to be, where they were not."""
@@ -154,9 +153,9 @@ class _ParquetReader(BatchReader):
                 f"row group {group} (rows {self._starts[group]:,} to {end - 1:,}) cannot be decoded "
                 f"from row {first:,} on: {_short(problem)}"
             )
-            return Batch(first, end, None, text)
+            return Batch(first, end, None, self.layout, text)
         self._next += 1
-        return Batch(first, stop, rows)
+        return Batch(first, stop, rows, self.layout)
 
     def close(self) -> None:
         super().close()

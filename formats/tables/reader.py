@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from bisect import bisect_left
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+import pyarrow as pa
+
 from tundish.errors import RecordCorruptError
 from tundish.formats.format import Columns, Reader, Records, Run
+from tundish.formats.kept import Kept
+from tundish.formats.tables.source import ARROW_ERRORS
 from tundish.spec import map_leaves
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from tundish.formats.tables.columns import Bad
     from tundish.formats.tables.form import Layout
 
@@ -24,13 +26,7 @@ __all__ = ["MOST_ROWS", "PIECE_BYTES", "Batch", "BatchReader", "Chunk", "TableRe
 PIECE_BYTES = 4 << 20
 """About so much is made of Arrow's rows at once, where records are read one after another."""
 
-FEW_BYTES = 1 << 14
-"""The same for records here and there."""
-
 MOST_ROWS = 1 << 16
-
-KEPT_BYTES = 64 << 20
-"""So much that was decoded is kept for records here and there."""
 
 
 class Chunk:
@@ -87,6 +83,9 @@ class TableReader(Reader):
     unit: ClassVar[str] = "byte"
     """What its places count."""
 
+    kept: Kept
+    """What was decoded, of a format that decodes rows together."""
+
     def __init__(self, path: str, place: int) -> None:
         self.path, self.place = path, place
         self._chunk: Chunk | None = None
@@ -95,6 +94,28 @@ class TableReader(Reader):
     @abstractmethod
     def _find(self, place: int) -> tuple[Chunk, int] | None:
         """Rows among which the one at a place is, and its number there; None at the end of the file."""
+
+    @abstractmethod
+    def picked(self, places: np.ndarray, stops: np.ndarray) -> list[Chunk]:
+        """Rows here and there.
+
+        Parameters
+        ----------
+        places : (k,) int64 array
+            Of each, ascending; one may come again.
+        stops : (k,) int64 array
+            The place of what follows each.
+
+        Returns
+        -------
+        list of Chunk
+            All of them, in this order.
+
+        Raises
+        ------
+        RecordCorruptError, OSError
+            One of them cannot be read: asked for one by one, it shows which.
+        """
 
     def read(self, most: int) -> Run:
         chunk, row = self._chunk, self._row
@@ -137,19 +158,48 @@ class Batch:
         The numbers of the first row, and of that behind the last.
     rows : pyarrow.RecordBatch or None
         None where they cannot be decoded.
+    layout : Layout
+        What is made of them.
     problem : str
-        Why.
+        Why they cannot be decoded.
     """
 
     first: int
     stop: int
     rows: Any
+    layout: Layout
     problem: str = ""
 
     @property
     def nbytes(self) -> int:
         """How many bytes the rows are."""
         return 0 if self.rows is None else int(self.rows.nbytes)
+
+    def chunk(self, places: range | np.ndarray) -> Chunk:
+        """Make some of the rows; one may come again."""
+        count, after = len(places), int(places[-1]) + 1
+        if self.rows is None:
+            return Chunk(places, after, None, problem=self.problem)
+        first, bad = int(places[0]), dict[int, str]()
+        if after - first == count and (np.diff(places) == 1).all():
+            rows = self.rows.slice(first - self.first, count)
+        else:
+            rows = self.rows.take(pa.array(np.asarray(places) - self.first))
+        return Chunk(places, after, self.layout.nest(rows, bad), bad)
+
+    @staticmethod
+    def joined(batches: Sequence[Batch]) -> Batch | None:
+        """Put batches together to one, numbered from 0; None where some cannot be decoded, or they differ."""
+        parts = [batch.rows for batch in batches]
+        if any(rows is None or not rows.schema.equals(parts[0].schema) for rows in parts):
+            return None
+        try:
+            found = pa.Table.from_batches(parts).combine_chunks().to_batches()
+        except ARROW_ERRORS:
+            return None
+        if len(found) != 1:  # texts beyond what one array can have
+            return None
+        return Batch(0, len(found[0]), found[0], batches[0].layout)
 
 
 class BatchReader(TableReader):
@@ -169,10 +219,7 @@ class BatchReader(TableReader):
 
     def __init__(self, path: str, place: int, ahead: bool) -> None:
         super().__init__(path, place)
-        self._kept: OrderedDict[Any, Batch] = OrderedDict()
-        self._used = 0  # bytes of them
-        self._room = 0 if ahead else KEPT_BYTES
-        self._bytes = PIECE_BYTES if ahead else FEW_BYTES
+        self.kept = Kept(0) if ahead else Kept()
 
     def check(self, place: int) -> None:
         """See that reading can begin at a place."""
@@ -185,30 +232,45 @@ class BatchReader(TableReader):
     def batch(self, key: Any) -> Batch:
         """Read a batch."""
 
-    def slice(self, key: Any, place: int) -> Chunk:
-        """Rows of a batch from a place on, as many as are good to have at once."""
-        batch = self._kept.get(key)
-        if batch is None:
+    @abstractmethod
+    def key_of(self, place: int) -> Any:
+        """Return which batch a row is in; None at the end of the file."""
+
+    def around(self, place: int) -> Batch | None:
+        """Return the batch that a row is in; None at the end of the file."""
+        key = self.key_of(place)
+        batch: Batch | None = None if key is None else self.kept.get((self.path, key))
+        if batch is None and key is not None:
             batch = self.batch(key)
             self.keep(key, batch)
-        self._kept.move_to_end(key)
-        if batch.rows is None:
-            return Chunk(range(place, batch.stop), batch.stop, None, problem=batch.problem)
-        count = batch.stop - batch.first
-        step = max(1, min(MOST_ROWS, self._bytes * count // max(1, batch.rows.nbytes)))
-        stop = min(batch.stop, place + step)
-        bad: Bad = {}
-        rows = batch.rows.slice(place - batch.first, stop - place)
-        return Chunk(range(place, stop), stop, self.layout.nest(rows, bad), bad)
+        return batch
 
     def keep(self, key: Any, batch: Batch) -> None:
-        """Keep a batch, and of those before it what there is room for."""
-        self._used += batch.nbytes - (self._kept[key].nbytes if key in self._kept else 0)
-        self._kept[key] = batch
-        while len(self._kept) > 1 and self._used > self._room:
-            self._used -= self._kept.popitem(last=False)[1].nbytes
+        """Keep a batch as long as there is room."""
+        self.kept.put((self.path, key), batch)
+
+    def _find(self, place: int) -> tuple[Chunk, int] | None:
+        batch = self.around(place)
+        if batch is None:
+            return None
+        stop = batch.stop
+        if batch.rows is not None:  # as many as are good to have at once
+            step = PIECE_BYTES * (stop - batch.first) // max(1, batch.nbytes)
+            stop = min(stop, place + max(1, min(MOST_ROWS, step)))
+        return batch.chunk(range(place, stop)), 0
+
+    def picked(self, places: np.ndarray, stops: np.ndarray) -> list[Chunk]:
+        chunks, k = [], 0
+        while k < len(places):
+            batch = self.around(int(places[k]))
+            if batch is None:
+                self.check(int(places[k]) + 1)
+            assert batch is not None
+            stop = int(np.searchsorted(places, batch.stop))
+            chunks.append(batch.chunk(places[k:stop]))
+            k = stop
+        return chunks
 
     def close(self) -> None:
         super().close()
-        self._kept.clear()
-        self._used = 0
+        self.kept = Kept(0)

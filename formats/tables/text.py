@@ -32,9 +32,6 @@ FIRST_BYTES = 1 << 20
 BLOCK_BYTES = 1 << 20
 """So much is parsed at once, where records are read one after another."""
 
-FEW_BYTES = 1 << 14
-"""So much is parsed at once for records here and there."""
-
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -113,20 +110,20 @@ class TextFormat(TableFormat):
         """
 
     def open(self, path: str, place: int = 0, *, ahead: bool = True) -> Reader:
-        return _TextReader(self, path, place, ahead)
+        return _TextReader(self, path, place)
 
     def places(self, path: str) -> Places:
         if not self.seekable:
             return super().places(path)
-        with _TextReader(self, path, 0, ahead=True) as reader:
+        with _TextReader(self, path, 0) as reader:
             return reader.places()
 
 
 class _TextReader(TableReader):
-    def __init__(self, form: TextFormat, path: str, place: int, ahead: bool) -> None:
+    def __init__(self, form: TextFormat, path: str, place: int) -> None:
         super().__init__(path, place)
         self._form = form
-        self._size = (form.buffer_size or BLOCK_BYTES) if ahead else FEW_BYTES
+        self._size = form.buffer_size or BLOCK_BYTES
         self._lines = Lines(path, form.compression, form.storage_options, form.row)
         self.identity = self._lines.identity
         self._grammar: Grammar | None = None
@@ -192,6 +189,15 @@ class _TextReader(TableReader):
             if len(starts):
                 return self._chunk_of(data, starts, place, after), 0
             place = self.place = after  # all lines were blank
+
+    def picked(self, places: np.ndarray, stops: np.ndarray) -> list[Chunk]:
+        lines = [
+            self._lines.cut(*span) for span in zip(places.tolist(), stops.tolist(), strict=True)
+        ]
+        starts = np.cumsum([0, *map(len, lines[:-1])])
+        chunk = self._chunk_of(b"".join(lines), starts, 0, int(stops[-1]))
+        chunk.places = places
+        return [chunk]
 
     def _chunk_of(self, data: bytes, starts: np.ndarray, place: int, after: int) -> Chunk:
         assert self._grammar is not None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from tundish.formats.files import UNREADABLE, RecordFiles
+from tundish.formats.tables.files import TableFiles
 from tundish.loader.operators.flat_map import FlatMap
 from tundish.loader.operators.interleaving import Interleave
 from tundish.loader.operators.listing import Files
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from tundish.formats.format import Format
     from tundish.formats.index import Index as FileIndex
-    from tundish.loader.protocols.contracts import Identity, Maker, Spec, Value
+    from tundish.loader.protocols.contracts import Gather, Identity, Maker, Spec, Value
     from tundish.loader.protocols.rng import Path
 
 Index = Literal["beside"] | bool | None
@@ -242,8 +243,7 @@ class Indexed(FromSource):
         return rows_of(self.source, self.count)
 
     def evaluator(self, maker: Maker) -> Value:
-        source, label = self.source, self.format.name
-        maker.context.files.add(source)
+        source, label = self._opened(maker.context), self.format.name
         records = maker.context.records.setdefault(id(self), {})
 
         def value(item: Any, _: int) -> Any:
@@ -258,6 +258,17 @@ class Indexed(FromSource):
                 raise_from(error, label)
 
         return value
+
+    def gather(self, maker: Maker) -> Gather | None:
+        source = self._opened(maker.context)
+        return lambda refs, _: source.gather(refs)
+
+    def _opened(self, context: Context) -> RecordFiles:
+        """The files, which are closed with the iterator, and may keep their part of what a process may."""
+        context.files.add(self.source)
+        sources = [node.source for node in context.nodes if isinstance(node, Indexed)]
+        self.source.keep(context.room // max(1, len(sources)))
+        return self.source
 
 
 @dataclass(frozen=True, eq=False)
@@ -316,7 +327,7 @@ def by_number(node: ReadFiles) -> Indexed:
     known = _MADE.get(node)
     if known is not None and all(a is b for a, b in zip(known[0], found, strict=True)):
         return known[1]
-    source = RecordFiles(node.format, paths, found)
+    source = (TableFiles if node.format.tabular else RecordFiles)(node.format, paths, found)
     made = Indexed(source, len(source), at)
     _MADE[node] = (found, made)
     return made

@@ -92,8 +92,9 @@ class Options(Settings):
     max_deaths : int, optional
         Deaths of workers on one element before `WorkerDiedError`. Default 3; 0: no limit.
     memory_budget : int or str, optional
-        Bytes of shared memory, such as ``"2GB"``; the largest one asked for counts. Default: a
-        quarter of the cgroup's limit or of the machine's memory.
+        Bytes of shared memory, such as ``"2GB"``; the largest one asked for counts. A quarter of it is for
+        decoded rows of tables, where they are read by number. Default: a quarter of the cgroup's limit or of
+        the machine's memory.
     worker_init : callable, optional
         Called as ``worker_init()`` in each worker before its first task; with 0 workers, in this
         process when an iterator is made.

@@ -7,6 +7,7 @@ import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tundish.formats.kept import ROOM
 from tundish.loader.plan.node import global_seed, walk
 from tundish.loader.protocols.generating import Broken
 from tundish.loader.protocols.probes import Look, Probe, seeing
@@ -85,6 +86,9 @@ class Context:
     records: dict[int, dict[int, Any]] = field(default_factory=dict)
     """What was read of a source ahead of its items, by node and index (`reading`)."""
 
+    room: int = ROOM
+    """The bytes of decoded rows of tables that this process may keep for who asks for others of them."""
+
     files: weakref.WeakSet[Closing] = field(default_factory=weakref.WeakSet)
     """What has files open, to be closed with the iterator."""
 
@@ -153,7 +157,7 @@ class Context:
         again = Context(
             self.root, self.iteration, self.base_seed, self.graph_seed, self.prefix, self.where
         )
-        again.files = self.files
+        again.files, again.room = self.files, self.room
         again.live = {at: live.unrecorded() for at, live in self.live.items()}
         return again  # with a watch of its own: what is made again has been counted
 
@@ -161,7 +165,7 @@ class Context:
         """The context of a dataset that a `flat_map` made of one element."""
         seed = derive_seed(self.base_seed, "inner", origin)
         inner = Context(root, 0, seed, self.graph_seed, origin, self.where)
-        inner.files, inner.watch = self.files, self.watch.inner()
+        inner.files, inner.room, inner.watch = self.files, self.room, self.watch.inner()
         inner.probes = tuple(probe.bound(inner) for probe in self.probes)
         return inner
 

@@ -47,6 +47,7 @@ def crew_of(context: Context, options: Options, executor: str, *, clocked: bool 
         f"{Worker.__module__}:main",
         {
             "context": (context.iteration, context.base_seed, context.graph_seed),
+            "room": context.room,
             "watched": context.watch.enabled,
             "clocked": clocked,
         },
@@ -98,6 +99,7 @@ class _ThreadMain:
         context = Context(own.root, own.iteration, own.base_seed, own.graph_seed)
         context.where = f"in thread {threading.current_thread().name}"
         context.probes, context.watch = own.probes, Watch(enabled=own.watch.enabled)
+        context.room = own.room
         options, clocked = self._options, self._clocked
         try:
             Worker(channel, arena, context, options, forks=False, clocked=clocked).run()

@@ -29,6 +29,7 @@ from tundish.loader.run.checkpoints import (
     write_next_state,
     write_state,
 )
+from tundish.loader.run.coordinating.memory import budget_of
 from tundish.loader.run.critical import patient, stay_away
 from tundish.loader.run.effective import effective
 from tundish.loader.run.engine import Engine, InlineEngine
@@ -164,6 +165,8 @@ class Iterator:
         context.watch = Watch(enabled=is_watched(self._options))
         context.probes = tuple(probe.bound(context) for probe in probes.active())
         workers = self._how_many(context)
+        # A quarter of the budget is for decoded rows, and each worker has its part.
+        context.room = budget_of(self._options, tuned=False) // (4 * max(1, workers))
         if workers and sys.platform == "win32":
             raise RuntimeError("workers need Linux or macOS: use workers=0 here, or WSL2")
         processes = workers or (overruled() is None and writes_apart(context))

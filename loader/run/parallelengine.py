@@ -89,7 +89,9 @@ class ParallelEngine(Engine):
         self._executor = executor
         self._owner = os.getpid()
         tuned = tuning is not None
-        self._memory = Memory(budget_of(options, tuned=tuned))
+        tables = any(node.record_files is not None for node in context.nodes)
+        kept = workers * context.room if tables else 0
+        self._memory = Memory(budget_of(options, tuned=tuned) - kept)
         lookahead = LookAhead(context.nodes, tuned=tuned)
         self._coordinator = Coordinator(context, options, workers, self._memory, lookahead)
         self._looked = 0.0

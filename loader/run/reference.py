@@ -128,10 +128,8 @@ class InlinePlanner(Planner):
     def batches(self, node: Batch, up: Machine) -> Machine:
         context = self.context
         label, meter = context.label(node), meter_of(node, context, "consumer")
-        if isinstance(up, (FileSequence, FileStage)):
-            leaf = up.form.leaf if isinstance(up, FileSequence) else up.source.form.leaf
-            files = FileBatches(node, up, label, leaf, watch=context.watch, meter=meter)
-            return self.timing(files)
+        if isinstance(up, FileSequence):
+            return self.timing(FileBatches(node, up, label, watch=context.watch, meter=meter))
         return self.timing(InlineBatches(node, up, label, watch=context.watch, meter=meter))
 
     def beside(self, plan: Operator, pass_: int) -> Machine:

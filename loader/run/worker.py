@@ -141,6 +141,7 @@ def _make(
     root, options, probes = luggage.unpack()
     context = Context(root, *settings["context"])
     context.probes, context.watch = probes, Watch(enabled=settings["watched"])
+    context.room = settings["room"]
     context.where = f"in worker {os.getpid()}"
     if options.worker_init is not None and not settings["writes"]:
         options.worker_init()

@@ -101,8 +101,9 @@ def scattered_text(reader: PlanNode, shuffle: PlanNode, costs: Costs | None = No
     spent = "" if costs is None else f", {seconds_text(1 / costs.rate)} an element"
     return (
         f"{'' if costs is None else 'The limit: '}{reader.called}, which reads rows in the order of {shuffle.name}{spent}: "
-        f"Parquet rows are decoded in groups, and the same groups are decoded again and again. Read several files "
-        f"in turn (num_parallel_reads=) and shuffle(buffer_size) what was read, or write a snapshot before {shuffle.name}"
+        f"Parquet rows are decoded in groups, and the same groups are decoded again and again where they do not fit a "
+        f"quarter of Options(memory_budget=). Raise it, read several files in turn (num_parallel_reads=) and "
+        f"shuffle(buffer_size) what was read, or write a snapshot before {shuffle.name}"
     )
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.errors import SpecError
-from tundish.formats.files import joined
 from tundish.formats.format import Columns
+from tundish.formats.tables.files import joined
 from tundish.loader.protocols.blame import give_up
 from tundish.loader.protocols.collate import Collator
 from tundish.loader.protocols.items import End, Failure, Made, Ref
@@ -18,7 +18,6 @@ from tundish.loader.run.inlinebatches import InlineBatches, clocked
 if TYPE_CHECKING:
     from tundish.formats.format import Run
     from tundish.loader.operators.batching import Batch
-    from tundish.loader.run.files.numbered import FileStage
     from tundish.loader.run.files.sequence import FileSequence
     from tundish.loader.watch.watch import StageMeter, Watch
 
@@ -36,12 +35,10 @@ class FileBatches(InlineBatches):
     ----------
     node : Batch
         How many records.
-    up : FileSequence or FileStage
+    up : FileSequence
         The files.
     label : str
         Of the node.
-    leaf : type or None
-        Of all records: bytes or str.
     watch, meter
         As for `InlineBatches`.
     """
@@ -49,15 +46,14 @@ class FileBatches(InlineBatches):
     def __init__(
         self,
         node: Batch,
-        up: FileSequence | FileStage,
+        up: FileSequence,
         label: str,
-        leaf: type | None,
         *,
         watch: Watch,
         meter: StageMeter,
     ) -> None:
         super().__init__(node, up, label, watch=watch, meter=meter)
-        self._files, self._leaf = up, leaf
+        self._files, self._leaf = up, up.form.leaf
 
     def _next(self, inside: list[float] | None = None) -> Any:
         some = self._files.some if inside is None else clocked(self._files.some, inside)

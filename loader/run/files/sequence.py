@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tundish.loader.operators.files import ReadFiles
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Identity, Machine, Mark, Value
-    from tundish.loader.run.files.numbered import Several
     from tundish.loader.watch.histogram import Durations
     from tundish.loader.watch.watch import StageMeter
 
@@ -194,8 +193,8 @@ class FileSequence:
         self._meter.elements += self._k - k
         return self._run.part(k, self._k)
 
-    def some(self, most: int) -> Several:
-        """As `next`, but as many records of a run as are there: (refs, run, first, stop)."""
+    def some(self, most: int) -> tuple[Stretch, Run, int, int] | Failure:
+        """As `next`, but as many records of a run as are there: refs, the run, and from where to where in it."""
         if self._k >= self._count:
             self._refill()
             if self._failed is not None:

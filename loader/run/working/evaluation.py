@@ -10,16 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.formats.format import Columns
 from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.items import DROPPED
+from tundish.loader.protocols.refs import refs_of_rows
 from tundish.loader.run.starting.watchdog import limit
 from tundish.loader.run.writing import NeedsMore, Rows, scatter
+from tundish.spec import flatten, normalise, unflatten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tundish.loader.protocols.context import Context
+    from tundish.loader.protocols.contracts import Gather
     from tundish.loader.run.messages import Task
     from tundish.loader.run.working.blocks import Blocks
     from tundish.loader.run.working.stage import Stage
@@ -60,8 +62,8 @@ class Evaluation:
         deadline = self._deadline
         write: Any = None
         done = 0
-        if stage.files is not None and type(items) is range and items.step == 1:
-            done, write = self._table(stage.files, task, items, rows)
+        if stage.gather is not None and self._gathered(stage.gather, pass_, task, items, rows):
+            return rows
         if stage.read is not None and done < task.rows:
             stage.read(items[done:], pass_)
         if stage.sweep is not None and type(items) is range:
@@ -126,36 +128,24 @@ class Evaluation:
             write = _put_scalars(rows, task, scalars, write)
         return k - task.first + (k in rows.errors), write
 
-    def _table(self, files: Any, task: Task, items: range, rows: Rows) -> tuple[int, Any]:
-        """Copy rows of files that lie in columns, as far as they are of one kind; how many."""
-        write: Any = None
-        done = 0
-        while done < task.rows:
-            number = items[done] % len(files)
-            found = files.run(number, min(task.rows - done, len(files) - number))
-            if isinstance(found, Exception) or not isinstance(found[0], Columns):
-                break
-            run, first, stop = found
-            if not run.stackable:
-                break
-            leaves, tree = run.flat
-            if write is None:
-                write = self._blocks.begin(rows, task, run[first])
-            layout = rows.layout
-            assert layout is not None
-            keys = tuple([_column_key(leaf) for leaf in leaves])
-            if tree != layout.tree or keys != layout.keys:
-                break
-            row = task.first + done
-            shift = task.first if rows.private else 0
-            for at, (column, leaf) in enumerate(zip(rows.columns, leaves, strict=True)):
-                part = leaf[first:stop]
-                if column is None:
-                    rows.extras[at].update(enumerate(part.tolist(), row))
-                else:
-                    column[row - shift : row - shift + len(part)] = part
-            done += stop - first
-        return done, write
+    def _gathered(
+        self, gather: Gather, pass_: int, task: Task, items: Sequence[Any], rows: Rows
+    ) -> bool:
+        """Write the elements of all items as columns; False where each has to be made by itself."""
+        refs = items if type(items) is range else refs_of_rows(items)
+        columns = None if refs is None else gather(refs, pass_)
+        if columns is None:
+            return False
+        leaves, tree = flatten(columns)
+        first = unflatten(tree, [normalise(leaf[0]) for leaf in leaves])
+        self._blocks.begin(rows, task, first)
+        row = 0 if rows.private else task.first
+        for at, (column, leaf) in enumerate(zip(rows.columns, leaves, strict=True)):
+            if column is None:
+                rows.extras[at].update(enumerate(leaf, task.first))
+            else:
+                column[row : row + task.rows] = leaf
+        return True
 
 
 def _put_scalars(rows: Rows, task: Task, scalars: list[Any], write: Any) -> Any:
@@ -170,10 +160,3 @@ def _put_scalars(rows: Rows, task: Task, scalars: list[Any], write: Any) -> Any:
             write = scatter(rows, task.first, k)
             write(k, element)
     return write
-
-
-def _column_key(column: np.ndarray) -> Any:
-    """What `leaf_key` says of a column's rows."""
-    if column.dtype == object:
-        return type(column[0])
-    return (column.dtype, column.shape[1:])

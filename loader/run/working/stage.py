@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 from tundish.loader.protocols.items import ref_of
 from tundish.loader.protocols.lineage import add_origin, describe_origin, identities
 from tundish.loader.protocols.raised import element_error
-from tundish.loader.run.evaluators import compile_inner, compile_sweep, compile_values
+from tundish.loader.run.evaluators import (
+    compile_gather,
+    compile_inner,
+    compile_sweep,
+    compile_values,
+)
 from tundish.loader.run.messages import WRITING
 from tundish.loader.run.starting.payload import dumps_exception
 from tundish.loader.run.watching.timing import CLOCK_S, TASK_S, Timer, Turns
@@ -17,7 +22,7 @@ from tundish.loader.run.watching.watched import evaluated, stage_name
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.contracts import Identity, Value
+    from tundish.loader.protocols.contracts import Gather, Identity, Value
     from tundish.loader.protocols.operator import Operator
     from tundish.loader.run.values import OpenInner
 
@@ -44,8 +49,8 @@ class Stage:
         The number of the pass.
     sweep : callable or None
         Gives the elements of a whole range of items.
-    files : RecordFiles or None
-        Tables whose rows the elements are.
+    gather : Gather or None
+        Gives columns of the elements of many items.
     read : callable or None
         Reads the records of many items before they are evaluated.
     timed : Value or None
@@ -55,7 +60,7 @@ class Stage:
     """
 
     __slots__ = (
-        "files", "identity", "in_turn", "is_stream", "label", "pass_", "placed", "read", "sweep",
+        "gather", "identity", "in_turn", "is_stream", "label", "pass_", "placed", "read", "sweep",
         "timed", "turns", "value",
     )  # fmt: skip
 
@@ -72,7 +77,7 @@ class Stage:
         self.placed, self.in_turn = placed, in_turn
         self.pass_ = 0
         self.sweep: Any = None
-        self.files: Any = None
+        self.gather: Gather | None = None
         self.read: Any = None
         self.timed: Value | None = None
         self.turns: Turns | None = None
@@ -81,7 +86,7 @@ class Stage:
     @property
     def whole(self) -> bool:
         """Whether many elements are computed at once."""
-        return self.sweep is not None or self.files is not None
+        return self.sweep is not None or self.gather is not None
 
     def error(self, error: Exception, item: Any, where: str) -> bytes:
         """An item's error as it is told: with where the element comes from, and who computed it."""
@@ -142,9 +147,7 @@ class Stages:
         if not self._one_by_one:
             stage.sweep = compile_sweep(nodes[node], nodes[base])
             stage.read = compile_read(nodes[node], context)
-            records = nodes[node].record_files
-            if records is not None and records.form.tabular:
-                stage.files = records
+            stage.gather = compile_gather(nodes[node], context, open_inner)
         if (
             context.watch.enabled and stage.whole
         ):  # one function, or none: what is timed is the task

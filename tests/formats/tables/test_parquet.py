@@ -51,16 +51,16 @@ def test_pieces_of_a_large_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyP
     )
 
 
-def test_what_is_kept_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "KEPT_BYTES", 100)
+def test_what_is_kept_is_bounded(tmp_path: Path) -> None:
     path = tmp_path / "p"
     pq.write_table(pa.table({"x": range(100)}), path, row_group_size=5)
     with ParquetFormat().open(str(path), ahead=False) as opened:
+        assert isinstance(opened, reader.BatchReader)
+        opened.kept.room = 100
         for place in (7, 93, 8, 0, 94, 50):
             opened.seek(place)
             assert opened.read(1).records() == [{"x": place}]
-        kept: Any = opened
-        assert 1 <= len(kept._kept) <= 2
+        assert 1 <= len(opened.kept) <= 2
 
 
 def test_keeping_rows_takes_no_look_at_all_that_are_kept(

@@ -101,6 +101,10 @@ def _of(kind: str) -> tuple[Case, ...]:
                     .repeat(2)
                 ),
             ),
+            case("gathered", lambda d: read(d, kind).repeat(2).shuffle(None, seed=1).batch(3)),
+            case(
+                "gathered-damaged", lambda d: read(d, kind, damaged=True).shuffle(None, 2).batch(2)
+            ),
         ]
     return tuple(found)
 
