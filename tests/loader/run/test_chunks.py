@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -194,3 +195,63 @@ def test_a_record_that_fails_has_the_others_made_one_by_one() -> None:
     with pytest.raises(Exception, match="torn"):
         next(iterator)
     assert [x.tolist() for x in iterator] == [[5, 6, 7], [8]]
+
+
+def _wide_and_narrow() -> Dataset:
+    """Rows of three and of one number: numpy would make one fit the other."""
+    wide, narrow = np.arange(60.0).reshape(20, 3), np.arange(20.0).reshape(20, 1)
+    slices = Dataset.from_tensor_slices
+    return slices(wide).concatenate(slices(narrow))
+
+
+def _ints_and_floats() -> Dataset:
+    return Dataset.range(60).filter(lambda x: x % 3).map(lambda x: float(x) if x > 17 else int(x))
+
+
+@pytest.mark.parametrize(
+    "ds",
+    [
+        _wide_and_narrow().batch(8),
+        _wide_and_narrow().shuffle(None, seed=4).batch(8),
+        _wide_and_narrow().shuffle(7, seed=4).batch(8),
+        _wide_and_narrow().shuffle(7, seed=4).repeat(2).batch(8),
+        _ints_and_floats().batch(8),
+    ],
+    ids=["in order", "permuted", "window", "window, repeated", "numbers"],
+)
+def test_a_state_after_each_outcome_goes_on_there(ds: Dataset) -> None:
+    """After a batch that is an error, too: the elements after the bad one are in the next batch."""
+    want = collect(ds.iterator(workers=0))
+    assert len([one for one in want if one.error is not None]) > 0
+    assert not difference(want, collect(ds.iterator(workers=2)))
+    iterator = ds.iterator(workers=0)
+    for given in range(1, len(want)):
+        with contextlib.suppress(SpecError):
+            next(iterator)
+        again = ds.iterator(workers=0)
+        again.load_state_dict(json.loads(json.dumps(iterator.state_dict())))
+        told = difference(want[given:], collect(again))
+        assert not told, told
+
+
+def _add_one(batch: dict[str, Any]) -> dict[str, Any]:
+    batch["x"] += 1
+    return batch
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda ds: ds.batch(6).map(_add_one),
+        lambda ds: ds.shuffle(7, seed=4).batch(6).map(_add_one),
+        lambda ds: ds.batch(6).cache().unbatch().batch(6).map(_add_one),
+    ],
+    ids=["batch", "window", "cached batches, unbatched"],
+)
+def test_a_function_may_change_its_batch(build: Callable[[Dataset], Dataset]) -> None:
+    x = np.arange(12.0)
+    ds = build(Dataset.from_tensor_slices({"x": x}))
+    for _ in range(3):
+        found = [value for batch in ds.iterator(workers=0) for value in batch["x"].tolist()]
+        assert sorted(found) == list(range(1, 13))
+    assert x.tolist() == list(range(12))
