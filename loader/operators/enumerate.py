@@ -28,6 +28,7 @@ class Enumerate(Unary):
     start: int = 0
 
     flat = False
+    light = True
 
     def spec(self, below: Spec) -> Any:
         told = below(self.up)

@@ -13,7 +13,7 @@ from tundish.loader.operators.units import UnitShuffle, check_units
 from tundish.loader.plan.checks import check_count, check_optional_flag, check_seed
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY, walk
 from tundish.loader.protocols.fluent import Fluent
-from tundish.loader.protocols.items import End, Ref, ref_of, to_json
+from tundish.loader.protocols.items import End, Made, Ref, ref_of, to_json
 from tundish.loader.protocols.lineage import note_wanted, refs
 from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.permutable import check_positions, may_permute, no_permutation
@@ -115,7 +115,7 @@ class WindowShuffle:
             [ref_of(x) for x in self._window[self._head :]],
             [],
         )
-        self._until = max(1024, len(self._window) - self._head)
+        self._until = self._drawn + max(1024, len(self._window) - self._head)
 
     def next(self) -> Any:
         window, head, size = self._window, self._head, self._size
@@ -126,7 +126,7 @@ class WindowShuffle:
                 while have < size:
                     item = pull()
                     window.append(item)
-                    pulled.append(item if type(item) is int else ref_of(item))
+                    pulled.append(item.ref if type(item) is Made else ref_of(item))
                     have += 1
             except End:
                 if not have:
@@ -139,9 +139,8 @@ class WindowShuffle:
         window[at] = window[head]
         window[head] = None
         self._head = head + 1
-        self._drawn += 1
-        self._until -= 1
-        if self._until <= 0:
+        self._drawn = drawn = self._drawn + 1
+        if drawn >= self._until:
             self._tidy()
         return item
 

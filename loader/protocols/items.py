@@ -86,11 +86,10 @@ DROPPED = Dropped()
 
 def ref_of(item: Any) -> Ref:
     """The ref of any item."""
-    if type(item) is int:
-        return item
-    if type(item) is tuple:
-        return tuple([ref_of(x) for x in item])
-    return item.ref
+    kind = type(item)
+    if kind is not tuple:
+        return item if kind is int else item.ref
+    return tuple([x if type(x) is int else ref_of(x) for x in item])
 
 
 def to_json(ref: Ref) -> Any:

@@ -67,7 +67,7 @@ class Traits(Node):
         return self.uncomputed and len(self.inputs) == 1 and self.inputs[0].kept
 
     light: ClassVar[bool] = False
-    """True if it makes numbers or paths of its refs: what costs less than being asked for, and cannot fail."""
+    """True if it makes numbers or paths of its refs, or numbers its input: what costs less than being asked for, and cannot fail."""
 
     @property
     def reads(self) -> Literal["", "generator", "stream"]:

@@ -41,12 +41,18 @@ def is_plain(root: Operator) -> bool:
 
 def _plain(value: Value, gather: Gather | None) -> Elements:
     def elements(refs: Refs, pass_: int) -> Sequence[Any]:
-        columns = None if gather is None else gather(refs, pass_)
-        if isinstance(columns, np.ndarray):
-            return list(columns)
-        return [value(ref, pass_) for ref in ints(refs)]
+        rows = None if gather is None else _rows(gather(refs, pass_))
+        return [value(ref, pass_) for ref in ints(refs)] if rows is None else rows
 
     return elements
+
+
+def _rows(columns: Any) -> list[Any] | None:
+    """The rows of columns of numbers, in tuples as the columns are; None where they are anything else."""
+    if type(columns) is not tuple:
+        return list(columns) if isinstance(columns, np.ndarray) else None
+    parts = [part for column in columns if (part := _rows(column)) is not None]
+    return list(zip(*parts, strict=True)) if len(parts) == len(columns) else None
 
 
 def _stored(found: StoredElements) -> Elements:
