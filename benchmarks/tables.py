@@ -73,8 +73,9 @@ def pipelines(folder: Path) -> dict[str, tuple[Any, str, float]]:
         ".batch(256).unbatch()": (arrays.batch(256).unbatch(), "numpy", 4),
         ".map_batches(f, 1024)": (arrays.map_batches(dict, 1024), "numpy", 4),
         "range(n).shuffle(None)": (numbers.shuffle(None, seed=1), "numpy", 4),
-        "Parquet": (parquet, "Parquet", 3),
-        "Parquet.shuffle(None)": (parquet.shuffle(None, seed=1), "Parquet", 3),
+        "Parquet": (parquet, "read_table", 3),
+        "Parquet.shuffle(None)": (parquet.shuffle(None, seed=1), "read_table", 3),
+        "Parquet.shuffle(None, units=4)": (parquet.shuffle(None, seed=1, units=4), "Parquet", 2),
         "snapshot": (stored, "numpy", 4),
         "snapshot.shuffle(None)": (stored.shuffle(None, seed=1), "numpy", 4),
     }
@@ -109,11 +110,11 @@ def main() -> int:
     )
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "rows.parquet")
-        pq.write_table(pa.table(TABLE), path, row_group_size=65_536)
+        pq.write_table(pa.table(TABLE), path, row_group_size=16_384)
         rows = pipelines(Path(folder))
         bounds: dict[str, Callable[[], None]] = {
             "numpy": gathered,
-            "Parquet": lambda: read_and_gathered(path),
+            "read_table": lambda: read_and_gathered(path),
         }
         if installed("tensorflow"):
             bounds["tf.data"] = tensorflow_shuffled()
