@@ -6,6 +6,7 @@ from abc import abstractmethod
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from tundish.errors import RecordCorruptError
 from tundish.formats.format import Columns, Reader, Records, Run
 from tundish.formats.kept import Kept
 from tundish.formats.tables.source import ARROW_ERRORS
-from tundish.spec import map_leaves
+from tundish.spec import flatten, map_leaves
 
 if TYPE_CHECKING:
     from tundish.formats.tables.columns import Bad
@@ -183,9 +184,23 @@ class Batch:
         first, bad = int(places[0]), dict[int, str]()
         if after - first == count and (np.diff(places) == 1).all():
             rows = self.rows.slice(first - self.first, count)
+        elif self._views is not None:
+            at = np.asarray(places) - self.first
+            return Chunk(
+                places, after, map_leaves(lambda column: column.take(at, axis=0), self._views)
+            )
         else:
             rows = self.rows.take(pa.array(np.asarray(places) - self.first))
         return Chunk(places, after, self.layout.nest(rows, bad), bad)
+
+    @cached_property
+    def _views(self) -> Any:
+        """All rows as columns, where those are Arrow's own memory: numbers without nulls; else None."""
+        plain = all(pa.types.is_primitive(c.type) and not c.null_count for c in self.rows.columns)
+        bad: dict[int, str] = {}
+        nest = self.layout.nest(self.rows, bad) if plain else None
+        own = nest is None or bad or any(leaf.flags.owndata for leaf in flatten(nest)[0])
+        return None if own else nest
 
     @staticmethod
     def joined(batches: Sequence[Batch]) -> Batch | None:
