@@ -183,6 +183,21 @@ class Batches:
             self._close(int(self.entries[b]["shard"]))
         return self._load(b)
 
+    def some(self, numbers: Sequence[int]) -> list[Decoded]:
+        """Some batches, verified; each of their files is asked once."""
+        asked: set[Any] = set()
+        found = []
+        for b in numbers:
+            known = self._decoded.get(b)
+            if known is None or known[2] not in asked:
+                found.append(self[b])
+                known = self._decoded.get(b)
+                if known is not None:
+                    asked.add(known[2])
+            else:
+                found.append(known[0])
+        return found
+
     def look_again(self) -> bool:
         """Ask all files that are open whether they were changed; those are mapped and verified anew."""
         with self._lock:

@@ -307,7 +307,8 @@ class Reader:
         if len(spans) == 1:
             ((b, first, end),) = spans
             return self.batches[b].stacked(first, end)
-        parts = [(self.batches[b], first, end) for b, first, end in spans]
+        touched = self.batches.some([b for b, _, _ in spans])
+        parts = [(found, *span[1:]) for found, span in zip(touched, spans, strict=True)]
         tree = parts[0][0].tree
         if any(decoded.tree != tree for decoded, _, _ in parts):
             return None
@@ -338,7 +339,9 @@ class Reader:
             return None
         order = np.argsort(batches, kind="stable")
         cuts = np.flatnonzero(np.diff(batches[order])) + 1
-        groups = [(self.batches[int(batches[at[0]])], at, rows[at]) for at in np.split(order, cuts)]
+        places = np.split(order, cuts)
+        touched = self.batches.some([int(batches[at[0]]) for at in places])
+        groups = [(found, at, rows[at]) for found, at in zip(touched, places, strict=True)]
         tree = groups[0][0].tree
         if any(decoded.tree != tree for decoded, _, _ in groups):
             return None

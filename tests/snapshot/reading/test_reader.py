@@ -201,6 +201,24 @@ def test_an_error_of_an_unknown_type_tells_what_it_was(tmp_path: Path) -> None:
     assert reader[1] == 1
 
 
+def test_each_file_is_asked_once_for_all_rows_of_a_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elements = numbers(24)  # in 6 batches of 2 files
+    reader = open_reader(lay(tmp_path, Run("r", elements)), KEY)
+    check_batches(reader, elements, [(0, 24)])
+    asked = []
+    changed = batches_module._Open.changed
+
+    def counted(self: Any) -> bool:
+        asked.append(self)
+        return changed(self)
+
+    monkeypatch.setattr(batches_module._Open, "changed", counted)
+    check_batches(reader, elements, [(0, 24)])
+    assert len(asked) == 4  # once a file for the range, and for the rows in another order
+
+
 @pytest.mark.parametrize("index", [-1, 30, 10**12])
 def test_what_is_not_there_is_an_index_error(tmp_path: Path, index: int) -> None:
     reader = open_reader(lay(tmp_path, Run("r", numbers(30))), KEY)
