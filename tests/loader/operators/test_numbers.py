@@ -44,3 +44,21 @@ def test_a_progression_gives_the_elements_of_refs(name: str) -> None:
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_elements_are_no_progression_of_refs(name: str) -> None:
     assert OTHERS[name]._node.progression is None
+
+
+def test_numbered_numbers_come_several_at_once_and_are_the_same() -> None:
+    numbers = [*NUMBERS]
+    once, twice = NUMBERS.enumerate(7), NUMBERS.enumerate().enumerate()
+    expected = [(np.int64(k), (np.int64(k), x)) for k, x in enumerate(numbers)]
+
+    with once.iterator(workers=0) as iterator:
+        next(iterator)
+        assert iterator._engine.handed.__length_hint__() == len(numbers) - 1
+        state = iterator.state_dict()
+        rest = list(iterator)
+    assert rest == [(np.int64(7 + k), x) for k, x in enumerate(numbers)][1:]
+    assert {type(part) for element in rest for part in element} == {np.int64, np.int32}
+    with once.iterator(workers=0) as iterator:
+        iterator.load_state_dict(state)
+        assert list(iterator) == rest
+    assert list(twice) == expected
