@@ -14,6 +14,7 @@ Nothing else in the transport relies on the order of writes.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
 import struct
@@ -218,58 +219,54 @@ class Channel:
         ChannelClosed
             When the other end is gone and everything it sent has been returned.
         """
-        while not self._arrived:
-            if not self._receive(0):
-                return None
-        return self._arrived.popleft()
+        if not self._arrived:
+            self._arrived += self.recv_all(1)
+        return self._arrived.popleft() if self._arrived else None
 
-    def recv_all(self) -> list[Message]:
+    def recv_all(self, enough: float = math.inf) -> list[Message]:
         """Return all messages that are there; a blocking end waits for the first.
+
+        Parameters
+        ----------
+        enough : int
+            With so many no more are read.
 
         Raises
         ------
         ChannelClosed
             As `recv`, when there is no message left to return.
         """
-        try:
-            while self._blocking and not self._arrived:
-                self._receive(0)
-            while self._receive(socket.MSG_DONTWAIT):
-                pass
-        except ChannelClosed:
-            if not self._arrived:
+        arrived, sock, frames, scratch = self._arrived, self._socket, self._frames, self._scratch
+        while len(arrived) < enough:
+            if self._broken:
+                if arrived:
+                    break
+                raise ChannelClosed(_CLOSED)
+            flags = 0 if self._blocking and not arrived else socket.MSG_DONTWAIT
+            try:
+                if frames is None:
+                    count = sock.recv_into(scratch, 0, flags)
+                    if count:
+                        arrived.append(bytes(scratch[:count]))
+                else:
+                    count = frames.receive(sock, flags, scratch, arrived)
+            except BlockingIOError:
+                break
+            except ConnectionResetError:
+                # The peer went without reading all of ours. On a packet socket Linux says so before
+                # it hands out what the peer had still sent; so go on until the end is reached.
+                if not self._reset:
+                    self._reset = True
+                    continue
+                count = 0
+            except BaseException:
+                self._broken = True
                 raise
-        messages = list(self._arrived)
-        self._arrived.clear()
+            if not count:
+                self._broken = True
+        messages = list(arrived)
+        arrived.clear()
         return messages
-
-    def _receive(self, flags: int) -> bool:
-        """Read once; return whether there was something to read."""
-        if self._broken:
-            raise ChannelClosed(_CLOSED)
-        try:
-            if self._frames is None:
-                count = self._socket.recv_into(self._scratch, 0, flags)
-                if count:
-                    self._arrived.append(bytes(self._scratch[:count]))
-            else:
-                count = self._frames.receive(self._socket, flags, self._scratch, self._arrived)
-        except BlockingIOError:
-            return False
-        except ConnectionResetError:
-            # The peer went without reading all of ours. On a packet socket Linux says so before
-            # it hands out what the peer had still sent; so go on until the end is reached.
-            if not self._reset:
-                self._reset = True
-                return True
-            count = 0
-        except BaseException:
-            self._broken = True
-            raise
-        if not count:
-            self._broken = True
-            raise ChannelClosed("the other end is closed")
-        return True
 
 
 class _Frames:

@@ -91,11 +91,11 @@ class Poller:
             self._waiting = False
             if self._closed:
                 self._let_go()
-        return [
-            (tokens[fd], bool(events & ~_WRITE), bool(events & _WRITE))
-            for fd, events in found
-            if fd in tokens
-        ]
+        ready = []
+        for fd, events in found:  # no comprehension: this is called for every answer
+            if fd in tokens:
+                ready.append((tokens[fd], bool(events & ~_WRITE), bool(events & _WRITE)))
+        return ready
 
     def close(self) -> None:
         """Let go of the kernel's object. Safe to call twice, and in a forked child."""

@@ -95,7 +95,9 @@ class Ring:
         # A stack: the slot freed last is the one still in the caches, and slots that were never
         # needed stay at the bottom and never take memory.
         self._free = list(range(arena.slots - 1, -1, -1))
-        self._used = self._free_bytes = self._peak = 0
+        self._free_bytes = self._peak = 0
+        self.used_bytes = 0
+        """Bytes of all slots that have pages."""
         # Roots die in any thread and in the middle of anything, garbage collection included. So
         # their callback is this one atomic C method and everything else is done by `_collect`.
         self._returned: deque[weakref.ref[Root]] = deque()
@@ -128,7 +130,7 @@ class Ring:
         with self._lock:
             self._expect(slot, SlotState.GRANTED)
             if self._discard(slot):
-                self._used -= self._allocated[slot]
+                self.used_bytes -= self._allocated[slot]
                 self._allocated[slot] = 0
 
     def _discard(self, slot: int) -> bool:
@@ -181,10 +183,10 @@ class Ring:
             more = nbytes - self._allocated[slot]
             if more > 0:
                 self._allocated[slot] = nbytes
-                self._used += more
+                self.used_bytes += more
                 if self._states[slot] is SlotState.FREE:
                     self._free_bytes += more
-                self._peak = max(self._peak, self._used)
+                self._peak = max(self._peak, self.used_bytes)
 
     def allocated(self, slot: int) -> int:
         """Return how many of the slot's first bytes have pages."""
@@ -202,12 +204,12 @@ class Ring:
         with self._lock:
             self._collect()
             for slot in tuple(self._free):  # coldest first
-                if self._used <= keep_bytes and not everything:
+                if self.used_bytes <= keep_bytes and not everything:
                     break
                 if not (everything or self._allocated[slot]):
                     continue
                 if self._discard(slot):
-                    self._used -= self._allocated[slot]
+                    self.used_bytes -= self._allocated[slot]
                     self._free_bytes -= self._allocated[slot]
                     self._allocated[slot] = 0
 
@@ -224,11 +226,6 @@ class Ring:
         with self._lock:
             self._collect()
             return self._states.count(SlotState.LEASED)
-
-    @property
-    def used_bytes(self) -> int:
-        """Bytes of all slots that have pages."""
-        return self._used
 
     @property
     def free_bytes(self) -> int:
@@ -258,7 +255,7 @@ class Ring:
                 granted=count(SlotState.GRANTED),
                 leased=count(SlotState.LEASED),
                 quarantined=count(SlotState.QUARANTINED),
-                used_bytes=self._used,
+                used_bytes=self.used_bytes,
                 peak_bytes=self._peak,
                 budget=self._budget,
             )

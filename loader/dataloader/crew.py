@@ -82,6 +82,8 @@ class LoaderCrew:
         Told of slots before they are leased.
     """
 
+    moved = True  # a wait ends with any answer
+
     def __init__(self, recipe: Recipe, base_seed: int, finish: Finish | None) -> None:
         visit_graves()
         self._recipe, self._owner = recipe, os.getpid()

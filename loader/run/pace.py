@@ -10,18 +10,13 @@ _MOST_ROWS = 4096
 
 
 class Pace:
-    """How long a row takes and how large it is, as far as known."""
+    """How long a row takes and how large it is, as far as known: who takes in what was made says so."""
 
     __slots__ = ("row_nbytes", "row_s")
 
     def __init__(self) -> None:
         self.row_s: float | None = None
         self.row_nbytes = 0
-
-    def saw(self, rows: int, seconds: float) -> None:
-        """Learn from a task."""
-        each = seconds / max(1, rows)
-        self.row_s = each if self.row_s is None else 0.8 * self.row_s + 0.2 * each
 
     def rows_in(self, seconds: float) -> int:
         """How many rows take so long; 1 as long as nothing is known."""

@@ -114,6 +114,9 @@ class Job:
 class Owner(Protocol):
     """Who uses a pool."""
 
+    moved: bool
+    """Whether an answer was what a wait without a timeout is for."""
+
     def done(self, job: Job, done: Done, layout: Layout | None, tail: memoryview) -> None:
         """A task was done."""
 

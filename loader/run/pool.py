@@ -49,6 +49,8 @@ _SPARE = 4
 """Descriptors that a pool leaves to the consumer."""
 _ANSWERS = (Kind.DONE, Kind.NEED)
 _LOAD = attrgetter("load")
+_new = tuple.__new__
+"""Makes a named tuple without the call of a Python function that its class makes."""
 
 
 class Pool:
@@ -83,6 +85,7 @@ class Pool:
         self.size, self._crew, self._owner = size, crew, owner
         self._writers = writers
         self._stages: dict[int, bytes] = {}
+        self._layouts: dict[bytes, Layout] = {}
         self._peers: list[Peer] = []
         self.starts: list[float] = []
         """When workers that are missing are to be started, by ``time.monotonic``."""
@@ -254,10 +257,14 @@ class Pool:
         before, self.cut = self.cut, True
         parts: dict[Peer, list[bytes]] = {}
         sizes: dict[Peer, int] = {}
-        peers = self._of(writes=False)
+        peers: list[Peer] = []
+        writers: list[Peer] = []
+        for each in self._peers:
+            if not each.leaving:
+                (writers if each.writes else peers).append(each)
         for job in jobs:
             if job.is_order:
-                peer = next(iter(self._of(writes=True)), None)
+                peer = writers[0] if writers else None
             elif job.seat is not None:
                 peer = next((p for p in peers if p.seat == job.seat), None)
             else:
@@ -309,39 +316,54 @@ class Pool:
     # -- waiting -------------------------------------------------------------------------------
 
     def pump(self, timeout_s: float | None = 0.0) -> None:
-        """Take in what workers have answered; wait for something if there is a timeout."""
-        while self._warnings:
-            warnings.warn(self._warnings.pop(0), stacklevel=callers_level())
+        """Take in what workers have answered.
+
+        Parameters
+        ----------
+        timeout_s : float or None
+            How long to wait for something; None: until an answer has moved the owner, or none is to come.
+        """
+        self.waited_s = 0.0
+        while True:
+            while self._warnings:
+                warnings.warn(self._warnings.pop(0), stacklevel=callers_level())
+            soon_s = self._start_again(timeout_s) if self.starts else timeout_s
+            for peer in self._peers:
+                if peer.sentinel is None:  # another pool may have taken in the news of it
+                    self._watch_sentinel(peer)
+            self.idle, began = True, time.perf_counter()
+            found = self._poller.poll(soon_s)
+            self.idle, waited_s = False, time.perf_counter() - began
+            self.waited_s += waited_s
+            if self._trace is not None and soon_s is None:
+                self._trace.waited(waited_s)
+            for source, readable, writable in found:
+                if source is LAUNCHER:
+                    self._recruiting.hear()
+                    continue
+                if source not in self._peers:
+                    continue  # it has died meanwhile
+                if writable:
+                    self._flush(source)
+                if readable:
+                    self._receive(source)
+            if soon_s is not None or self._owner.moved or not self.in_flight:
+                return
+
+    def _start_again(self, timeout_s: float | None) -> float | None:
+        """Start workers whose time has come; gives how long to wait at most, for the next ones' time."""
+        now = time.monotonic()
+        due = [t for t in self.starts if t <= now]
+        self.starts = [t for t in self.starts if t > now]
+        if due:
+            self._refill()
         if self.starts:
-            now = time.monotonic()
-            due = [t for t in self.starts if t <= now]
-            self.starts = [t for t in self.starts if t > now]
-            if due:
-                self._refill()
-            if self.starts:
-                soon = max(0.0, min(self.starts) - now)
-                timeout_s = soon if timeout_s is None else min(timeout_s, soon)
-            if due and self._orphans:
-                orphans, self._orphans = self._orphans, []
-                self.submit(orphans)
-        for peer in self._peers:
-            if peer.sentinel is None:  # another pool may have taken in the news of it
-                self._watch_sentinel(peer)
-        self.idle, began = True, time.perf_counter()
-        found = self._poller.poll(timeout_s)
-        self.idle, self.waited_s = False, time.perf_counter() - began
-        if self._trace is not None and timeout_s is None:
-            self._trace.waited(self.waited_s)
-        for source, readable, writable in found:
-            if source is LAUNCHER:
-                self._recruiting.hear()
-                continue
-            if source not in self._peers:
-                continue  # it has died meanwhile
-            if writable:
-                self._flush(source)
-            if readable:
-                self._receive(source)
+            soon = max(0.0, min(self.starts) - now)
+            timeout_s = soon if timeout_s is None else min(timeout_s, soon)
+        if due and self._orphans:
+            orphans, self._orphans = self._orphans, []
+            self.submit(orphans)
+        return timeout_s
 
     def _flush(self, peer: Peer) -> None:
         try:
@@ -385,18 +407,48 @@ class Pool:
         while at < end:
             kind = message[at]
             if kind in _ANSWERS:
-                done = Done(*DONE.unpack_from(message, at))
+                done: Done = _new(Done, DONE.unpack_from(message, at))
                 at += DONE.size
                 tail = message[at : at + done.tail]
                 at += done.tail
-                self._answered(peer, done, tail)
+                jobs = peer.jobs
+                job = jobs[0] if jobs else None
+                if job is None or (job.task.block, job.task.first) != (done.block, done.first):
+                    raise AssertionError(f"worker {peer.name} answered a task it does not have")
+                jobs.popleft()
+                self.in_flight -= 1
+                peer.load = max(0.0, peer.load - job.cost) if jobs else 0.0
+                if self._trace is not None:
+                    self._trace(
+                        "<-",
+                        peer.name,
+                        Kind(done.kind).name,
+                        stage=done.stage,
+                        block=done.block,
+                        first=done.first,
+                        rows=done.rows,
+                        us=done.micros,
+                        bytes=done.nbytes,
+                    )
+                if done.kind == Kind.NEED:
+                    self._owner.need(job, done.nbytes, alone=bool(done.flags & EXTRA))
+                    continue
+                self.tasks += 1
+                peer.tasks += 1
+                peer.rows += done.rows
+                peer.busy_s += done.micros * 1e-6
+                peer.cpu_s += done.busy * 1e-6
+                self._deaths_in_a_row = 0
+                self._owner.done(job, done, peer.layouts.get(done.layout), tail)
+                if peer.leaving and not jobs:
+                    self._let_go(peer)
                 continue
             _, _, _, number, size = RECORD.unpack_from(message, at)
             at += RECORD.size
             tail = message[at : at + size]
             at += size
             if kind == Kind.LAYOUT:
-                peer.layouts[number] = Layout(*decode(bytearray(tail)))
+                peer.layouts[number] = self._layout(bytes(tail))
             elif kind == Kind.HELLO:
                 peer.up(number)
                 self._start_deaths = 0
@@ -412,45 +464,18 @@ class Pool:
                 about = {"pid": number} if kind == Kind.HELLO else {"bytes": size}
                 self._trace("<-", peer.name, Kind(kind).name, **about)
 
+    def _layout(self, told: bytes) -> Layout:
+        """A layout, the same object for all workers that tell it: to compare two takes longer."""
+        if told not in self._layouts:
+            self._layouts[told] = Layout(*decode(bytearray(told)))
+        return self._layouts[told]
+
     def _answer(self, peer: Peer, question: bytes) -> None:
         """Answer a worker that is beginning; it does nothing before it has been told."""
         assert self._crew.answer is not None
         answer, warned_of = self._crew.answer(question)
         self._send(peer, RECORD.pack(Kind.TOLD, 0, 0, 0, len(answer)) + answer)
         self._warnings += warned_of
-
-    def _answered(self, peer: Peer, done: Done, tail: memoryview) -> None:
-        jobs = peer.jobs
-        job = jobs[0] if jobs else None
-        if job is None or (job.task.block, job.task.first) != (done.block, done.first):
-            raise AssertionError(f"worker {peer.name} answered a task it does not have")
-        jobs.popleft()
-        self.in_flight -= 1
-        peer.load = max(0.0, peer.load - job.cost) if jobs else 0.0
-        if self._trace is not None:
-            self._trace(
-                "<-",
-                peer.name,
-                Kind(done.kind).name,
-                stage=done.stage,
-                block=done.block,
-                first=done.first,
-                rows=done.rows,
-                us=done.micros,
-                bytes=done.nbytes,
-            )
-        if done.kind == Kind.NEED:
-            self._owner.need(job, done.nbytes, alone=bool(done.flags & EXTRA))
-            return
-        self.tasks += 1
-        peer.tasks += 1
-        peer.rows += done.rows
-        peer.busy_s += done.micros * 1e-6
-        peer.cpu_s += done.busy * 1e-6
-        self._deaths_in_a_row = 0
-        self._owner.done(job, done, peer.layouts.get(done.layout), tail)
-        if peer.leaving and not jobs:
-            self._let_go(peer)
 
     # -- deaths --------------------------------------------------------------------------------
 

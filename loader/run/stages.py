@@ -146,12 +146,13 @@ class ParallelStage:
         self._partial, self._partial_marks = [], []
         return blocks
 
-    def feed(self) -> bool:
-        """Hand out blocks as long as there is room; whether anything moved."""
+    def feed(self, *, until_one: bool = False) -> bool:
+        """Hand out blocks as long as there is room, or until there is one; whether anything moved."""
         moved = False
-        while not self._ended and self._passing < _MOST_PASSING and self._owner.may_issue(self):
+        issue = self._issue_refs if isinstance(self._up, Positions) else self._issue_items
+        while not (moved and until_one) and not self._ended and self._passing < _MOST_PASSING:
             try:
-                if not self._issue():
+                if not self._owner.may_issue(self) or not issue():
                     break
             except NotReady:
                 break
@@ -169,19 +170,17 @@ class ParallelStage:
         many = max(1, min(rows, fit) // group)
         return group * many - off
 
-    def _issue(self) -> bool:
-        up = self._up
-        if isinstance(up, Positions):
-            base = up.mark()
-            refs = up.take(self._size())
-            if not len(refs):
-                self._ended = True
-                return False
-            self._block(refs, base, (self._pulled, base))
-            self._pulled += len(refs)
-            self._before = base + len(refs)
-            return True
-        return self._issue_items()
+    def _issue_refs(self) -> bool:
+        up: Any = self._up
+        base = up.mark()
+        refs = up.take(self._size())
+        if not len(refs):
+            self._ended = True
+            return False
+        self._block(refs, base, (self._pulled, base))
+        self._pulled += len(refs)
+        self._before = base + len(refs)
+        return True
 
     def _issue_items(self) -> bool:
         items, marks, up = self._partial, self._partial_marks, self._up
@@ -283,7 +282,7 @@ class ParallelStage:
             if not queue:
                 if self._done:
                     raise End
-                self.feed()
+                self.feed(until_one=True)
                 if not queue:
                     if not self._ended:
                         raise NotReady

@@ -116,7 +116,8 @@ class StageMeter:
         self._settled = 0
         self._count: Callable[[], int] | None = None
         self.busy_s = self.cpu_s = 0.0
-        self.time = Durations()
+        self._time = Durations()
+        self._noted: list[float] = []
         self.failed: dict[str, int] = {}
         self.in_flight = self.ready = self.window = 0
 
@@ -166,7 +167,17 @@ class StageMeter:
         self.rows += rows
         self.busy_s += busy_s
         self.cpu_s += cpu_s
-        self.time.add(busy_s)
+        self._noted.append(busy_s)  # to count each of them would cost a call
+        if len(self._noted) >= MOST:
+            self._time.extend(_taken(self._noted))
+
+    @property
+    def time(self) -> Histogram:
+        """How long tasks took."""
+        time = Durations()
+        time.merge(self._time.frozen())
+        time.extend(tuple(self._noted))  # noted they stay: another thread may ask
+        return time.frozen()
 
     def frozen(self, sample: Sample | None, dropped: Mapping[str, int]) -> StageStats:
         """What is known so far.
@@ -207,7 +218,7 @@ class StageMeter:
             busy_s=self.busy_s if self.tasks else sum(node.busy_s for node in nodes),
             cpu_s=self.cpu_s,
             nbytes=self.nbytes,
-            time=self.time.frozen(),
+            time=self.time,
             in_flight=self.in_flight,
             ready=self.ready,
             window=self.window,

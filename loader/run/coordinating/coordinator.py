@@ -266,11 +266,14 @@ class Coordinator:
         """Hand out what is to be handed out."""
         if self._queue:
             jobs, self._queue = self._queue, []
-            assert self.pool is not None
+            wanted = []
             for job in jobs:
-                if job.block.number not in self._blocks:
+                if job.block.number in self._blocks:
+                    wanted.append(job)
+                else:
                     self._drop(job)
-            self.pool.submit([job for job in jobs if job.block.number in self._blocks])
+            assert self.pool is not None
+            self.pool.submit(wanted)
 
     def may_issue(self, stage: AnyStage) -> bool:
         """Whether a stage may have one more block."""
@@ -310,11 +313,13 @@ class Coordinator:
 
     def _jobs(self, block: Block, first: int, stop: int, size: int, quota: int) -> list[Job]:
         """Cut rows into tasks; into single ones, where what an item is made of cannot be had: it is its error."""
-        jobs, have = [], self._memory.had_by(block)
-        for at in range(first, stop, size):
-            rows = min(size, stop - at)
+        jobs: list[Job] = []
+        have = self._memory.had_by(block)
+        some = stop - first if self._tasks.are_plain(block) else size
+        for at in range(first, stop, some):
+            rows = min(some, stop - at)
             try:
-                jobs.append(self._tasks.task(block, at, rows, have, quota))
+                jobs += self._tasks.tasks(block, range(at, at + rows, size), have, quota)
             except Exception as error:  # noqa: BLE001 - of a file, or of functions that are run again
                 if isinstance(
                     block.stage, StreamStage
@@ -346,7 +351,8 @@ class Coordinator:
         if job.held:
             self._memory.let_go(job)
         block.flying -= 1
-        stage.pace.saw(done.rows, done.micros * 1e-6)
+        pace, each_s = stage.pace, done.micros * 1e-6 / max(1, done.rows)
+        pace.row_s = each_s if pace.row_s is None else 0.8 * pace.row_s + 0.2 * each_s
         stage.meter.did(done.rows, done.micros * 1e-6, done.busy * 1e-6)
         stage.window = 0  # to be worked out again
         take_in(block, done, layout, tail, self._memory)

@@ -69,7 +69,7 @@ class LookAhead:
             Whether one of them has done no task yet.
         """
         for stage in stages:
-            meter, times = stage.meter, stage.meter.time.frozen()
+            meter, times = stage.meter, stage.meter.time
             if fresh:
                 self._before_all.pop(meter.name, None)
                 continue

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tundish.loader.run.parallel import AnyStage
 
 _TAIL_BYTES = 32768
+_new = tuple.__new__
+"""Makes a named tuple without the call of a Python function that its class makes."""
 
 
 class Tasks:
@@ -42,56 +44,61 @@ class Tasks:
         self._context, self._definitions, self._memory = context, definitions, memory
         self._replays = any(n.replays for n in context.nodes)
 
-    def task(self, block: Block, first: int, rows: int, have: int, quota: int) -> Job:
-        """The task of some rows of a block.
+    def are_plain(self, block: Block) -> bool:
+        """Whether a block's items are told as numbers: then nothing can fail."""
+        refs = block.refs
+        return isinstance(refs, range) or (isinstance(refs, np.ndarray) and not self._replays)
+
+    def tasks(self, block: Block, firsts: range, have: int, quota: int) -> list[Job]:
+        """The tasks of some rows of a block.
 
         Parameters
         ----------
         block : Block
             It has its slot, if there is shared memory.
-        first, rows : int
-            Which.
+        firsts : range
+            The first row of each; its step is how many rows a task has.
         have, quota : int
             How many bytes the slot has, and may have.
         """
         stage, refs = block.stage, block.refs
         kind, start, step, tail = Items.ENCODED, 0, 0, b""
-        held: list[int] = []
-        items: list[Any] = []
-        if isinstance(stage, StreamStage):
-            stream = block.inputs
-            kind, start, step = Items.STREAM, stream.number, refs.first
-            items = [stream.item]
-            tail, held = self._encoded(stage, items)
-        elif isinstance(refs, range):
-            kind, start, step = Items.RANGE, refs[first], refs.step
-        elif isinstance(refs, np.ndarray) and not self._replays:
-            kind, tail = Items.INDICES, refs[first : first + rows].astype(np.int64).tobytes()
-        else:
-            items = [as_ref(x) for x in refs[first : first + rows]]
-            tail, held = self._encoded(stage, items)
-        task = Task(
-            Kind.TASK,
-            kind,
-            stage.number,
-            block.number,
-            NO_SLOT if block.slot is None else block.slot,
-            first,
-            rows,
-            block.total,
-            have,
-            max(have, quota),
-            start,
-            step,
-            len(tail),
-        )
-        block.flying += 1
-        job = Job(task, tail, block, held=held, cost=rows * (stage.pace.row_s or TASK_S))
-        if items:
-            job.roots = [root for item in items for root in roots_of(item)]
-        if isinstance(stage, StreamStage):
-            job.prefer = block.inputs.peer
-        return job
+        packed = None
+        if isinstance(refs, range):
+            kind, step = Items.RANGE, refs.step
+        elif self.are_plain(block):
+            kind, packed = Items.INDICES, refs.astype(np.int64).tobytes()
+        elif isinstance(stage, StreamStage):
+            kind, start, step = Items.STREAM, block.inputs.number, refs.first
+        slot = NO_SLOT if block.slot is None else block.slot
+        may, row_s = max(have, quota), stage.pace.row_s or TASK_S
+        jobs = []
+        for at in firsts:
+            rows = min(firsts.step, firsts.stop - at)
+            items: list[Any] = []
+            held: list[int] = []
+            if kind is Items.RANGE:
+                start = refs[at]
+            elif packed is not None:
+                tail = packed[8 * at : 8 * (at + rows)]
+            else:
+                if kind is Items.STREAM:
+                    items = [block.inputs.item]
+                else:
+                    items = [as_ref(x) for x in refs[at : at + rows]]
+                tail, held = self._encoded(stage, items)
+            fields = (
+                Kind.TASK, kind, stage.number, block.number, slot, at, rows, block.total, have, may,
+                start, step, len(tail),
+            )  # fmt: skip
+            job = Job(_new(Task, fields), tail, block, held=held, cost=rows * row_s)
+            if items:
+                job.roots = [root for item in items for root in roots_of(item)]
+            if kind is Items.STREAM:
+                job.prefer = block.inputs.peer
+            jobs.append(job)
+        block.flying += len(jobs)
+        return jobs
 
     def order(self, block: Block) -> Job:
         """A writer's order."""

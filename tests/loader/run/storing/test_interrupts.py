@@ -135,7 +135,7 @@ def test_between_an_element_and_its_place(
 def test_while_answers_are_taken_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: int, *, go_on: bool
 ) -> None:
-    answered, calls = Pool._answered, 0
+    answered, calls = Pool._take_in, 0
 
     def interrupted(pool: Pool, *args: Any) -> None:
         nonlocal calls
@@ -144,7 +144,7 @@ def test_while_answers_are_taken_in(
             raise KeyboardInterrupt
         answered(pool, *args)
 
-    monkeypatch.setattr(Pool, "_answered", interrupted)
+    monkeypatch.setattr(Pool, "_take_in", interrupted)
     got: list[int] = []
     it = make(tmp_path).iterator(workers=1)
     while True:
