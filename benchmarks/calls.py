@@ -5,7 +5,7 @@
 A count is the same on a busy machine and on a quiet one. With a cheap function a batch is one task
 for a worker; with one that takes `ROW_S` it is cut into eight, and the consumer waits for it.
 
-Claims: `next` of two workers makes at most 350 calls, and without workers no more than before.
+Claims: `next` of two workers makes at most 200 calls, and without workers no more than before.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ENDLESS = 1 << 40
 BATCH = 4000
 SOME = 9  # calls of `next` a step, of which the median is taken
 ROW_S = 10e-6
-MOST = 350
+MOST = 200
 
 
 def cheap(index: int) -> int:

@@ -15,6 +15,7 @@ from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure, Ref, ref_of
 from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.ownership import owned
+from tundish.loader.protocols.pieces import taken
 from tundish.loader.protocols.raised import Carried
 from tundish.loader.protocols.refs import not_there, within_one
 from tundish.loader.protocols.stated import count, counted_in, part, within
@@ -150,6 +151,8 @@ class Inners(Protocol):
 
     counts: Counts
     meter: StageMeter
+    in_chunks: bool
+    """True if workers make chunks of them, whose rows can be taken in runs."""
 
     def open(self) -> Inner:
         """Open the dataset of the next input; raises End or NotReady."""
@@ -172,6 +175,28 @@ class Inners(Protocol):
         ...
 
 
+class ChunkMarks:
+    """The marks after the rows of a chunk of an inner dataset.
+
+    Parameters
+    ----------
+    counts : dict of str to int
+        What was counted up to there.
+    refs : InnerRefs or PlacedRefs
+        Of the chunk.
+    before : Mark
+        Of the input, before what the dataset is made of.
+    """
+
+    __slots__ = ("_before", "_counts", "_refs")
+
+    def __init__(self, counts: dict[str, int], refs: Any, before: Mark) -> None:
+        self._counts, self._refs, self._before = counts, refs, before
+
+    def __getitem__(self, row: int) -> Mark:
+        return (self._counts, self._refs.after(row), self._before)
+
+
 class FlatMapped:
     """The elements of one inner dataset after another.
 
@@ -185,6 +210,7 @@ class FlatMapped:
 
     def __init__(self, inners: Inners, leaves_out: LeftOut | None) -> None:
         self._inners, self._leaves_out = inners, leaves_out
+        self.gives_runs = inners.in_chunks
         self._inner: Inner | None = None
         self._skip = 0  # of the first one, after a restore
         self._before: Mark = inners.mark()
@@ -195,6 +221,11 @@ class FlatMapped:
     def run(self, most: int) -> Any:
         """As `next`, but of a chunk that a worker has made several rows: (chunk, first, stop, None)."""
         return self._asked(most)
+
+    def take_rows(self, most: int) -> Any:
+        """As `run`, with the marks after the rows."""
+        got = self._asked(most)
+        return taken(got, self.marks_in(got[0])) if type(got) is tuple else got
 
     def give_back(self, rows: int) -> None:
         """Take back the last rows of the last run."""
@@ -235,14 +266,9 @@ class FlatMapped:
         inner: Any = self._inner
         return (None, 0, []) if inner is None else inner.rest()
 
-    def beside(self) -> Any:
-        """Return what a mark is made of besides a chunk and a row."""
-        return (self._inners.counts.by_event, self._before)
-
-    def mark_at(self, block: Block, row: int, beside: Any) -> Mark:
-        """Return the mark after a row of a chunk."""
-        counts, before = beside
-        return (counts, block.refs.after(row), before)
+    def marks_in(self, block: Block) -> ChunkMarks:
+        """Return the marks after the rows of the chunk that the last one came from."""
+        return ChunkMarks(self._inners.counts.by_event, block.refs, self._before)
 
     def mark(self) -> Mark:
         # Between two inputs the state names the next one; within one, that one and the element.

@@ -14,6 +14,7 @@ from tundish.loader.plan.node import AUTOTUNE
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure, Ref, to_json
 from tundish.loader.protocols.lineage import check_named, note_wanted
+from tundish.loader.protocols.pieces import BlockRows, Braid, Taken
 from tundish.loader.protocols.stated import (
     Unfit,
     check_whole,
@@ -61,6 +62,35 @@ Slots = tuple[tuple[Ref, int] | None, ...]
 """For each slot the ref of what its dataset is made of, and the number of elements that have come of it."""
 
 
+class Turns:
+    """The marks behind rows that slots give in turn.
+
+    Parameters
+    ----------
+    before : Mark
+        That before them.
+    turns : list of int
+        The slots.
+    each : int
+        How many elements a slot gives in its turn.
+    around : int
+        How many slots there are.
+    """
+
+    __slots__ = ("_around", "_before", "_each", "_turns")
+
+    def __init__(self, before: Mark, turns: list[int], each: int, around: int) -> None:
+        self._before, self._turns, self._each, self._around = before, turns, each, around
+
+    def __getitem__(self, row: int) -> Mark:
+        since, taken, _, count, *others = self._before
+        turn, given = divmod(count + row, self._each)
+        cursor, given = self._turns[turn % len(self._turns)], given + 1
+        if given == self._each:
+            cursor, given = (cursor + 1) % self._around, 0
+        return (since, taken + row + 1, cursor, given, *others)
+
+
 class Interleaved:
     """The elements of `cycle` inner datasets in turn, `block` of each.
 
@@ -74,6 +104,7 @@ class Interleaved:
 
     def __init__(self, node: Interleave, inners: Inners, pass_: int, context: Context) -> None:
         self._node, self._inners, self._pass, self._context = node, inners, pass_, context
+        self.gives_runs = inners.in_chunks
         self._leaves_out, self._placed = left_out(node, context), node.placed
         self._slots: list[Inner | None] = []
         self._cursor = self._count = self._filled = 0
@@ -84,6 +115,50 @@ class Interleaved:
         slots = tuple([None if x is None else (x.outer, x.taken) for x in self._slots])
         self._since: tuple[Slots, list[Any]] = (slots, [])
         self._changed = False
+
+    def take_rows(self, most: int) -> Any:
+        """Take the next rows, at most so many: whole rounds of all slots, or of one; or an item."""
+        slots, cursor, each = self._slots, self._cursor, self._node.block
+        around = len(slots) if self._ended else self._node.cycle
+        turns = [k % around for k in range(cursor, cursor + around)] if around else []
+        inners: list[Any] = [slots[at] if at < len(slots) else None for at in turns]
+        if self._ended:  # slots without a dataset are passed over
+            turns = [at for at, inner in zip(turns, inners, strict=True) if inner is not None]
+            inners = [inner for inner in inners if inner is not None]
+        rows = 0
+        if inners and not self._count and None not in inners:
+            rounds = most // (each * len(inners))
+            rows = each * min(rounds, *[inner.ready // each for inner in inners])
+        if not rows:
+            turns, inners = turns[:1], inners[:1]
+            if not inners or inners[0] is None or turns != [cursor]:
+                return self.next()
+            rows = min(most, each - self._count, inners[0].ready)
+        return self._taken(turns, inners, rows, around) if rows else self.next()
+
+    def _taken(self, turns: list[int], inners: list[Any], rows: int, around: int) -> Taken:
+        """Take so many rows of each of some slots, in turn."""
+        if self._changed or len(self._since[1]) >= _LOG:
+            self._snapshot()
+        each, begun, log = self._node.block, self._count, self._since[1]
+        marks = Turns(self.mark(), turns, each, around)
+        runs = [inner.run(rows) for inner in inners]
+        noted = [
+            [(at, block.refs.after(row)) for row in range(first, stop)]
+            if self._placed
+            else [at] * rows
+            for at, (block, first, stop, _) in zip(turns, runs, strict=True)
+        ]
+        for row in range(0, rows, each):
+            for strand in noted:
+                log += strand[row : row + each]
+        count = rows * len(turns)
+        self._cursor, self._count = turns[-1], (begun + rows) % each
+        if not self._count:
+            self._advance()
+        strands = [(BlockRows(block), first) for block, first, _, _ in runs]
+        source, first = strands[0] if len(strands) == 1 else (Braid(strands, each), 0)
+        return Taken((source, first, first + count), (marks, 0, count))
 
     def next(self) -> Any:
         slots = self._slots

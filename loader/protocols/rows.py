@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from tundish.gaps import copied
 from tundish.loader.protocols.block import Block
 from tundish.loader.protocols.items import Made, Ref, ref_of
-from tundish.loader.protocols.told import Gather, Shared
+from tundish.loader.protocols.told import Gather, Shared, SharedRun
 
 
 class Row:
@@ -47,6 +48,27 @@ class Row:
         layout = block.layout
         extras = {at: extra[row] for at, extra in block.extras.items()}
         return Shared(self.ref, block.slot, (layout.tree, layout.keys, layout.rows), row, extras)
+
+
+def run_told(block: Block, first: int, stop: int, refs: Any = None) -> SharedRun:
+    """What a worker is told of rows of a block that follow each other; their refs are the block's, or these."""
+    layout, slot = block.layout, block.slot
+    assert layout is not None
+    if refs is None:
+        refs = block.refs[first:stop]
+        if isinstance(refs, np.ndarray):
+            refs = refs.tolist()
+    where = None
+    loose: list[Any] = []
+    if slot is not None and block.private is None:
+        where = (slot, layout.keys, layout.rows, first)
+    for at, column in enumerate(block.columns):
+        if column is None:
+            extra = block.extras[at]
+            loose.append([extra[row] for row in range(first, stop)])
+        else:
+            loose.append(None if where is not None else copied(column[first:stop]))
+    return SharedRun(refs, layout.tree, loose, where)
 
 
 Run = tuple[Block, int, int, "list[Ref] | None"]
@@ -119,7 +141,10 @@ class Rows:
             return Shared(self._ref_or_number(), block.slot, where, (first, stop), extras)
         rows: list[Any] = []
         for block, first, stop, _ in self.runs:
-            rows += [Row(0, block, k).told() for k in range(first, stop)]
+            if block.layout is None or block.elements:
+                rows += [Row(0, block, k).told() for k in range(first, stop)]
+            else:
+                rows.append(run_told(block, first, stop, range(stop - first)))
         return Gather(self._ref_or_number(), rows)
 
     def _ref_or_number(self) -> Ref:

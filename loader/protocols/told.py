@@ -5,6 +5,7 @@ Rows that lie in shared memory are named (`Shared`, `Gather`), others come by va
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +14,11 @@ from tundish.gaps import copied
 from tundish.loader.protocols.collate import collate
 from tundish.loader.protocols.items import Made, Ref
 from tundish.shm.layout import Layout
-from tundish.spec import map_leaves, normalise, unflatten
+from tundish.spec import LEAF, map_leaves, normalise, unflatten
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tundish.shm.memory import Arena
 
 
@@ -61,6 +64,92 @@ class Shared:
         return Made(self.ref, unflatten(layout.tree, leaves))
 
 
+class SharedRun:
+    """Computed items that are rows of one block and follow each other, as a task tells them.
+
+    Parameters
+    ----------
+    refs : sequence of Ref
+        Of the items.
+    tree : Tree
+        Of the elements.
+    columns : list
+        For each leaf its values, an array or a list; None for one that lies in shared memory.
+    where : (int, keys, rows, first) or None
+        The slot, the rest of the block's layout, and the first row; None where nothing is shared.
+    """
+
+    __slots__ = ("columns", "refs", "tree", "where")
+
+    def __init__(self, refs: Any, tree: Any, columns: list[Any], where: Any) -> None:
+        self.refs, self.tree, self.columns, self.where = refs, tree, columns, where
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SharedRun, (self.refs, self.tree, self.columns, self.where)
+
+    def opened(self, arena: Arena | None) -> list[Any]:
+        """The values of each leaf; of what is shared read-only views."""
+        if self.where is None:
+            return self.columns
+        assert arena is not None
+        slot, keys, rows, first = self.where
+        layout = Layout(self.tree, keys, rows)
+        root = arena.root(slot, layout.nbytes)
+        root.flags.writeable = False
+        stop = first + len(self.refs)
+        return [
+            loose if column is None else column[first:stop]
+            for column, loose in zip(layout.columns(root), self.columns, strict=True)
+        ]
+
+    def made(self, arena: Arena | None) -> list[Made]:
+        """The items with their values."""
+        leaves = [_each(column) for column in self.opened(arena)]
+        if self.tree is LEAF:
+            return list(map(Made, self.refs, leaves[0]))
+        rows = zip(*leaves, strict=True) if leaves else repeat((), len(self.refs))
+        elements = [unflatten(self.tree, each) for each in rows]
+        return list(map(Made, self.refs, elements))
+
+
+class SharedBraid:
+    """Computed items that are rows of several blocks in turn, as a task tells them.
+
+    Parameters
+    ----------
+    runs : list of SharedRun
+        The rows of each block, in the order of their turns.
+    each : int
+        How many rows a turn has.
+    first, stop : int
+        Which of the items are meant.
+    """
+
+    __slots__ = ("each", "first", "runs", "stop")
+
+    def __init__(self, runs: list[SharedRun], each: int, first: int, stop: int) -> None:
+        self.runs, self.each, self.first, self.stop = runs, each, first, stop
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SharedBraid, (self.runs, self.each, self.first, self.stop)
+
+    def made(self, arena: Arena | None) -> list[Made]:
+        """The items with their values."""
+        strands = [run.made(arena) for run in self.runs]
+        turns = range(0, len(strands[0]), self.each)
+        items = [x for at in turns for made in strands for x in made[at : at + self.each]]
+        return items[self.first : self.stop]
+
+
+def _each(column: Any) -> list[Any]:
+    """The rows of a column, as elements have them."""
+    if type(column) is list:
+        return column
+    if column.ndim == 1 and column.dtype.kind != "V":
+        return list(column)
+    return [normalise(row) for row in column]
+
+
 class Gather:
     """A batch whose rows lie in several places: the worker that is told of it stacks them.
 
@@ -69,7 +158,7 @@ class Gather:
     ref : Ref
         Of the batch.
     rows : list
-        Each `Shared` or `Made`.
+        Each `Shared` or `Made`, or a `SharedRun` of several.
     """
 
     __slots__ = ("ref", "rows")
@@ -79,6 +168,34 @@ class Gather:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Gather, (self.ref, self.rows)
+
+    def made(self, arena: Arena | None) -> Made:
+        """The batch: of runs of one kind whole columns are put together."""
+        runs = [row for row in self.rows if type(row) is SharedRun]
+        if len(runs) == len(self.rows) and all(run.tree == runs[0].tree for run in runs):
+            columns = list(zip(*[run.opened(arena) for run in runs], strict=True))
+            if columns and all(map(_alike, columns)):
+                return Made(self.ref, unflatten(runs[0].tree, [_joined(c) for c in columns]))
+        rows = [each.value for each in open_all(self.rows, arena)]
+        return Made(self.ref, collate(rows, len(rows)))
+
+
+def _alike(parts: Sequence[Any]) -> bool:
+    """Whether parts of a column can be put together as they are: arrays of one dtype, without gaps in it."""
+    first = parts[0]
+    return all(
+        type(part) is np.ndarray
+        and part.dtype == first.dtype
+        and part.dtype.kind not in "VO"
+        and part.shape[1:] == first.shape[1:]
+        for part in parts
+    )
+
+
+def _joined(parts: Sequence[Any]) -> np.ndarray:
+    first = parts[0]
+    column = np.empty((sum(map(len, parts)), *first.shape[1:]), first.dtype)
+    return np.concatenate(parts, out=column)
 
 
 class Loose:
@@ -115,7 +232,9 @@ def open_all(told: list[Any], arena: Arena | None) -> list[Any]:
     """What `tell_all` told, as a worker's evaluators take it."""
     items: list[Any] = []
     for each in told:
-        if type(each) is Loose:
+        if isinstance(each, (SharedRun, SharedBraid)):
+            items += each.made(arena)
+        elif type(each) is Loose:
             items += map(Made, each.refs, each.values)
         else:
             items.append(open_item(each, arena))
@@ -132,8 +251,7 @@ def open_item(item: Any, arena: Arena | None) -> Any:
     if isinstance(item, Told):
         return item.opened(arena)
     if type(item) is Gather:
-        rows = [open_item(row, arena).value for row in item.rows]
-        return Made(item.ref, collate(rows, len(rows)))
+        return item.made(arena)
     return item
 
 

@@ -14,7 +14,7 @@ from tundish.loader.protocols.blame import give_up
 from tundish.loader.protocols.collate import Collator, misfit, unstackable
 from tundish.loader.protocols.forms import form_of_value
 from tundish.loader.protocols.items import End, Failure, Made, Ref
-from tundish.loader.protocols.rows import Row, Rows, Run, refs_of
+from tundish.loader.protocols.rows import Row, Rows, refs_of
 from tundish.loader.protocols.stated import count, load_part
 from tundish.loader.run.stages import ParallelStage
 from tundish.loader.run.storing.recorded import Recorded
@@ -46,7 +46,8 @@ class Batches:
         self._begin()
 
     def _begin(self) -> None:
-        self._runs: list[Run | Made] = []
+        self._runs: list[Any] = []  # of rows, or a `Made`
+        self._values = False  # whether there is one of those
         self._have = 0
         self._key: Any = None
 
@@ -62,8 +63,7 @@ class Batches:
             if not self._have or self._drop:
                 raise
         runs, n = self._runs, self._count
-        in_blocks = [run for run in runs if not isinstance(run, Made)]
-        whole = Rows(n, in_blocks) if len(in_blocks) == len(runs) else self._stacked(n)
+        whole = self._stacked(n) if self._values else Rows(n, runs)
         self._begin()
         self._count += 1
         return whole
@@ -101,6 +101,7 @@ class Batches:
         if problem is not None:
             return self._misfitting(item.ref, problem)
         self._runs.append(Made(item.ref, value))
+        self._values = True
         self._have += 1
         return None
 

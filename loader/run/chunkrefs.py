@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.operators.records import ENDED
@@ -29,8 +30,15 @@ class InnerRefs(Sequence[Any]):
 
     def __getitem__(self, row: Any) -> Any:
         if isinstance(row, slice):
-            return [(self.outer, self.first + k) for k in range(*row.indices(self.size))]
+            first, stop, _ = row.indices(self.size)
+            return InnerRefs(self.outer, self.first + first, stop - first)
         return (self.outer, self.first + row)
+
+    def __iter__(self) -> Iterator[Any]:
+        return zip(repeat(self.outer), range(self.first, self.first + self.size))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return InnerRefs, (self.outer, self.first, self.size)
 
 
 class PlacedRefs(Sequence[Any]):

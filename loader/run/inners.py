@@ -40,6 +40,7 @@ class InlineInners:
         Where they are counted.
     """
 
+    in_chunks = False
     own: list[float] | None = None
     """The seconds that each element took, while they are noted; else None."""
 

@@ -45,21 +45,18 @@ _LOOK_EVERY_S = 0.0002
 
 
 class Span(NamedTuple):
-    """The mark behind several elements that were given at once.
+    """The marks behind several elements that were given at once.
 
     Parameters
     ----------
-    block : Block
-        Which they are rows of.
+    marks : indexable by row
+        That behind each.
     stop : int
         The row behind the last one.
-    beside : object
-        What else the machine's mark was made of.
     """
 
-    block: Block
+    marks: Any
     stop: int
-    beside: Any
 
 
 class ParallelEngine(Engine):
@@ -188,7 +185,7 @@ class ParallelEngine(Engine):
         if block is None:  # `next` is asked now: it is still the same call
             self._undo = None
             return None
-        self._mark, self.given = Span(block, stop, network.beside()), 1
+        self._mark, self.given = Span(network.marks_in(block), stop), 1
         self._elements += len(elements)
         if self._kept:
             for element in elements:
@@ -261,8 +258,7 @@ class ParallelEngine(Engine):
         mark = self._mark
         network = self._network
         if type(mark) is Span:
-            assert isinstance(network, (FlatMapped, ParallelStage))
-            mark = network.mark_at(mark.block, mark.stop - 1 - left, mark.beside)
+            mark = mark.marks[mark.stop - 1 - left]
         return network.dump(mark)
 
     # -- around --------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import numpy as np
 from tundish.loader.protocols.block import Block
 from tundish.loader.protocols.items import End, Failure, Made, NotReady, ref_of
 from tundish.loader.protocols.machines import Counts
+from tundish.loader.protocols.pieces import BlockMarks, Pieces, Taken, mark_behind, taken
 from tundish.loader.protocols.positional import Positions
 from tundish.loader.protocols.rows import Row, Rows, as_ref
 from tundish.loader.run.overtaking import load_stage, with_left_out
@@ -111,8 +112,12 @@ class ParallelStage:
         self._ended = self._done = False
         self._counts = Counts()
         self._last: Any = up.mark()
-        self._partial: list[Any] = []
-        self._partial_marks: list[Mark] = []
+        self._partial: list[
+            Any
+        ] = []  # items; or of a stream in runs stretches of rows and of marks
+        self._partial_marks: list[Any] = []
+        self._rows = 0  # in `_partial`
+        self._in_runs = chain and getattr(up, "gives_runs", False)
         self._ordered = ordered
         self._pulled = 0
         self._before: Mark = up.mark()
@@ -131,6 +136,11 @@ class ParallelStage:
         """Whether the input has ended and all of it has been handed out."""
         return self._ended
 
+    @property
+    def gives_runs(self) -> bool:
+        """Whether rows may be taken in runs: their marks are known without the stage."""
+        return self._ordered
+
     def queued(self) -> list[Block]:
         """The blocks that are on the way or ready."""
         # A copy: another thread may ask for `stats`.
@@ -143,7 +153,7 @@ class ParallelStage:
         if blocks and self._at:
             self.meter.gave(*blocks[0].outcomes(self._at))
         self._queue.clear()
-        self._partial, self._partial_marks = [], []
+        self._partial, self._partial_marks, self._rows = [], [], 0
         return blocks
 
     def feed(self, *, until_one: bool = False) -> bool:
@@ -151,6 +161,8 @@ class ParallelStage:
         moved = False
         issue = self._issue_refs if isinstance(self._up, Positions) else self._issue_items
         while not (moved and until_one) and not self._ended and self._passing < _MOST_PASSING:
+            if self.window and self.blocks >= self.window:
+                break
             try:
                 if not self._owner.may_issue(self) or not issue():
                     break
@@ -183,18 +195,25 @@ class ParallelStage:
         return True
 
     def _issue_items(self) -> bool:
-        items, marks, up = self._partial, self._partial_marks, self._up
-        size = self._size() if items else 0  # nobody asks, as long as items pass
-        moved = False
+        up: Any = self._up
+        size = self._size() if self._rows else 0  # nobody asks, as long as items pass
         began, taken, look = perf_counter(), 0, 1
         try:
-            while not items or len(items) < size:
+            while not self._rows or self._rows < size:
                 if taken == look:  # now and then: most items cost less than the clock
                     look *= 2
                     if perf_counter() - began > _TAKING_S:
                         return self._take_later()
                 taken += 1
-                item = up.next()
+                if self._in_runs:
+                    item = up.take_rows((size or self._size()) - self._rows)
+                    if type(item) is Taken:
+                        marks, at, stop = item.marks
+                        self._add(item.rows, item.marks, stop - at, marks[stop - 1])
+                        size = size or self._size()
+                        continue
+                else:
+                    item = up.next()
                 mark = up.mark()
                 if self._passes(item):
                     self._flush_partial()
@@ -202,25 +221,33 @@ class ParallelStage:
                     self._passing += 1
                     self._pulled, self._before = self._pulled + 1, mark
                     return True
-                if not items:
-                    self._partial_before, self._partial_since = self._before, perf_counter()
-                    size = self._size()
-                items.append(item)
-                marks.append(mark)
-                self._pulled, self._before = self._pulled + 1, mark
+                if self._in_runs:
+                    self._add(([item], 0, 1), ([mark], 0, 1), 1, mark)
+                else:
+                    self._add(item, mark, 1, mark)
+                size = size or self._size()
         except End:
             self._ended = True
         except NotReady:
             # Wait for a full block, unless nobody has anything to do, or it takes long.
             owner = self._owner
-            late = items and perf_counter() - self._partial_since > _LATE_S and owner.idle()
-            if late or (items and not owner.busy()):
+            late = self._rows and perf_counter() - self._partial_since > _LATE_S and owner.idle()
+            if late or (self._rows and not owner.busy()):
                 self._flush_partial()
                 return True
             raise
-        moved = bool(items)
+        moved = self._rows > 0
         self._flush_partial()
         return moved
+
+    def _add(self, item: Any, mark: Any, rows: int, after: Mark) -> None:
+        """Add an item and its mark, or rows and theirs, to what becomes a block."""
+        if not self._rows:
+            self._partial_before, self._partial_since = self._before, perf_counter()
+        self._partial.append(item)
+        self._partial_marks.append(mark)
+        self._rows += rows
+        self._pulled, self._before = self._pulled + rows, after
 
     def _take_later(self) -> bool:
         """Items come slowly, from a generator in this process: the consumer is not kept for them."""
@@ -240,12 +267,14 @@ class ParallelStage:
 
     def _flush_partial(self) -> None:
         if self._partial:
-            items, marks = self._partial, self._partial_marks
-            self._partial, self._partial_marks = [], []
-            refs: Any = items
-            if all(type(x) is int for x in items):
-                refs = np.array(items, np.int64)
-            self._block(refs, marks, (self._pulled - len(items), self._partial_before))
+            refs: Any = self._partial
+            marks: Any = self._partial_marks
+            self._partial, self._partial_marks, self._rows = [], [], 0
+            if self._in_runs:
+                refs, marks = Pieces(refs), Pieces(marks)
+            elif all(type(x) is int for x in refs):
+                refs = np.array(refs, np.int64)
+            self._block(refs, marks, (self._pulled - len(refs), self._partial_before))
 
     def _block(self, refs: Any, marks: Any, origin: tuple[int, Mark]) -> None:
         block = Block(self._owner.next_block(), refs, self)
@@ -264,7 +293,7 @@ class ParallelStage:
             piece = Block(self._owner.next_block(), block.refs[first : first + size], self)
             marks = block.marks
             piece.marks = marks + first if type(marks) is int else marks[first : first + size]
-            before = self._mark_in(block, first - 1) if first else block.origin[1]
+            before = mark_behind(marks, first - 1) if first else block.origin[1]
             piece.origin = (block.origin[0] + first, before)
             pieces.append(piece)
         for piece in reversed(pieces):
@@ -347,6 +376,11 @@ class ParallelStage:
         self._last = (head, stop - 1)
         return (head, first, stop, None)
 
+    def take_rows(self, most: int) -> Any:
+        """As `run`, with the marks behind the rows."""
+        got = self.run(most)
+        return taken(got, self.marks_in(got[0])) if type(got) is tuple else got
+
     def rest(self) -> tuple[Block | None, int, list[Any]]:
         """The rest of the head block as a list, where its elements are small.
 
@@ -383,16 +417,13 @@ class ParallelStage:
             return (self._counts.by_event, self._unordered_mark())
         last = self._last
         if type(last) is tuple and len(last) == 2 and type(last[0]) is Block:
-            return self.mark_at(*last, self.beside())
+            block, row = last
+            return (self._counts.by_event, mark_behind(block.marks, row))
         return (self._counts.by_event, last)
 
-    def beside(self) -> Any:
-        """What a mark is made of besides a block and a row."""
-        return self._counts.by_event
-
-    def mark_at(self, block: Block, row: int, beside: Any) -> Mark:
-        """The mark after a row of a block."""
-        return (beside, self._mark_in(block, row))
+    def marks_in(self, block: Block) -> BlockMarks:
+        """The marks after the rows of the block that the last one came from."""
+        return BlockMarks(self._counts.by_event, block.marks)
 
     def _unordered_mark(self) -> Mark:
         """The mark before the oldest item that has not come, and which behind it have."""
@@ -404,10 +435,10 @@ class ParallelStage:
             first, before = entry.origin
             begun = self._at if entry is self._queue[0] else 0
             if begun < entry.total:
-                mark = before if not begun else self._mark_in(entry, begun - 1)
+                mark = before if not begun else mark_behind(entry.marks, begun - 1)
                 waiting.append((first + begun, first + entry.total, mark))
         if self._partial:
-            first = self._pulled - len(self._partial)
+            first = self._pulled - self._rows
             waiting.append((first, self._pulled, self._partial_before))
         if not waiting:
             return (self._before, [])
@@ -422,10 +453,6 @@ class ParallelStage:
             ahead.append([at - start, self._pulled - start])
         return (oldest, ahead)
 
-    def _mark_in(self, block: Block, row: int) -> Mark:
-        marks = block.marks
-        return marks + row + 1 if type(marks) is int else marks[row]
-
     def dump(self, mark: Mark) -> Any:
         counts, up = mark
         ahead: list[list[int]] = []
@@ -436,5 +463,6 @@ class ParallelStage:
 
     def load(self, state: Any) -> None:
         self._up = load_stage(self._up, state, self._counts)
+        self._in_runs = self._in_runs and getattr(self._up, "gives_runs", False)
         self._before = self._up.mark()
         self._last = self._up.mark()

@@ -65,6 +65,12 @@ class Stream:
         """Its next item; raises End or NotReady."""
         return self._stage.take(self)
 
+    @property
+    def ready(self) -> int:
+        """How many rows of a chunk can be taken in one run."""
+        block = self._at_hand()
+        return 0 if block is None else block.total - self.row
+
     def rest(self) -> tuple[Block | None, int, list[Any]]:
         """The rest of the chunk at hand; see `FlatMapped.rest`."""
         block = self._at_hand()
@@ -139,6 +145,7 @@ class StreamStage:
         self._numbers, self._current = 0, -1
         self._ended = self._full = False
         self._skip = 0  # of the first stream, after a restore
+        self.in_chunks = True
         # A mark is good just after an item: one that is not ready may have moved a part of it.
         self._reached: Mark = up.mark()
         self._given: Mark = self._reached

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tundish.loader.protocols.pieces import Pieces
 from tundish.loader.protocols.rows import Row, Rows
 from tundish.loader.protocols.told import Loose
 from tundish.spec import LEAF
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
 
 
@@ -39,9 +42,25 @@ def roots_of(item: Any) -> list[np.ndarray]:
     return [block.root for block in blocks if block.root is not None]
 
 
-def tell_all(items: list[Any]) -> list[Any]:
-    """Items as a worker is told them; rows without a fixed size that follow each other as one `Loose`."""
+def roots_of_all(items: Sequence[Any]) -> list[np.ndarray]:
+    """The memory that a worker reads when it is told of items."""
+    if isinstance(items, Pieces):
+        sources = [source for source, _, _ in items.stretches]
+        return [
+            root
+            for source in sources
+            for root in (roots_of(source[0]) if type(source) is list else source.roots())
+        ]
+    return [root for item in items for root in roots_of(item)]
+
+
+def tell_all(items: Sequence[Any]) -> list[Any]:
+    """Items as a worker is told them: rows of one block at once, and those without a fixed size as one `Loose`."""
     told: list[Any] = []
+    if isinstance(items, Pieces):
+        for source, first, stop in items.stretches:
+            told += tell_all(source) if type(source) is list else [source.told(first, stop)]
+        return told
     for item in items:
         if type(item) is Row:
             layout = item.block.layout

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from tundish.errors import SharedMemoryError
 from tundish.loader.protocols.block import COPY_BELOW
 from tundish.loader.protocols.items import ref_of
+from tundish.loader.protocols.pieces import Pieces, refs_only
 from tundish.loader.protocols.rows import as_ref
 from tundish.loader.run.coordinating.answers import count, take_in
 from tundish.loader.run.coordinating.deaths import Deaths, Fate
@@ -384,7 +385,9 @@ class Coordinator:
         block.clean = block.layout is not None and not (
             block.drops or block.errors or block.events or block.elements or block.notes
         )
-        if isinstance(block.refs, list):
+        if isinstance(block.refs, Pieces):
+            block.refs = refs_only(block.refs)
+        elif isinstance(block.refs, list):
             # What the items were made of is not needed any more, and may hold slots.
             block.refs = [ref_of(as_ref(item)) for item in block.refs]
 

@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tundish.loader.protocols.lineage import replayed_elements
+from tundish.loader.protocols.pieces import Pieces
 from tundish.loader.protocols.rows import as_ref
 from tundish.loader.run.messages import NO_SLOT, POINTER, Items, Kind, Task
 from tundish.loader.run.pace import TASK_S
 from tundish.loader.run.peers import Job
 from tundish.loader.run.streams import StreamStage
-from tundish.loader.run.telling import roots_of, tell_all
+from tundish.loader.run.telling import roots_of_all, tell_all
 from tundish.shm.layout import Encoded
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tundish.loader.protocols.block import Block
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.operator import Operator
@@ -75,7 +78,7 @@ class Tasks:
         jobs = []
         for at in firsts:
             rows = min(firsts.step, firsts.stop - at)
-            items: list[Any] = []
+            items: Sequence[Any] = ()
             held: list[int] = []
             if kind is Items.RANGE:
                 start = refs[at]
@@ -84,6 +87,8 @@ class Tasks:
             else:
                 if kind is Items.STREAM:
                     items = [block.inputs.item]
+                elif isinstance(refs, Pieces):
+                    items = refs[at : at + rows]
                 else:
                     items = [as_ref(x) for x in refs[at : at + rows]]
                 tail, held = self._encoded(stage, items)
@@ -93,7 +98,7 @@ class Tasks:
             )  # fmt: skip
             job = Job(_new(Task, fields), tail, block, held=held, cost=rows * row_s)
             if items:
-                job.roots = [root for item in items for root in roots_of(item)]
+                job.roots = roots_of_all(items)
             if kind is Items.STREAM:
                 job.prefer = block.inputs.peer
             jobs.append(job)
@@ -108,10 +113,10 @@ class Tasks:
             Kind.TASK, Items.ORDER, stage.number, block.number, NO_SLOT, 0, 1, 1, 0, 0, 0, 0, len(tail)
         )  # fmt: skip
         block.flying += 1
-        roots = [root for item in items for root in roots_of(item)]
+        roots = roots_of_all(items)
         return Job(task, tail, block, is_order=True, held=held, roots=roots)
 
-    def _encoded(self, stage: AnyStage, items: list[Any]) -> tuple[bytes, list[Any]]:
+    def _encoded(self, stage: AnyStage, items: Sequence[Any]) -> tuple[bytes, list[Any]]:
         """Items as a tail, or a tail that names the slot they were written to."""
         captured: dict[Any, Any] = {}
         if self._replays:

@@ -41,6 +41,10 @@ CASES: dict[str, tuple[Case, ...]] = {
         Case("interleave-one", lambda d: d.range(6).interleave(counting(d), 1, 4)),
         Case("interleave-wide", lambda d: d.range(4).interleave(counting(d), 9, 20)),
         Case("interleave-empty", lambda d: d.range(5).interleave(lambda _: d.range(0), 2)),
+        Case(
+            "interleave-runs",  # of more rows than the first chunks have
+            lambda d: d.range(3).interleave(lambda x: d.range(50 - 20 * int(x)), 2, 3).map(Tag(1)),
+        ),
         Case("interleave-nothing", lambda d: d.range(0).interleave(counting(d), 2)),
         Case(
             "interleave-parallel",

@@ -1,0 +1,194 @@
+"""Sequences put together from stretches of others: the rows that a stage takes in runs, their refs and marks."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tundish.loader.protocols.items import ref_of
+from tundish.loader.protocols.rows import Row, Run, as_ref, run_told
+from tundish.loader.protocols.told import SharedBraid, SharedRun
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tundish.loader.protocols.block import Block
+    from tundish.loader.protocols.contracts import Mark
+
+Stretch = tuple[Any, int, int]
+"""What is indexed by row, the first row, and the one behind the last."""
+
+
+class Pieces(Sequence[Any]):
+    """A sequence put together from stretches of others.
+
+    Parameters
+    ----------
+    stretches : list of Stretch
+        In order, none of them empty.
+    """
+
+    __slots__ = ("_ends", "stretches")
+
+    def __init__(self, stretches: list[Stretch]) -> None:
+        self.stretches = stretches
+        self._ends = list(accumulate(stop - first for _, first, stop in stretches))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __getitem__(self, at: Any) -> Any:
+        if isinstance(at, slice):
+            return self._part(*at.indices(len(self)))
+        k = bisect_right(self._ends, at)
+        source, _, stop = self.stretches[k]
+        return source[stop - (self._ends[k] - at)]
+
+    def _part(self, start: int, end: int, step: int) -> Pieces:
+        assert step == 1
+        found = []
+        for (source, begin, stop), behind in zip(self.stretches, self._ends, strict=True):
+            shift = stop - behind  # from a place in here to a row
+            first, last = max(start, begin - shift), min(end, behind)
+            if first < last:
+                found.append((source, first + shift, last + shift))
+        return Pieces(found)
+
+    def __iter__(self) -> Iterator[Any]:
+        for source, first, stop in self.stretches:
+            for row in range(first, stop):
+                yield source[row]
+
+
+class BlockRows:
+    """The rows of a block, as items.
+
+    Parameters
+    ----------
+    block : Block
+        It is made, and each of its rows is an element.
+    """
+
+    __slots__ = ("block",)
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+
+    def __getitem__(self, row: int) -> Row:
+        block = self.block
+        return Row(ref_of(as_ref(block.refs[row])), block, row)
+
+    @property
+    def refs(self) -> Any:
+        """Their refs, by row."""
+        return self.block.refs
+
+    def roots(self) -> list[np.ndarray]:
+        """The memory that they lie in."""
+        root = self.block.root
+        return [] if root is None else [root]
+
+    def told(self, first: int, stop: int) -> SharedRun:
+        """What a worker is told of some."""
+        return run_told(self.block, first, stop)
+
+
+class Braid:
+    """Rows of several blocks in turn, so many of each, as items.
+
+    Parameters
+    ----------
+    strands : list of (BlockRows, int)
+        In the order of their turns: the rows of each block, and the first.
+    each : int
+        How many rows a turn has.
+    """
+
+    __slots__ = ("_each", "_strands")
+
+    def __init__(self, strands: list[tuple[Any, int]], each: int) -> None:
+        self._strands, self._each = strands, each
+
+    def __getitem__(self, at: int) -> Any:
+        turn, row = divmod(at, self._each)
+        around, k = divmod(turn, len(self._strands))
+        source, first = self._strands[k]
+        return source[first + around * self._each + row]
+
+    @property
+    def refs(self) -> Braid:
+        """Their refs."""
+        return Braid([(source.refs, first) for source, first in self._strands], self._each)
+
+    def roots(self) -> list[np.ndarray]:
+        """The memory that they lie in."""
+        return [root for source, _ in self._strands for root in source.roots()]
+
+    def told(self, first: int, stop: int) -> SharedBraid:
+        """What a worker is told of some: whole rounds, and which of them."""
+        around = self._each * len(self._strands)
+        begin, end = first // around, -(-stop // around)
+        runs = [
+            source.told(at + begin * self._each, at + end * self._each)
+            for source, at in self._strands
+        ]
+        return SharedBraid(runs, self._each, first - begin * around, stop - begin * around)
+
+
+class Taken(NamedTuple):
+    """Rows that were taken at once, with the marks behind them.
+
+    Parameters
+    ----------
+    rows, marks : Stretch
+        Of as many rows.
+    """
+
+    rows: Stretch
+    marks: Stretch
+
+    def __len__(self) -> int:
+        return self.rows[2] - self.rows[1]
+
+
+class BlockMarks:
+    """The marks of a stage behind the rows of a block.
+
+    Parameters
+    ----------
+    counts : dict of str to int
+        What was counted up to there.
+    marks : int or sequence of Mark
+        Those of the stage's input: its position before the block, or a mark for each row.
+    """
+
+    __slots__ = ("_counts", "_marks")
+
+    def __init__(self, counts: dict[str, int], marks: Any) -> None:
+        self._counts, self._marks = counts, marks
+
+    def __getitem__(self, row: int) -> Mark:
+        return (self._counts, mark_behind(self._marks, row))
+
+
+def mark_behind(marks: Any, row: int) -> Mark:
+    """The mark of a stage's input behind a row of a block."""
+    return marks + row + 1 if type(marks) is int else marks[row]
+
+
+def taken(run: Run, marks: Any) -> Taken:
+    """A run of rows of a block, with its marks by row."""
+    block, first, stop, _ = run
+    return Taken((BlockRows(block), first, stop), (marks, first, stop))
+
+
+def refs_only(rows: Pieces) -> Pieces:
+    """The refs of rows: what the rows were made of may go."""
+    return Pieces(
+        [
+            ([ref_of(source[0])], 0, 1) if type(source) is list else (source.refs, first, stop)
+            for source, first, stop in rows.stretches
+        ]
+    )
