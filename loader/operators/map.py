@@ -20,6 +20,7 @@ from tundish.loader.plan.node import UNKNOWN_CARDINALITY, check_workers
 from tundish.loader.protocols.blame import STOPPED, raise_from
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import DROPPED, ref_of
+from tundish.loader.protocols.lineage import identities
 from tundish.loader.protocols.operator import Operator, Unary
 from tundish.loader.protocols.ownership import SCALARS, lent_result, of_results, owned, owned_result
 from tundish.loader.protocols.raised import element_error
@@ -29,7 +30,7 @@ from tundish.spec import ArraySpec, DatasetSpec, flatten
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.contracts import Maker, Spec, Step, Steps, Sweep, Value
+    from tundish.loader.protocols.contracts import Identity, Maker, Spec, Step, Steps, Sweep, Value
 
 _POLICIES = ("raise", "skip", "retry")
 
@@ -135,10 +136,13 @@ class Map(Unary):
 
         return label, self.function, make
 
-    def sweep(self, start: int, step: int, dtype: Any) -> Sweep | None:
-        if self.seed is not None or self.lenient or self.signature is not None:
+    def sweep(self, numbers: tuple[int, int, Any], context: Context) -> Sweep | None:
+        if self.lenient or self.signature is not None:
             return None
-        return _swept(self.function, start, step, np.dtype(dtype))
+        draws = None
+        if self.seed is not None:
+            draws = ElementRng(self.seed, context.number(self)), identities(self.up, context)
+        return _swept(self.function, *numbers, draws)
 
 
 def caller(
@@ -244,16 +248,29 @@ def _mapped(function: Callable[..., Any], label: str, hand: Callable[..., Any]) 
     return mapped
 
 
-def _swept(function: Callable[..., Any], start: int, step: int, dtype: np.dtype) -> Sweep:
+def _swept(
+    function: Callable[..., Any],
+    start: int,
+    step: int,
+    dtype: Any,
+    draws: tuple[ElementRng, Identity] | None,
+) -> Sweep:
     """Make a sweep: no variable of its frame refers to an element while others look at it."""
     int64 = np.int64
 
-    def sweep(refs: range) -> Iterator[Any]:
+    def drawing(refs: range, pass_: int) -> Callable[[Any], Any]:
+        """The function, with the generators of some refs, one after another."""
+        rng, identity = draws  # type: ignore[misc]  # there are
+        left = iter(refs)
+        return lambda number: function(number, rng=rng(*identity(next(left), pass_)))
+
+    def sweep(refs: range, pass_: int, raw: list[Any]) -> Iterator[Any]:
+        call = function if draws is None else drawing(refs, pass_)
         held = False  # after a number all are gathered before they are written
         first, last = start + refs.start * step, start + refs.stop * step
         for number in list(np.arange(first, last, refs.step * step).astype(dtype, copy=False)):
             try:
-                result = function(number)
+                result = call(number)
             except StopIteration as stop:  # within a generator it would get another message
                 raise RuntimeError(STOPPED) from stop
             except Exception:
@@ -265,6 +282,8 @@ def _swept(function: Callable[..., Any], start: int, step: int, dtype: np.dtype)
                 yield result
             elif held:
                 yield owned_result(result, result := None)
+            elif raw:
+                yield result
             else:
                 found = checked(result)
                 held = type(found) in SCALARS

@@ -39,8 +39,9 @@ Steps = tuple[str, Callable[..., Any], Callable[[Callable[..., Any], bool], Step
 """An operator's label, the user's function, and ``make(function, owning)``: the step of that function, or of one
 that is timed, for a stage that owns what it gives or lends it."""
 
-Sweep = Callable[[range], Iterator[Any]]
-"""``sweep(refs)``: a generator of the elements of a whole range of refs."""
+Sweep = Callable[[range, int, list[Any]], Iterator[Any]]
+"""``sweep(refs, pass, raw)``: a generator of the elements of a whole range of refs; as long as something is in
+the list `raw`, of what the function returned, as it is."""
 
 Identity = Callable[[Any, int], "tuple[int, Path]"]
 """``identity(ref, pass)``: the number of the pass and the origin, which key an element's randomness."""

@@ -274,7 +274,7 @@ class Operator(Traits):
         """
         return None
 
-    def sweep(self, start: int, step: int, dtype: Any) -> Sweep | None:
+    def sweep(self, numbers: tuple[int, int, Any], context: Context) -> Sweep | None:
         """Return the generator of its elements over a progression of numbers; None if it needs its evaluator."""
         return None
 

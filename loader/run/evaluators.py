@@ -61,7 +61,7 @@ def compile_inner(node: FlatMap, context: Context, open_inner: OpenInner) -> tup
     return node.inner_dataset(maker), maker.identity(node.up)
 
 
-def compile_sweep(top: Operator, base: Operator) -> Sweep | None:
+def compile_sweep(top: Operator, base: Operator, context: Context) -> Sweep | None:
     """Make a generator of the elements of a whole range of refs, where that is simple.
 
     One plain function over numbers: the closures of `compile_values` would cost more than a cheap
@@ -71,7 +71,7 @@ def compile_sweep(top: Operator, base: Operator) -> Sweep | None:
     numbers = None if base.inputs else base.progression  # shuffled ones are no range of refs
     if numbers is None or not top.inputs or _past_settings(top.inputs[0]) is not base:
         return None
-    return top.sweep(*numbers)
+    return top.sweep(numbers, context)
 
 
 def _past_settings(node: Operator) -> Operator:

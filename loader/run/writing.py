@@ -8,7 +8,7 @@ import numpy as np
 
 from tundish.gaps import copied
 from tundish.loader.protocols.ownership import owned, private
-from tundish.spec import flatten, leaf_key, unflatten
+from tundish.spec import NUMBERS, flatten, leaf_key, unflatten
 
 if TYPE_CHECKING:
     from tundish.loader.watch.watch import Noted
@@ -64,6 +64,14 @@ class Rows:
         self.told: Noted | None = None
 
     @property
+    def plain(self) -> bool:
+        """Whether what fits the layout is in its numpy form: arrays of numbers, whose types are looked at."""
+        layout = self.layout
+        if layout is None or not (layout.tree is None or _is_flat(layout.tree)):
+            return False
+        return all(not isinstance(key, type) and key[0] in NUMBERS for key in layout.keys)
+
+    @property
     def has_more(self) -> bool:
         """Whether there is anything to tell beside the rows of a common layout."""
         told = self.drops or self.errors or self.events or self.extras or self.notes or self.told
@@ -86,7 +94,7 @@ def writer(rows: Rows, tree: Any, keys: tuple[Any, ...], shift: int) -> Any:
             return True
 
         return write_one
-    if tree is not None and tree[0] in "dt" and all(sub is None for sub in tree[2]):
+    if _is_flat(tree):
         return _flat_writer(rows, tree, keys, shift)
 
     def write(k: int, element: Any) -> bool:
@@ -101,6 +109,11 @@ def writer(rows: Rows, tree: Any, keys: tuple[Any, ...], shift: int) -> Any:
         return True
 
     return write
+
+
+def _is_flat(tree: Any) -> bool:
+    """Whether elements are dicts or tuples of leaves."""
+    return tree is not None and tree[0] in "dt" and all(sub is None for sub in tree[2])
 
 
 def _type_of(dtype: np.dtype, shape: tuple[int, ...]) -> Any:
@@ -129,17 +142,17 @@ def _flat_writer(rows: Rows, tree: Any, keys: tuple[Any, ...], shift: int) -> An
             return False
         if kind is dict and tuple(element) != names:
             return False
-        for name, _, cls, dtype, shape in fixed:
+        for name, _, key in loose:
+            if leaf_key(element[name]) != key or isinstance(element[name], (dict, tuple)):
+                return False
+        row = k - shift
+        for name, column, cls, dtype, shape in fixed:
             leaf = element[name]
             if type(leaf) is not cls or leaf.shape != shape:
                 return False
             if leaf.dtype is not dtype and leaf.dtype != dtype:
                 return False
-        for name, _, key in loose:
-            if leaf_key(element[name]) != key or isinstance(element[name], (dict, tuple)):
-                return False
-        for name, column, _, _, _ in fixed:
-            column[k - shift] = element[name]
+            column[row] = leaf  # where one after it does not fit, nobody reads this row
         for name, extra, _ in loose:
             extra[k] = private(element[name])
         return True

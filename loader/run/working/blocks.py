@@ -57,7 +57,7 @@ class Blocks:
         rows.private = self._arena is None or task.slot == NO_SLOT or layout.nbytes <= INLINE_BLOCK
         if rows.private:
             # Only this task's rows, as a block of their own.
-            own = Layout(tree, keys, task.rows)
+            own = layout if task.rows == task.total else Layout(tree, keys, task.rows)
             rows.columns = own.columns(np.empty(own.nbytes, np.uint8))
             shift = task.first
             mine = slice(None)

@@ -13,6 +13,7 @@ import numpy as np
 from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.items import DROPPED
 from tundish.loader.protocols.refs import refs_of_rows
+from tundish.loader.protocols.results import checked
 from tundish.loader.run.starting.watchdog import limit
 from tundish.loader.run.writing import NeedsMore, Rows, scatter
 from tundish.spec import flatten, normalise, unflatten
@@ -98,20 +99,28 @@ class Evaluation:
 
     def _sweep(self, stage: Stage, task: Task, items: range, rows: Rows) -> tuple[int, Any]:
         """Evaluate elements of one cheap function; stops behind the first that fails."""
-        elements, k = stage.sweep(items), task.first
+        raw: list[bool] = []
+        elements, k = stage.sweep(items, stage.pass_, raw), task.first
         write: Any = None
         scalars: list[Any] = []
         try:
-            for element in elements:
+            for found in elements:
+                element = found
                 if write is None:
                     write = self._blocks.begin(rows, task, element)
                     if isinstance(element, np.generic) and rows.columns[0] is not None:
                         scalars.append(element)
                         scalars.extend(elements)  # on an error it keeps what came before
                         break
+                    if rows.plain:  # what fits as it is needs no other form
+                        raw.append(True)
                 if not write(k, element):
-                    write = scatter(rows, task.first, k)
-                    write(k, element)
+                    if raw:
+                        raw.clear()
+                        element = checked(element)
+                    if not write(k, element):
+                        write = scatter(rows, task.first, k)
+                        write(k, element)
                 k += 1
         except NeedsMore:
             raise

@@ -145,7 +145,7 @@ class Stages:
         stage = Stage(*compile_values(nodes[node], context, open_inner), is_stream=False)
         stage.label = stage_name(nodes[node], context)
         if not self._one_by_one:
-            stage.sweep = compile_sweep(nodes[node], nodes[base])
+            stage.sweep = compile_sweep(nodes[node], nodes[base], context)
             stage.read = compile_read(nodes[node], context)
             stage.gather = compile_gather(nodes[node], context, open_inner)
         if (

@@ -1,0 +1,96 @@
+"""What functions return in workers, written into rows as it is where it fits, and in its numpy form elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.random import Generator, Philox
+
+from tundish import Dataset
+from tundish.loader.protocols.rng import ElementRng, Path
+from tundish.testing import assert_workers_do_not_show
+
+COUNT = 60
+HALF = np.arange(8, dtype=np.float32)
+
+
+class Returned:
+    """Returns a dict, a tuple, an array or a number; now and then in another form, which may be refused."""
+
+    def __init__(self, form: str, odd: str) -> None:
+        self.form, self.odd = form, odd
+
+    def __call__(self, x: Any, rng: Generator | None = None) -> Any:
+        value: Any = HALF + x
+        if rng is not None:
+            value += np.float32(rng.random())
+        if x % 20 == 13:
+            value = self._other(value)
+        if self.form == "dict":
+            return {"a": value, "b": HALF, "n": np.float64(x)}
+        return (value, x) if self.form == "tuple" else value
+
+    def _other(self, value: Any) -> Any:
+        return {
+            "alike": value,
+            "list": list(map(float, value)),
+            "float": 1.5,
+            "none": None,
+            "masked": np.ma.masked_greater(value, 16),
+            "unmasked": np.ma.masked_array(value),
+            "swapped": value.astype(">f4"),
+            "double": value.astype(np.float64),
+            "shorter": value[:7],
+            "strided": np.repeat(value, 2)[::2],
+            "text": "text",
+            "scalar": np.array(3.0, np.float32),
+        }[self.odd]
+
+
+ODD = (
+    "alike", "list", "float", "none", "masked", "unmasked", "swapped", "double", "shorter", "strided", "text", "scalar",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("form", ["array", "dict", "tuple"])
+def test_forms_of_results(form: str, odd: str) -> None:
+    numbers = Dataset.range(COUNT)
+    assert_workers_do_not_show(numbers.map(Returned(form, odd)), (0, 2))
+    assert_workers_do_not_show(numbers.map(Returned(form, odd), seed=3).batch(7), (0, 2))
+
+
+def test_generators_are_philox_of_the_element() -> None:
+    rng, other = ElementRng(5, 2), (1 << 64) - 3
+    origins: list[tuple[int, Path]] = [
+        (0, 0), (0, 7), (3, 7), (1 << 33, other), (0, (1, 2)), (0, 1 << 64)
+    ]  # fmt: skip
+    for pass_, path in origins:
+        found = rng(pass_, path)
+        words = ElementRng(5, 2)(pass_, path).bit_generator.state["state"]
+        own = Generator(Philox(counter=words["counter"], key=words["key"]))
+        assert words["key"].tolist() == [5, (2 << 32) | (pass_ & 0xFFFFFFFF)]
+        assert words["counter"].tolist()[:2] == [0, pass_ >> 32]
+        assert found.integers(1 << 40, size=5).tolist() == own.integers(1 << 40, size=5).tolist()
+        found.integers(7, dtype=np.int32)  # leaves half a word behind
+    kept = rng(0, 1)
+    again = rng(0, 2)
+    assert kept is not again
+    assert kept.random() == ElementRng(5, 2)(0, 1).random()
+
+
+class Keeps:
+    """Keeps its generators, and draws from those of other elements, too."""
+
+    def __init__(self) -> None:
+        self.kept: list[Generator] = []
+
+    def __call__(self, x: Any, rng: Generator) -> Any:
+        self.kept = [*self.kept[-2:], rng]
+        return float(rng.random())
+
+
+def test_kept_generators() -> None:
+    assert_workers_do_not_show(Dataset.range(COUNT).map(Keeps(), seed=1), (0, 2))
