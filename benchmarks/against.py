@@ -106,6 +106,9 @@ TRANSPORT = {
     "two workers: 64 dicts": "transport_small:through_tundish:fields",
     "two workers: 64 random rows": "transport_small:through_tundish:drawn",
     "two workers: numbers": "transport_small:through_tundish:scalar",
+    "two workers: streams, mapped": "transport_small:through_streams:stream",
+    "two workers: streams in turn, mapped": "transport_small:through_streams:turns",
+    "two workers: streams, mapped, in batches": "transport_small:through_streams:batches",
     "two workers: 38.5 MB": "transport_large:through_tundish",
 }
 """Workloads of other programs; several processes, so noisier."""

@@ -32,6 +32,13 @@ TARGETS = {
     "64 rows, a number drawn for each": 5_000,
 }
 SCALARS = 3_000_000
+STREAMS = {
+    "stream": "numbers of flat_map, mapped",
+    "turns": "numbers of interleave, mapped",
+    "batches": "numbers of flat_map, mapped, in batches",
+}
+STREAM_US = 1.0
+"""What a row of a stream may take of the consumer's time."""
 
 
 def one(_: int) -> Any:
@@ -74,6 +81,31 @@ def through_tundish(_: int, shape: str) -> Callable[[], int]:
         return steps(elements.iterator(workers=WORKERS), 100 * SOME)
     size = 1 if shape == "one" else 64
     return steps(elements.batch(size).iterator(workers=WORKERS), SOME)
+
+
+def through_streams(_: int, shape: str) -> Callable[[], int]:
+    """Deliver numbers of inner datasets that a map has read: of one after another, of four in turn, or in batches."""
+    from tundish import Dataset
+
+    numbers = Dataset.range(ENDLESS)
+    inner = (
+        numbers.interleave(ten_thousand, 4) if shape == "turns" else numbers.flat_map(ten_thousand)
+    )
+    if shape != "batches":
+        return steps(inner.map(scalar).iterator(workers=WORKERS), 100 * SOME)
+    batches = inner.map(scalar).batch(1000).iterator(workers=WORKERS)
+
+    def step() -> int:
+        next(batches)
+        return 1000
+
+    return step
+
+
+def ten_thousand(number: int) -> Any:
+    from tundish import Dataset
+
+    return Dataset.range(number, number + 10_000)
 
 
 def through_torch(_: int, shape: str) -> Callable[[], int]:
@@ -125,6 +157,10 @@ def main() -> int:
     contestants["scalar"] = Contestant(
         "transport_small:through_tundish:scalar", environ=AS_USERS_HAVE_IT
     )
+    for shape in STREAMS:
+        contestants[shape] = Contestant(
+            f"transport_small:through_streams:{shape}", environ=AS_USERS_HAVE_IT
+        )
     measured = contest(contestants, given.rounds, given.seconds)
 
     micro = "{:.1f}".format
@@ -155,6 +191,15 @@ def main() -> int:
                 f"{medians(scalars, lambda m: m.cpu) * 1e6:.3f}",
                 f"{medians(scalars, lambda m: m.cpu_below) * 1e6:.3f}",
             ],
+            *[
+                [
+                    name,
+                    f"{medians(measured[shape]) / 1e6:.2f}",
+                    f"{medians(measured[shape], lambda m: m.cpu) * 1e6:.3f}",
+                    f"{medians(measured[shape], lambda m: m.cpu_below) * 1e6:.3f}",
+                ]
+                for shape, name in STREAMS.items()
+            ],
         ],
     )
 
@@ -165,6 +210,9 @@ def main() -> int:
     for name in TARGETS:
         report.claim(f"times torch, {name}", 8, times[name], least=True, show="{:.1f}".format)
     report.claim("numbers/s, not batched", SCALARS, medians(scalars), least=True, show=whole)
+    for shape, name in STREAMS.items():
+        consumer = medians(measured[shape], lambda m: m.cpu) * 1e6
+        report.claim(f"consumer µs, {name}", STREAM_US, consumer, show="{:.2f}".format)
     return report.finish()
 
 
