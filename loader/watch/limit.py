@@ -62,6 +62,7 @@ _SLOW = 4.0  # times the mean: a task that others wait for
 QUEUE = 0.3  # of the time of workers, that they wait for a core
 _GAINS = 1.05  # what one more worker has to give, so that workers are the limit
 _LONG_OWN_S = 1e-3  # the library takes less for an element: it is a generator
+_UNITS = 4  # are shuffled together: enough to mix them, and few to keep decoded
 _MOSTLY = 0.8  # of the time that functions take: CPU, or waiting
 
 
@@ -93,18 +94,45 @@ def find_limit(stats: Stats, plan: PlanView, costs: Costs) -> Limit:
     heaviest = _heaviest(costs, plan)
     if found.kind != "coordinator" and heaviest is not None and heaviest.function:
         return found
-    return Limit("reader", reader.name, scattered_text(*scattered, costs))
+    text = scattered_text(*scattered, costs, plan.rows_above(reader.name))
+    return Limit("reader", reader.name, text)
 
 
-def scattered_text(reader: PlanNode, shuffle: PlanNode, costs: Costs | None = None) -> str:
-    """Say that rows are decoded in groups and asked for in another order, and what to do about it."""
+def scattered_text(
+    reader: PlanNode, shuffle: PlanNode, costs: Costs | None = None, rows: int = 0
+) -> str:
+    """Say that rows are decoded in groups and asked for in another order, and what to do about it.
+
+    Parameters
+    ----------
+    reader, shuffle : PlanNode
+        Who decodes, and who asks.
+    costs : Costs, optional
+        What was measured.
+    rows : int
+        How many rows an element is made of; below 2: it is no batch.
+    """
     spent = "" if costs is None else f", {seconds_text(1 / costs.rate)} an element"
-    return (
+    found = (
         f"{'' if costs is None else 'The limit: '}{reader.called}, which reads rows in the order of {shuffle.name}{spent}: "
         f"Parquet rows are decoded in groups, and the same groups are decoded again and again where they do not fit a "
-        f"quarter of Options(memory_budget=). Raise it, read several files in turn (num_parallel_reads=) and "
-        f"shuffle(buffer_size) what was read, or write a snapshot before {shuffle.name}"
+        f"quarter of Options(memory_budget=). "
     )
+    files = (
+        "several files in turn (num_parallel_reads=) and shuffle(buffer_size) what was read, or write a snapshot before "
+        f"{shuffle.name}"
+    )
+    if not shuffle.permutes:
+        return f"{found}Raise it, read {files}"
+    if rows > 1 and reader.units > _UNITS:
+        groups = reader.units * (1 - (1 - 1 / reader.units) ** rows)
+        found += (
+            f"The {rows:,} rows of a batch are of {number_text(round(groups))} of {reader.units:,} groups; with "
+            f"units={_UNITS} in {shuffle.name} they are of {_UNITS}, or of {2 * _UNITS}: give it that"
+        )
+    else:
+        found += f"Give {shuffle.name} units={_UNITS}: it then asks for the rows of so many groups at a time"
+    return f"{found}; or raise the budget, read {files}"
 
 
 def _find(stats: Stats, plan: PlanView, costs: Costs) -> Limit:

@@ -35,6 +35,10 @@ class PlanNode:
         Whether only the order depends on randomness.
     permutes : bool
         Whether it shuffles all at once: then it takes positions, and no cache may be before it.
+    near : bool
+        Whether it shuffles units of storage, so that what it asks for together is stored together.
+    units : int
+        How many units of storage it reads, as far as files have been looked at; else 0.
     window : int
         How many elements a shuffle holds, of those that are computed below it; else 0.
     rows : int
@@ -61,6 +65,8 @@ class PlanNode:
     draws: bool = False
     shuffles: bool = False
     permutes: bool = False
+    near: bool = False
+    units: int = 0
     window: int = 0
     rows: int = 1
     keeps: bool = False
@@ -128,7 +134,7 @@ class PlanView:
             return None
         for node in chain[1:]:
             if node.shuffles:
-                return None if node.window else (chain[0], node)
+                return None if node.window or node.near else (chain[0], node)
             if node.keeps or node.rows != 1 or (node.function and not node.each):
                 return None
         return None

@@ -44,6 +44,8 @@ def _viewed(node: Operator, context: Context) -> PlanNode:
         draws=(node.seeded or node.seedless) and not (node.expands or node.shuffles),
         shuffles=node.shuffles,
         permutes=node.shuffles and not node.holds,
+        near=node.deals,
+        units=_units(node),
         window=(window or 0) if held else 0,
         rows=node.made_of,
         keeps=node.keeps,
@@ -52,6 +54,11 @@ def _viewed(node: Operator, context: Context) -> PlanNode:
         reads=node.reads,
         count=node.cardinality,
     )
+
+
+def _units(node: Operator) -> int:
+    sizes = node.unit_sizes if node.grouped else None
+    return 0 if sizes is None else len(sizes)
 
 
 def _shown(node: Operator) -> Operator:

@@ -97,13 +97,14 @@ def outline(dataset: Dataset) -> Outline:
 def scattered(root: Operator) -> Iterator[str]:
     """Readers that decode rows in groups, below a shuffle that asks for single rows by number."""
     for shuffle in walk(root):
-        if not shuffle.shuffles or made_below(shuffle.inputs[0]):
+        if not shuffle.shuffles or shuffle.deals or made_below(shuffle.inputs[0]):
             continue
         reader = shuffle.inputs[0]
         while len(reader.inputs) == 1 and reader.origin == "input" and not reader.grouped:
             (reader,) = reader.inputs
         if reader.grouped:
-            read, moved = (PlanNode(node.label, node.label) for node in (reader, shuffle))
+            read = PlanNode(reader.label, reader.label)
+            moved = PlanNode(shuffle.label, shuffle.label, permutes=not shuffle.holds)
             yield scattered_text(read, moved)
 
 

@@ -28,7 +28,8 @@ WIDTH = 110
 SHUFFLE = PlanNode("shuffle#1", "shuffle", shuffles=True, count=100_000)
 KEEP = PlanNode("filter#2", "filter", function="keep", each=True, drops=True, count=50_000)
 WINDOW = PlanNode("shuffle#3", "shuffle", shuffles=True, window=5000, count=50_000)
-ROWS = PlanNode("ParquetDataset#0", "ParquetDataset", grouped=True, count=100_000)
+PERMUTED = PlanNode("shuffle#1", "shuffle", shuffles=True, permutes=True, count=100_000)
+ROWS = PlanNode("ParquetDataset#0", "ParquetDataset", grouped=True, count=100_000, units=200)
 
 
 def verdicts() -> Iterator[tuple[str, Verdict]]:
@@ -52,6 +53,8 @@ def verdicts() -> Iterator[tuple[str, Verdict]]:
     parquet = view(ROWS, SHUFFLE, replace(BATCH, name="batch#2"))
     read = stage(node("ParquetDataset#0", 0.002, 1000, calls=False), where="consumer")
     yield "Parquet rows in another order", explain(stats(read, **{**usual, "workers": 0}), parquet)
+    permuted = view(ROWS, PERMUTED, replace(BATCH, name="batch#2"))
+    yield "Parquet rows permuted", explain(stats(read, **{**usual, "workers": 0}), permuted)
     told = replace(
         stats(computing, errors=1, restarts=3, copies=7, **usual),
         skipped={"map#1": 2},

@@ -149,6 +149,7 @@ SHUFFLED: dict[str, tuple[Callable[[str], td.Dataset], bool]] = {
         lambda path: td.ParquetDataset(path).map(passed).shuffle(100, seed=1).batch(10),
         True,
     ),
+    "by units": (lambda path: td.ParquetDataset(path).shuffle(None, 1, units=2).batch(10), False),
     "in order": (lambda path: td.ParquetDataset(path).batch(10), False),
     "batches": (lambda path: td.ParquetDataset(path).batch(10).shuffle(20, seed=1), False),
     "what was read": (
@@ -182,4 +183,5 @@ def test_rows_that_are_decoded_in_groups_and_read_in_another_order_are_told(
         assert (told.limit, told.name.partition("#")[0]) == ("reader", "ParquetDataset"), str(told)
         assert "decoded again and again" in str(told)
         assert "num_parallel_reads" in str(told)
+        assert ("units=4" in str(told)) == (name == "all")
         assert "elements are small" not in str(told)
