@@ -113,10 +113,19 @@ def annotated(tree: ast.AST) -> set[int]:
     return {id(node) for root in roots if root is not None for node in ast.walk(root)}
 
 
+@functools.cache
+def reaching(known: frozenset[str]) -> frozenset[str]:
+    """Return what a module names that may ask for one of these: themselves, and what they are in."""
+    parts = [name.split(".") for name in known]
+    return frozenset(".".join(each[:end]) for each in parts for end in range(1, len(each) + 1))
+
+
 def decisions(module: str, tree: ast.Module, known: frozenset[str]) -> Iterator[str]:
     """Yield each place of a module that decides by the class of an operator of another file."""
-    names, silent = names_in(module, tree), annotated(tree)
-    seen: set[int] = set()
+    names = names_in(module, tree)
+    if reaching(known).isdisjoint(names.values()):
+        return
+    silent, seen = annotated(tree), set[int]()
     for node in ast.walk(tree):
         if id(node) in silent:
             continue
