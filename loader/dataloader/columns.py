@@ -30,6 +30,7 @@ __all__ = [
     "add_place",
     "array_column",
     "array_of",
+    "as_ruled",
     "float_column",
     "found",
     "number_column",
@@ -140,7 +141,7 @@ def number_column(batch: Sequence[Any], rules: Rules, path: str) -> Any:
     if plain is not None:
         return rules.leaf(plain, None)
     if has_tensor(batch):
-        return _as_ruled(sys.modules["torch"].as_tensor(list(batch)), rules)
+        return as_ruled(sys.modules["torch"].as_tensor(list(batch)), rules)
     return rules.leaf(_numbers(batch, rules, path), None)
 
 
@@ -293,7 +294,7 @@ def tensor_column(batch: Sequence[Any], rules: Rules, path: str) -> Any:
     except Exception as error:
         _blame(error, batch, path)
         raise
-    return _as_ruled(stacked, rules)
+    return as_ruled(stacked, rules)
 
 
 def _blame(error: Exception, batch: Sequence[Any], path: str) -> None:
@@ -308,7 +309,8 @@ def _blame(error: Exception, batch: Sequence[Any], path: str) -> None:
             raise CollateError("shape", position, found(path), str(here), str(there)) from error
 
 
-def _as_ruled(tensor: Any, rules: Rules) -> Any:
+def as_ruled(tensor: Any, rules: Rules) -> Any:
+    """A stacked column of tensors as it stands in a batch."""
     if rules.torch:
         return tensor
     try:

@@ -8,22 +8,22 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tundish.loader.dataloader.collate import collate, default_collate
 from tundish.loader.dataloader.columns import CollateError
 from tundish.loader.dataloader.dtypes import NUMPY, Rules
 from tundish.loader.dataloader.recipe import Recipe, is_stateful, sample_getter
 from tundish.loader.dataloader.streaming import StreamedCollate, begun, pulled, raising
+from tundish.loader.dataloader.tabular import Tabular
 from tundish.loader.dataloader.wire import TensorLeaf
 from tundish.loader.protocols.raised import element_error
 from tundish.loader.protocols.rng import ElementRng
 
-__all__ = ["BatchTask", "Exhausted", "Fetcher", "IterableFetcher", "MapFetcher", "fetcher_of"]
+if TYPE_CHECKING:
+    from tundish.loader.protocols.plain import Allocate
 
-Allocate = Callable[[tuple[int, ...], "np.dtype[Any]"], np.ndarray]
+__all__ = ["BatchTask", "Exhausted", "Fetcher", "IterableFetcher", "MapFetcher", "fetcher_of"]
 
 
 class Exhausted(Exception):  # noqa: N818 - the end of a replica is no error
@@ -70,6 +70,10 @@ class Fetcher(Protocol):
         allocate : callable or None
             Gives memory for columns, in a worker. None in the caller's process.
         """
+        ...
+
+    def columns(self, keys: Any, allocate: Allocate | None) -> Any:
+        """The batch of some keys, if nothing has to be made for it, and nothing is drawn; else None."""
         ...
 
     @property
@@ -119,6 +123,7 @@ class MapFetcher:
             recipe.dataset.load_state_dict(restored["dataset"])
         self._with_rng = sample_getter(recipe.dataset)
         self._rng = ElementRng(base_seed, 0) if self._with_rng is not None else None
+        self._tabular = Tabular(recipe, general)
 
     def state(self) -> Any:
         return {"dataset": self._recipe.dataset.state_dict()} if self._stateful else None
@@ -132,6 +137,9 @@ class MapFetcher:
             sample = self._sample(task, 0, task.keys)
             return _converted(recipe, sample)
         keys = task.keys
+        batch = self.columns(keys, allocate) if task.announce is None else None
+        if batch is not None:
+            return batch
         several = getattr(recipe.dataset, "__getitems__", None)
         if several and self._with_rng is None:
             return collated(recipe, _several(several, keys), keys, allocate)
@@ -146,6 +154,9 @@ class MapFetcher:
         if stream is None:
             return collated(recipe, samples, keys, None)
         return _named(stream.result, keys)
+
+    def columns(self, keys: Any, allocate: Allocate | None) -> Any:
+        return self._tabular.batch(keys, allocate)
 
     def _plainly(self, keys: Any, take: Callable[[Any], None]) -> None:
         """Make samples with nothing between two of them."""
@@ -236,6 +247,9 @@ class IterableFetcher:
         if not samples or (recipe.drop_last and len(samples) < recipe.batch_size):
             raise Exhausted
         return collated(recipe, samples, range(len(samples)), allocate)
+
+    def columns(self, keys: Any, allocate: Allocate | None) -> Any:
+        return None
 
     def pass_over(self) -> None:
         """Read a batch that has been delivered; an error that was its outcome is none now."""

@@ -332,12 +332,23 @@ class InProcess(LoaderIterator):
             if self._held is None and not self._recipe.iterable:
                 self._held = next(self._epoch)
             keys = self._held
-            batch = self._privately(lambda: self._fetched(keys))
+            batch = self._of_columns(keys)
+            if batch is None:
+                batch = self._privately(lambda: self._fetched(keys))
         except (StopIteration, Exhausted):
             self._note_replica()
             progress.end()
             raise StopIteration from None
         return self._finished(batch, None if keys is None else keys.valid)
+
+    def _of_columns(self, keys: Any) -> Any:
+        """A batch that nothing is drawn for, so that generators need not be kept; None for others, and the first."""
+        if self._fetcher is None or keys is None:
+            return None
+        batch = self._fetcher.columns(keys.keys, None)
+        if batch is not None:
+            self._note(keys)
+        return batch
 
     def _privately(self, act: Callable[[], Any]) -> Any:
         """Do what draws from the global generators without the caller seeing it."""

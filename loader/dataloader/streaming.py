@@ -19,14 +19,15 @@ from itertools import chain, repeat
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.dataloader.writers import Allocate, General, Making, Writer, writer
+from tundish.loader.dataloader.writers import General, Making, Writer, writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tundish.loader.dataloader.dtypes import Leaf
+    from tundish.loader.protocols.plain import Allocate
 
-__all__ = ["Allocate", "General", "StreamedCollate", "begun", "pulled", "raising"]
+__all__ = ["General", "StreamedCollate", "begun", "pulled", "raising"]
 
 
 class StreamedCollate:

@@ -16,11 +16,9 @@ import numpy as np
 
 from tundish.loader.dataloader.columns import plain_column
 from tundish.loader.dataloader.dtypes import TORCH_CHARS, Leaf
+from tundish.loader.protocols.plain import CARRIERS, Allocate, is_dense_tensor
 
-__all__ = ["Allocate", "General", "Making", "Writer", "writer"]
-
-Allocate = Callable[[tuple[int, ...], np.dtype[Any]], np.ndarray]
-"""``allocate(shape, dtype)``: writable memory for a column."""
+__all__ = ["General", "Making", "Writer", "writer"]
 
 General = Callable[[Any], Any]
 """``general(samples)``: the ordinary collate."""
@@ -28,13 +26,8 @@ General = Callable[[Any], Any]
 _ABSENT = object()
 _TEXT = (str, bytes)
 _NUMBERS = (bool, int, float, *(np.dtype(char).type for char in "?bBhHiIlefdFD"))
-_BIT_CARRIERS = {"bfloat16": np.dtype(np.int16)}  # what numpy lacks, and can carry
 _SMALL_TENSOR = (
     4096  # bytes; up to here torch.stack of them all takes less time than a copy of each
-)
-_SAME_NAMES = frozenset(
-    {"bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64"}
-    | {"float16", "float32", "float64", "complex64", "complex128"}
 )
 
 
@@ -86,7 +79,7 @@ def writer(value: Any, making: Making, within: type) -> Writer:
         fields = {key: writer(item, making, list) for key, item in value.items()}
         if not all(type(item) is Kept for item in fields.values()):
             return Fields(emptied(value), fields)
-    elif _is_plain_tensor(value) and value.nbytes > _SMALL_TENSOR:
+    elif is_dense_tensor(value) and value.nbytes > _SMALL_TENSOR:
         return TensorColumn(value, making)
     return Kept(making, kind, within)
 
@@ -242,19 +235,6 @@ def can_be_tensor(array: np.ndarray) -> bool:
     return all(stride >= 0 and stride % width == 0 for stride in array.strides)
 
 
-def _is_plain_tensor(value: Any) -> bool:
-    torch: Any = sys.modules.get("torch")
-    return (
-        type(value) is getattr(torch, "Tensor", None)
-        and not value.is_nested
-        and value.is_cpu
-        and value.layout is torch.strided
-        and not value.requires_grad
-        and not any(getattr(value, "names", ()))  # no longer in torch
-        and str(value.dtype).removeprefix("torch.") in _SAME_NAMES | _BIT_CARRIERS.keys()
-    )
-
-
 class TensorColumn:
     """Tensors of one dtype and shape, in memory that numpy sees too.
 
@@ -267,7 +247,7 @@ class TensorColumn:
     def __init__(self, first: Any, making: Making) -> None:
         torch: Any = sys.modules["torch"]
         name = str(first.dtype).removeprefix("torch.")
-        carrier = _BIT_CARRIERS.get(name)
+        carrier = CARRIERS.get(name)
         self.name = None if carrier is None else name
         self.kind = type(first)
         self.dtype = first.dtype

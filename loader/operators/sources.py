@@ -14,6 +14,7 @@ from tundish.errors import SpecError
 from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.columns import nest_rows
 from tundish.loader.protocols.fluent import Fluent
+from tundish.loader.protocols.foreign import as_arrays, columns_of, gives_alike, has_columns
 from tundish.loader.protocols.operator import SourceNode
 from tundish.loader.protocols.ownership import private
 from tundish.loader.protocols.specs import common
@@ -184,8 +185,27 @@ class FromSource(SourceNode):
         return {"source": type(self.source).__qualname__, "count": self.count}
 
     def several(self) -> Callable[[list[int]], Sequence[Any]] | None:
-        getitems = getattr(self.source, "__getitems__", None)
-        return getitems if callable(getitems) else None
+        source = self.source
+        getitems = getattr(source, "__getitems__", None)
+        if not callable(getitems) or not gives_alike(source):
+            getitems = None
+        if not has_columns(source):
+            return getitems
+
+        def several(indices: list[int]) -> Sequence[Any]:
+            columns = as_arrays(columns_of(source, np.array(indices, np.int64)))
+            if columns is None:
+                return [] if getitems is None else getitems(indices)
+            leaves, tree = flatten(columns)
+            return [unflatten(tree, [leaf[k] for leaf in leaves]) for k in range(len(indices))]
+
+        return several
+
+    def gather(self, maker: Maker) -> Gather | None:
+        source = self.source
+        if not has_columns(source):
+            return None
+        return lambda refs, _: as_arrays(columns_of(source, np.asarray(refs, np.int64)))
 
     def evaluator(self, maker: Maker) -> Value:
         source, label, hand = self.source, maker.context.label(self), maker.hand

@@ -17,7 +17,8 @@ class Source(Protocol):
 
     A source may also have ``__getitems__(indices)``, as Hugging Face datasets have: workers then
     read the records of a task in one call. It returns what ``source[i]`` gives for each index; if
-    it raises, the records are read one by one.
+    it raises, the records are read one by one. It is not called of a Hugging Face dataset with a
+    format, which gives numbers of another dtype then.
     """
 
     def __len__(self) -> int:

@@ -41,6 +41,7 @@ __all__ = [
     "Size",
     "Tag",
     "Thing",
+    "Together",
     "Uneven",
     "totals",
 ]
@@ -446,6 +447,14 @@ class Records:
         if not 0 <= index < self.n:
             raise IndexError(index)
         return _made(self.kind, _number(int(index), self.n))
+
+
+@dataclass(frozen=True)
+class Together(Records):
+    """Records that are given many at a time, too."""
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        return [self[index] for index in indices]
 
 
 def _one(element: tuple[Any, ...]) -> Any:

@@ -28,6 +28,7 @@ from tundish.testing.functions import (
     Records,
     Refuse,
     Tag,
+    Together,
 )
 from tundish.testing.misbehaving import Changed, Filled, Kept, Pooled, Poured
 from tundish.testing.raising import Quit
@@ -120,6 +121,10 @@ REGISTRY: dict[str, tuple[Case, ...]] = {
     ),
     "from_source": (
         Case("from_source", lambda d: d.from_source(Records(9)).batch(4)),
+        Case(
+            "from_source-together",
+            lambda d: d.from_source(Together(30)).shuffle(4, seed=1).batch(4),
+        ),
         Case("from_source-objects", lambda d: d.from_source(Records(6, "object"))),
         Case("from_source-values", lambda d: d.from_source(Given(40, "any", "dict"))),
         Case(

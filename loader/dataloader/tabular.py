@@ -1,0 +1,105 @@
+"""Batches of rows that are taken out of a dataset's columns: no sample is made.
+
+It is the batch that samples would make, by the default rules, if the dataset is one whose columns are known. A
+`collate_fn`, added rules and keys that are no plain integers get samples.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.loader.dataloader.columns import as_ruled
+from tundish.loader.dataloader.dtypes import NUMPY, is_tensor
+from tundish.loader.dataloader.recipe import sample_getter
+from tundish.loader.dataloader.wire import TensorLeaf
+from tundish.loader.protocols.foreign import columns_of, has_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tundish.loader.dataloader.recipe import Recipe
+    from tundish.loader.protocols.plain import Allocate
+
+__all__ = ["Tabular"]
+
+_INTEGERS = {int}
+_RULES = ("torch.utils.data._utils.collate", "tundish.loader.dataloader.worker")
+
+
+class Tabular:
+    """The columns of a loader's dataset.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        The loader's.
+    rule : callable
+        Gives the default rule for a list of values, when it is needed.
+    """
+
+    def __init__(self, recipe: Recipe, rule: Callable[[Recipe], Callable[[Any], Any]]) -> None:
+        self._recipe, self._rule = recipe, rule
+        plain = recipe.batched and recipe.collate is None and not recipe.collate_types
+        dataset = recipe.dataset
+        self._applies = plain and has_columns(dataset) and sample_getter(dataset) is None
+
+    def batch(self, keys: Any, allocate: Allocate | None) -> Any:
+        """The batch of some keys.
+
+        Parameters
+        ----------
+        keys : object
+            A list, if it is to be used.
+        allocate : callable or None
+            Gives memory for columns, in a worker.
+
+        Returns
+        -------
+        nest or None
+            None where samples have to be made: to find the error, too.
+        """
+        if not self._applies or not _are_torchs_rules():
+            return None
+        at = _places(keys)
+        if at is None:
+            return None
+        try:
+            columns = columns_of(self._recipe.dataset, at, allocate, together=True)
+            return None if columns is None else self._batch(columns, allocate)
+        except Exception:  # noqa: BLE001 - it comes again, with a sample's index
+            return None
+
+    def _batch(self, columns: Any, allocate: Allocate | None) -> Any:
+        """Columns as the default rules leave them: a tuple becomes a list."""
+        if isinstance(columns, tuple):
+            return [self._batch(each, allocate) for each in columns]
+        if isinstance(columns, dict):
+            return {key: self._batch(each, allocate) for key, each in columns.items()}
+        if isinstance(columns, list):
+            return self._rule(self._recipe)(columns)
+        if is_tensor(columns):
+            return columns if self._recipe.tensors else as_ruled(columns, NUMPY)
+        if not self._recipe.tensors:
+            return columns
+        torch: Any = sys.modules["torch"] if allocate is None else None
+        return TensorLeaf(columns) if torch is None else torch.from_numpy(columns)
+
+
+def _places(keys: Any) -> np.ndarray | None:
+    if type(keys) is not list or not keys or set(map(type, keys)) != _INTEGERS:
+        return None
+    try:
+        return np.frombuffer(array("q", keys), np.int64)
+    except OverflowError:
+        return None
+
+
+def _are_torchs_rules() -> bool:
+    """Whether torch's table of rules is as torch has made it, but for a worker's own memory."""
+    collate: Any = sys.modules.get(_RULES[0])
+    table = {} if collate is None else collate.default_collate_fn_map
+    return all(getattr(rule, "__module__", None) in _RULES for rule in table.values())

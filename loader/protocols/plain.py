@@ -1,0 +1,95 @@
+"""One column of a dataset, an array or a tensor, and rows of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["CARRIERS", "Allocate", "is_plain_array", "is_plain_tensor", "rows_of", "within"]
+
+Allocate = Callable[[tuple[int, ...], "np.dtype[Any]"], np.ndarray]
+"""``allocate(shape, dtype)``: writable memory for a column."""
+
+CARRIERS = {"bfloat16": np.dtype(np.int16)}
+"""What numpy lacks, and what has as many bits."""
+
+_CHARS = frozenset("?bBhHiIlefdFD")  # of which an array and its numbers become tensors alike
+_UNSIGNED = ("uint16", "uint32", "uint64")  # torch has few functions for these
+_SAME_NAMES = frozenset(
+    {"bool", "uint8", "int8", "int16", "int32", "int64", "uint16", "uint32", "uint64"}
+    | {"float16", "float32", "float64", "complex64", "complex128"}
+)
+
+
+def within(at: np.ndarray, column: Any) -> bool:
+    """Whether places are from 0 to a column's length."""
+    return int(at.view(np.uint64).max()) < len(column)  # what is negative becomes huge
+
+
+def is_plain_array(value: Any) -> bool:
+    """Whether the rows of an array are stacked as they lie in it."""
+    return (
+        type(value) is np.ndarray
+        and value.ndim > 0
+        and value.dtype.char in _CHARS
+        and value.dtype.isnative
+        and value.flags.c_contiguous
+    )
+
+
+def is_dense_tensor(value: Any) -> bool:
+    """Whether a value is a tensor of torch's own class, in this machine's memory, of which numpy has the bits."""
+    torch: Any = sys.modules.get("torch")
+    return (
+        type(value) is getattr(torch, "Tensor", None)
+        and not value.is_nested
+        and value.is_cpu
+        and value.layout is torch.strided
+        and not value.requires_grad
+        and not any(getattr(value, "names", ()))  # no longer in torch
+        and str(value.dtype).removeprefix("torch.") in _SAME_NAMES | CARRIERS.keys()
+    )
+
+
+def is_plain_tensor(value: Any) -> bool:
+    """Whether the rows of a tensor are stacked as they lie in it."""
+    return (
+        is_dense_tensor(value)
+        and value.ndim > 0
+        and value.is_contiguous()
+        and not value.is_conj()
+        and not value.is_neg()
+    )
+
+
+def rows_of(column: Any, at: np.ndarray, allocate: Allocate | None) -> Any:
+    """Take rows of a plain array or tensor.
+
+    Parameters
+    ----------
+    column : (m, ...) ndarray or Tensor
+        It is left as it is; not even the storage of a tensor is marked, as by ``numpy()``.
+    at : (n,) int64 ndarray
+        Places from 0 to m.
+    allocate : callable or None
+        Gives the memory; None for new memory.
+
+    Returns
+    -------
+    (n, ...) ndarray or Tensor
+    """
+    shape = (len(at), *column.shape[1:])
+    if isinstance(column, np.ndarray):
+        into = None if allocate is None else allocate(shape, column.dtype)
+        return column.take(at, axis=0, out=into, mode="clip")  # "raise" writes `into` twice
+    torch: Any = sys.modules["torch"]
+    name = str(column.dtype).removeprefix("torch.")
+    signed = getattr(torch, name.removeprefix("u") if name in _UNSIGNED else name)
+    whole, index = column.view(signed), torch.from_numpy(at)
+    if allocate is None:
+        return whole.index_select(0, index).view(column.dtype)
+    memory = torch.from_numpy(allocate(shape, CARRIERS.get(name) or np.dtype(name)))
+    return torch.index_select(whole, 0, index, out=memory.view(signed)).view(column.dtype)
