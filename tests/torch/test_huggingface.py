@@ -60,6 +60,7 @@ PLAIN: dict[str, Any] = {
 
 OTHERS: dict[str, Any] = {
     "text": lambda form: table({"x": list(range(N)), "t": [f"t{k}" for k in range(N)]}, form),
+    "text and floats": lambda form: table({"b": NUMBERS["b"], "t": ["t"] * N}, form),
     "gaps": lambda form: table({"x": [None if k % 7 == 6 else k for k in range(N)]}, form),
     "bools": lambda form: table({"x": [k % 3 == 0 for k in range(N)]}, form),
     "large": lambda form: table({"x": np.arange(N).astype(np.uint64) + 2**63}, form),
@@ -150,7 +151,9 @@ def test_the_elements_of_a_pipeline_are_its_rows(name: str, form: str | None) ->
     assert outcomes(ds) == outcomes(rows)
 
 
-@pytest.mark.parametrize("name", ["numbers", "in pieces, shuffled", "bools", "rows"])
+@pytest.mark.parametrize(
+    "name", ["numbers", "in pieces, shuffled", "bools", "rows", "text and floats"]
+)
 def test_workers_give_the_same_batches(name: str) -> None:
     # A number by itself keeps its dtype; among others, as workers would ask for them, it has the format's.
     dataset = {**PLAIN, **OTHERS}[name]("numpy")
