@@ -35,7 +35,7 @@ class Positions:
         count = node.cardinality
         self._count = count if count >= 0 else None
         self._at = 0
-        self._size = _FIRST
+        self._size = _FIRST if node.int_refs else 4  # a ref of a batch is as long as the batch
         self._chunk: Iterator[Any] = iter(())
         # No more than some passes of what is shuffled: one of few elements costs much for each.
         permuted = [below.cardinality for below in walk(node, running=True) if below.shuffles]
@@ -50,9 +50,9 @@ class Positions:
             self._at += 1
             return item
         refs = self._refs(self._size)
-        self._size = min(2 * self._size, _CHUNK)
         if not len(refs):
             raise End
+        self._size = min(2 * self._size, max(1, _CHUNK // numbers_in(refs[0])))
         self._chunk = iter(ints(refs))
         self._at += 1
         return next(self._chunk)

@@ -122,3 +122,20 @@ def take_all(ds: Any, each: int, count: int) -> None:
     stream = positions(ds)
     while stream.mark() < count:
         stream.take(each)
+
+
+def test_refs_of_batches_are_made_few_at_a_time() -> None:
+    """A ref of a batch has as many numbers as the batch has rows."""
+    ds = Dataset.range(10**6).concatenate(Dataset.range(10)).batch(1000)
+    machine = Positions(ds._node, 0, Context(ds._node, 0, 0))
+    made: list[int] = []
+    ask = machine._made
+
+    def counted(first: int, stop: int) -> Any:
+        made.append(stop - first)
+        return ask(first, stop)
+
+    machine._made = counted  # type: ignore[method-assign]
+    for _ in range(200):
+        machine.next()
+    assert max(made) <= 8
