@@ -314,20 +314,23 @@ def _kept(plan: PlanView, costs: Costs, budget: int, spread: float) -> Iterator[
     )
     size = bytes_text(whole) if whole > 0 else "it"
     orders = [under for under in below if under.shuffles]
+    permuting = next((each for each in plan.chain() if each.permutes), None)
     reorders = bool(orders) and any(under.drops for under in below)
+    if permuting is not None and permuting.near:  # what is kept is stored in units of its own
+        reorders = True
     basis = (
         f"{f'if {drawn}: ' if drawn else ''}later epochs read {size} instead of computing "
         f"{_names(spared[:2])}, {seconds_text(seconds)} an element; the first epoch takes as long as now"
     )
-    if orders and orders[0].permutes:
-        basis += f". {orders[0].name} takes a snapshot that is complete: write it first (tundish snapshot)"
+    if permuting is not None:
+        basis += f". {permuting.name} takes a snapshot that is complete: write it first (tundish snapshot)"
     if reorders:
         basis += ". The same elements then come in another random order"
     moved = f", then {orders[0].name}" if orders else ""
-    fits = 0 < whole < budget / 4 and not any(under.permutes for under in orders)
+    fits = 0 < whole < budget / 4 and permuting is None
     small = "a cache or snapshot" if fits else "a snapshot"
     what = f"{small} after {node.name}{moved}"
-    hint = Keep(node.name, orders[0].name if orders else "", reorders, drawn)
+    hint = Keep(node.name, orders[0].name if orders else "", reorders, drawn, permuting is not None)
     yield Prediction(what, costs.rate, then, basis, math.hypot(spread, 0.15), hint=hint)
 
 

@@ -52,12 +52,15 @@ class Keep:
         Whether the same elements come in another order.
     assumes : str
         What has to be true of the functions, in words; "" where nothing has.
+    complete : bool
+        Whether it has to be a snapshot that is complete: something permutes what is kept.
     """
 
     after: str
     shuffle: str = ""
     reorders: bool = False
     assumes: str = ""
+    complete: bool = False
 
 
 @dataclass(frozen=True)

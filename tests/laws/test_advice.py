@@ -75,6 +75,10 @@ PLANS: dict[str, tuple[Callable[[], td.Dataset], set[type]]] = {
         lambda: source().map(dear).cache().filter(even).shuffle(9).batch(4),
         {Move},
     ),
+    "kept before a permutation": (
+        lambda: source().map(dear).shuffle(None, seed=1).batch(4),
+        {Keep},
+    ),
     "a window, then a cache": (
         lambda: source().map(dear).filter(even).shuffle(9).cache().batch(4),
         {Move},

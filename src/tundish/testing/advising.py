@@ -189,12 +189,10 @@ def applied(dataset: Dataset, hint: Hint, folder: str) -> Dataset:
         steps.insert([step.name for step in steps].index(hint.before), moved)
     elif isinstance(hint, Keep):
         kept = [_Step("cache", None, lambda up: up.cache())]
+        if hint.complete:
+            kept = [_Step("snapshot", None, lambda up: _written(up, folder))]
         if hint.shuffle:
-            shuffle = steps.pop(names.index(hint.shuffle))
-            window, seed, again = shuffle.node.window, shuffle.node.seed, shuffle.node.reshuffle
-            if window is None:  # of what is complete only
-                kept = [_Step("snapshot", None, lambda up: _written(up, folder))]
-            kept.append(_Step(hint.shuffle, None, lambda up: up.shuffle(window, seed, again)))
+            kept.append(steps.pop(names.index(hint.shuffle)))
         at = 1 + next((k for k, step in enumerate(steps) if step.name == hint.after), -1)
         steps[at:at] = kept
     else:
@@ -206,7 +204,8 @@ def applied(dataset: Dataset, hint: Hint, folder: str) -> Dataset:
 
 def _written(up: Dataset, folder: str) -> Dataset:
     """A complete snapshot."""
-    collect(iter(up.snapshot(folder)), limit=_LIMIT)
+    with up.snapshot(folder).iterator(workers=0) as it:
+        collect(it, limit=_LIMIT)
     return up.snapshot(folder)
 
 
@@ -256,6 +255,8 @@ def _epochs(dataset: Dataset) -> list[list[Outcome]]:
 
 
 def _compare(before: list[list[Outcome]], after: list[list[Outcome]], hint: Hint) -> None:
+    if isinstance(hint, Keep) and hint.complete:
+        before, after = [*map(_any_error, before)], [*map(_any_error, after)]
     for epoch, (one, other) in enumerate(zip(before, after, strict=True)):
         if hint.reorders:
             lost, added = _multiset(one) - _multiset(other), _multiset(other) - _multiset(one)
@@ -269,6 +270,11 @@ def _compare(before: list[list[Outcome]], after: list[list[Outcome]], hint: Hint
     for first in range(_EPOCHS - 1):
         differed = before[first] != before[first + 1] and len(before[first]) >= _TELLING
         assert not differed or after[first] != after[first + 1], f"{hint}: epochs became alike"
+
+
+def _any_error(outcomes: list[Outcome]) -> list[Outcome]:
+    """A snapshot may keep what an error said as a `TransformError`."""
+    return [replace(each, error="any", digest="") if each.error else each for each in outcomes]
 
 
 def _multiset(outcomes: list[Outcome]) -> Counter[tuple[str | None, str]]:
