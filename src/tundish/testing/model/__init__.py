@@ -51,5 +51,5 @@ class Model(
     Examples
     --------
     >>> [str(outcome) for outcome in Model.range(5).map(lambda x: x * 2).batch(2).outcomes()]
-    ['array([0, 2])', 'array([4, 6])', 'array([8])']
+    ['array([0, 2], int64, (2,))', 'array([4, 6], int64, (2,))', 'array([8], int64, (1,))']
     """
