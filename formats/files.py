@@ -271,7 +271,7 @@ class RecordFiles:
         return column
 
     def _has(self, numbers: range | np.ndarray) -> bool:
-        """Whether there are such records: a state may name others, which is told at their elements."""
+        """Return True if there are such records; a state may name others, which is told at their elements."""
         if isinstance(numbers, range):
             return min(numbers[0], numbers[-1]) >= 0 and max(numbers[0], numbers[-1]) < len(self)
         return bool(numbers.min() >= 0 and numbers.max() < len(self))

@@ -1,4 +1,4 @@
-"""What was decoded of files and may be asked for again, within a number of bytes."""
+"""Decoded parts of files, kept within a number of bytes for who asks again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROOM = 64 << 20
 
 
 class Kept:
-    """What was used last, by key; the newest always, however large it is.
+    """The parts used last, by key; the newest stays, however large it is.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class Kept:
         return len(self._found)
 
     def get(self, key: Any) -> Any:
-        """What is kept under a key; None if nothing is."""
+        """Return the part under a key; None if there is none."""
         found = self._found.get(key)
         if found is None:
             return None

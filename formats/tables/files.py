@@ -153,7 +153,7 @@ class TableFiles(RecordFiles):
             k = behind
 
     def _spans(self, file: int, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Where rows of a file begin and end."""
+        """Return the places where rows of a file begin, and where they end."""
         if self._ranges is not None:
             places = numbers - self._starts[file] + self._ranges[file].start
             return places, places + 1

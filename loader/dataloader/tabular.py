@@ -99,7 +99,7 @@ def _places(keys: Any) -> np.ndarray | None:
 
 
 def _are_torchs_rules() -> bool:
-    """Whether torch's table of rules is as torch has made it, but for a worker's own memory."""
+    """Return True if torch's table of rules is as torch made it, but for a worker's own memory."""
     collate: Any = sys.modules.get(_RULES[0])
     table = {} if collate is None else collate.default_collate_fn_map
     return all(getattr(rule, "__module__", None) in _RULES for rule in table.values())

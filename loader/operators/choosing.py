@@ -10,7 +10,7 @@ import numpy as np
 from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.groups import SHARD_HINT
 from tundish.loader.plan.node import INFINITE_CARDINALITY
-from tundish.loader.protocols.chunk import mark_of, taken
+from tundish.loader.protocols.chunk import taken
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, several_of
 from tundish.loader.protocols.operator import Passing, Unary
@@ -203,12 +203,9 @@ class Chosen:
         self._seen += len(found or ())
         return found
 
-    def mark_back(self, left: int) -> Mark:
-        """Return the mark so many elements before the last one of `several`."""
-        return self.mark(left)
-
     def mark(self, left: int = 0) -> Mark:
-        return (self._seen - left, mark_of(self._up, left))
+        up: Any = self._up
+        return (self._seen - left, up.mark(left) if left else up.mark())
 
     def dump(self, mark: Mark) -> Any:
         return {"seen": mark[0], "up": self._up.dump(mark[1])}

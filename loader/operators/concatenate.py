@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
-from tundish.loader.protocols.chunk import mark_of, renamed, taken
+from tundish.loader.protocols.chunk import renamed, taken
 from tundish.loader.protocols.columns import merged
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Made, rewrap
@@ -235,7 +235,8 @@ class Concatenated:
             return renamed(found, self._wrap, shift)
 
     def mark(self, left: int = 0) -> Mark:
-        return (self._which, self._up, mark_of(self._up, left))
+        up: Any = self._up
+        return (self._which, self._up, up.mark(left) if left else up.mark())
 
     def dump(self, mark: Mark) -> Any:
         which, up, below = mark

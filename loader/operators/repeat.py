@@ -10,7 +10,7 @@ import numpy as np
 
 from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.node import INFINITE_CARDINALITY
-from tundish.loader.protocols.chunk import mark_of, renamed, taken
+from tundish.loader.protocols.chunk import renamed, taken
 from tundish.loader.protocols.columns import merged
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Made, rewrap, several_of
@@ -247,12 +247,9 @@ class Repeated:
         self._some = self._some or bool(found)
         return found
 
-    def mark_back(self, left: int) -> Mark:
-        """Return the mark so many elements before the last one of `several`."""
-        return self.mark(left)
-
     def mark(self, left: int = 0) -> Mark:
-        return (self._p, self._some, self._up, mark_of(self._up, left))
+        up: Any = self._up
+        return (self._p, self._some, self._up, up.mark(left) if left else up.mark())
 
     def dump(self, mark: Mark) -> Any:
         p, some, up, below = mark

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tundish.errors import SpecError
 from tundish.loader.plan.inputs import InputContext
+from tundish.loader.protocols.chunk import taken
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure, ref_of
 from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.positional import Positions
+from tundish.loader.protocols.refs import ints
 from tundish.loader.protocols.stated import load_part, own
 
 if TYPE_CHECKING:
@@ -204,7 +206,7 @@ class PartsOfBatches(OfRounds):
         try:
             while len(found) < rows:
                 if isinstance(up, Positions):
-                    found += up.run(rows - len(found))
+                    found += ints(taken(up, rows - len(found)))
                 else:
                     found.append(up.next())
         except End:

@@ -151,10 +151,6 @@ class ShuffledPositions:
         self._given += len(found)
         return found
 
-    def run(self, most: int) -> list[Ref]:
-        """As `next`, but several refs at once."""
-        return listed(self.take(most))
-
     def _ahead(self) -> None:
         """Draw more, if all that was drawn has been given."""
         if self._given < len(self._refs):
@@ -205,11 +201,7 @@ class ShuffledPositions:
             parts.append((new, self._up.at(numbers[new])))
         return pieced(parts, len(numbers))
 
-    def mark(self) -> Mark:
-        return self.mark_back(0)
-
-    def mark_back(self, left: int) -> Mark:
-        """Return the mark so many items before the last one."""
+    def mark(self, left: int = 0) -> Mark:
         given = self._given - left
         # All draws but the first made room for one of the input, which came just before the next.
         came = max(0, min(given - 1, self._coming))

@@ -13,7 +13,6 @@ from tundish.loader.protocols.refs import ints, scaled
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tundish.loader.protocols.contracts import Mark
     from tundish.loader.protocols.items import Ref
 
 
@@ -92,13 +91,6 @@ def taken(machine: Any, most: int) -> Any:
     if found is not None and not isinstance(found, Chunk) and not len(found):
         raise End
     return found
-
-
-def mark_of(machine: Any, left: int) -> Mark:
-    """Return the mark of a machine, so many elements before the last one that was taken."""
-    if not left:
-        return machine.mark()
-    return machine.mark_back(left) if hasattr(machine, "mark_back") else machine.mark(left)
 
 
 def renamed(found: Any, wrap: Callable[[Ref], Ref], shift: int | None = None) -> Any:

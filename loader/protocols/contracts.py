@@ -70,7 +70,8 @@ class Machine(Protocol):
         """Return the place just after the last item: immutable, good while the machine runs ahead.
 
         It is asked for as soon as the item has been given. After `NotReady` it may be between two items. A mark
-        holds refs, not items: who is given an item may change its ref (`rewrap`).
+        holds refs, not items: who is given an item may change its ref (`rewrap`). A machine that gives several items at
+        once has ``mark(left)``: the place so many items before the last one.
         """
         ...
 
@@ -211,10 +212,6 @@ class StoredElements(Protocol):
     @property
     def reader(self) -> Any:
         """The open reader of its elements."""
-        ...
-
-    def stacks(self) -> Gather:
-        """Return a function from indices, and any pass, to the columns of these elements; None if they do not stack."""
         ...
 
 

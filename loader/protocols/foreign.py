@@ -56,7 +56,7 @@ def columns_of(
 
 
 def has_columns(source: Any) -> bool:
-    """Whether a dataset is of a kind that may have columns."""
+    """Return True for a kind of dataset that may have columns."""
     return _kind_of(source) in _FINDERS
 
 
@@ -75,7 +75,7 @@ def as_arrays(columns: Any) -> Any:
 
 
 def gives_alike(source: Any) -> bool:
-    """Whether ``source.__getitems__`` gives what ``source[i]`` gives, as far as it is known not to."""
+    """Return False where ``source.__getitems__`` is known to give something else than ``source[i]``."""
     kind = _kind_of(source)
     if kind == _SUBSET:
         return gives_alike(source.dataset)
@@ -98,7 +98,7 @@ def _kind_of(source: Any) -> str:
 
 
 def _is_as_made(source: Any, theirs: type) -> bool:
-    """Whether a dataset is asked by the methods that a class has from its own module."""
+    """Return True if nobody has replaced the methods that a dataset has from its class."""
     kind = type(source)
     same = all(getattr(kind, name, None) is getattr(theirs, name, None) for name in _METHODS)
     own = [getattr(theirs, name, None) for name in ("__getitem__", "__getitems__")]

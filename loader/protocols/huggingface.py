@@ -24,7 +24,7 @@ _COMPARED = 8
 
 
 def table_gives_alike(source: Any) -> bool:
-    """Whether rows that are asked for together are what each is by itself.
+    """Return True if rows that are read together are what each is by itself.
 
     With a format they are not: a number by itself keeps its dtype, and one of many has the format's. And a transform is
     given all rows of a call.

@@ -1,4 +1,4 @@
-"""Whether the positions of a node are known, so that they can be permuted."""
+"""Checks that the positions of a node are known, so that they can be permuted."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def _network(half: int, seed: int, pass_: int) -> _Network:
 
 
 def permute(positions: np.ndarray, n: int, seed: int, pass_: int) -> np.ndarray:
-    """Where a keyed permutation of ``range(n)`` sends positions, in O(sqrt(n)) memory, 3 MB at most.
+    """Send positions through a keyed permutation of ``range(n)``, in O(sqrt(n)) memory, 3 MB at most.
 
     A Feistel network over the next even power of two, walked until it lands below n; below 4,096
     elements the order of keyed hashes.

@@ -25,12 +25,12 @@ _SAME_NAMES = frozenset(
 
 
 def within(at: np.ndarray, column: Any) -> bool:
-    """Whether places are from 0 to a column's length."""
+    """Return True if all places are from 0 to a column's length."""
     return int(at.view(np.uint64).max()) < len(column)  # what is negative becomes huge
 
 
 def is_plain_array(value: Any) -> bool:
-    """Whether the rows of an array are stacked as they lie in it."""
+    """Return True if the rows of an array are stacked as they lie in it."""
     return (
         type(value) is np.ndarray
         and value.ndim > 0
@@ -41,7 +41,7 @@ def is_plain_array(value: Any) -> bool:
 
 
 def is_dense_tensor(value: Any) -> bool:
-    """Whether a value is a tensor of torch's own class, in this machine's memory, of which numpy has the bits."""
+    """Return True for a tensor of torch's own class in this machine's memory, of which numpy has the bits."""
     torch: Any = sys.modules.get("torch")
     return (
         type(value) is getattr(torch, "Tensor", None)
@@ -55,7 +55,7 @@ def is_dense_tensor(value: Any) -> bool:
 
 
 def is_plain_tensor(value: Any) -> bool:
-    """Whether the rows of a tensor are stacked as they lie in it."""
+    """Return True if the rows of a tensor are stacked as they lie in it."""
     return (
         is_dense_tensor(value)
         and value.ndim > 0

@@ -92,28 +92,17 @@ class Positions:
         """The refs at any positions, wherever the stream stands."""
         return self._node.refs_at(positions, self._pass, self._context)
 
-    def run(self, most: int) -> list[Ref]:
-        """As `next`, but several refs at once."""
-        refs = self.take(most)
-        if not len(refs):
-            raise End
-        return listed(refs)
-
     def back(self, count: int) -> None:
         """Give the last refs of `take` again."""
         self._at -= count
-
-    def mark_back(self, left: int) -> int:
-        """The mark so many items before the last one of a run."""
-        return self._at - left
 
     def advance(self, count: int) -> None:
         """Leave out items without making them."""
         self._at += count if self._count is None else min(count, self._count - self._at)
         self._chunk = iter(())
 
-    def mark(self) -> int:
-        return self._at
+    def mark(self, left: int = 0) -> int:
+        return self._at - left
 
     def dump(self, mark: int) -> Any:
         return self._node.expand(mark)
@@ -152,7 +141,7 @@ class Taken:
 
 
 def numbers_in(ref: Any) -> int:
-    """How many numbers a ref has."""
+    """Return the number of numbers in a ref."""
     if type(ref) is tuple:
         return sum(map(numbers_in, ref))
     return len(ref) if isinstance(ref, BatchRefs) else 1

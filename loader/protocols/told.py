@@ -181,7 +181,7 @@ class Gather:
 
 
 def _alike(parts: Sequence[Any]) -> bool:
-    """Whether parts of a column can be put together as they are: arrays of one dtype, without gaps in it."""
+    """Return True if parts of a column can be joined as they are: arrays of one dtype, without gaps in it."""
     first = parts[0]
     return all(
         type(part) is np.ndarray

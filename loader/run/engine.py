@@ -389,7 +389,7 @@ class InlineEngine(Engine):
         if not self._cut:
             if left:
                 at_once: Any = network
-                return network.dump(at_once.mark_back(left))
+                return network.dump(at_once.mark(left))
             return network.dump(network.mark())
         # Something may stand between two items: go again from the mark to the last delivered one.
         again = open_inline(self.context, self.options)

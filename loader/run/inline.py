@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.protocols.blame import NODE_MARK
-from tundish.loader.protocols.chunk import Chunk, mark_of, one, taken
+from tundish.loader.protocols.chunk import Chunk, one, taken
 from tundish.loader.protocols.items import DROPPED, Failure, Made, Ref, ref_of
 from tundish.loader.protocols.lineage import add_origin, describe_origin
 from tundish.loader.protocols.machines import Counts
@@ -173,10 +173,6 @@ class InlineStage:
             self._meter.elements += len(found)
         return found
 
-    def mark_back(self, left: int) -> Mark:
-        """Return the mark so many elements before the last one of `several`."""
-        return self.mark(left)
-
     def _of_made(self, item: Made) -> Any:
         """The element of an item that has been computed, which is ours if it only passes."""
         found = [self._value(item, self._pass)]
@@ -191,7 +187,7 @@ class InlineStage:
 
     def mark(self, left: int = 0) -> Mark:
         up: Any = self._up
-        return (self._counts.by_event, mark_of(up, left))
+        return (self._counts.by_event, up.mark(left) if left else up.mark())
 
     def dump(self, mark: Mark) -> Any:
         counts, up = mark
@@ -221,12 +217,8 @@ class OneByOne:
         """Return the next refs; None as long as some are to be asked for one by one."""
         return None if self._left else taken(self._up, most)
 
-    def mark(self) -> Mark:
-        return self.mark_back(0)
-
-    def mark_back(self, left: int) -> Mark:
-        """Return the mark so many items before the last one."""
-        return mark_of(self._up, left + self._left)
+    def mark(self, left: int = 0) -> Mark:
+        return self._up.mark(left + self._left)
 
     def dump(self, mark: Mark) -> Any:
         return self._up.dump(mark)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SpecError
 from tundish.loader.protocols.blame import give_up
-from tundish.loader.protocols.chunk import mark_of
 from tundish.loader.protocols.collate import Collator
 from tundish.loader.protocols.items import End, Failure, Made
 from tundish.loader.protocols.ownership import lend
@@ -156,7 +155,7 @@ class InlineBatches:
     def mark(self) -> Mark:
         left = 0 if self._rest is None else len(self._rest)
         up: Any = self._up
-        return (self._count, mark_of(up, left))
+        return (self._count, up.mark(left) if left else up.mark())
 
     def dump(self, mark: Mark) -> Any:
         return {"n": mark[0], "up": self._up.dump(mark[1])}

@@ -138,7 +138,7 @@ class ParallelStage:
 
     @property
     def gives_runs(self) -> bool:
-        """Whether rows may be taken in runs: their marks are known without the stage."""
+        """True if rows may be taken in runs: their marks are known without the stage."""
         return self._ordered
 
     def queued(self) -> list[Block]:

@@ -67,7 +67,7 @@ class Stream:
 
     @property
     def ready(self) -> int:
-        """How many rows of a chunk can be taken in one run."""
+        """The number of rows of a chunk that can be taken in one run."""
         block = self._at_hand()
         return 0 if block is None else block.total - self.row
 

@@ -112,7 +112,7 @@ def writer(rows: Rows, tree: Any, keys: tuple[Any, ...], shift: int) -> Any:
 
 
 def _is_flat(tree: Any) -> bool:
-    """Whether elements are dicts or tuples of leaves."""
+    """Return True if elements are dicts or tuples of leaves."""
     return tree is not None and tree[0] in "dt" and all(sub is None for sub in tree[2])
 
 

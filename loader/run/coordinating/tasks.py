@@ -48,7 +48,7 @@ class Tasks:
         self._replays = any(n.replays for n in context.nodes)
 
     def are_plain(self, block: Block) -> bool:
-        """Whether a block's items are told as numbers: then nothing can fail."""
+        """Return True if a block's items are told as numbers: then nothing can fail."""
         refs = block.refs
         return isinstance(refs, range) or (isinstance(refs, np.ndarray) and not self._replays)
 

@@ -11,7 +11,6 @@ from tundish.loader.run.inline import InlineStage
 
 if TYPE_CHECKING:
     from tundish.formats.files import RecordFiles
-    from tundish.loader.protocols.contracts import Mark
     from tundish.loader.protocols.items import Ref
     from tundish.loader.protocols.refs import Refs
 
@@ -53,8 +52,3 @@ class FileStage(InlineStage):
         values = source.get([innermost(ref) % count for ref in ints(refs)])
         bad = [k for k, value in enumerate(values) if isinstance(value, Exception)]
         return values[: bad[0]] if bad else values
-
-    def mark_back(self, left: int) -> Mark:
-        """The mark so many elements before the last one of `several`."""
-        assert isinstance(self._up, Positions)
-        return (self._counts.by_event, self._up.mark_back(left))

@@ -213,11 +213,7 @@ class FileSequence:
 
     # -- state ---------------------------------------------------------------------------------
 
-    def mark(self) -> Mark:
-        return self.mark_back(0)
-
-    def mark_back(self, left: int) -> Mark:
-        """The mark so many records before the last one of `several`."""
+    def mark(self, left: int = 0) -> Mark:
         if self._failed is not None:
             return self._failed[1]
         counts, k = self._counts.by_event, self._k - left
