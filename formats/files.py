@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from tundish.formats.format import Format, Reader, Run
     from tundish.formats.index import Index
 
-__all__ = ["UNREADABLE", "RecordFiles"]
-
 UNREADABLE = -1
 """The place of what stands for a whole file that cannot be opened."""
 

@@ -12,8 +12,6 @@ from tundish.formats.bytes.file import open_file
 from tundish.formats.bytes.stream import open_stream
 from tundish.formats.format import RUN_BYTES, Format, Reader, Records
 
-__all__ = ["FixedFormat"]
-
 _PIECE_BYTES = 1 << 18  # decompressed at once
 
 

@@ -17,10 +17,6 @@ import numpy as np
 
 from tundish.spec import ArraySpec, Tree, flatten, normalise, unflatten
 
-__all__ = [
-    "RUN_BYTES", "Columns", "Format", "Identity", "Places", "Reader", "Records", "Run", "runs_of",
-]  # fmt: skip
-
 RUN_BYTES = 1 << 20
 """About so much is read at once, though never less than a record."""
 

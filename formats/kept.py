@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-__all__ = ["ROOM", "Kept"]
-
 ROOM = 64 << 20
 """So many bytes are kept unless somebody says otherwise."""
 

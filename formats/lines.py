@@ -19,8 +19,6 @@ from tundish.formats.bytes.file import ByteFile, is_remote, open_file
 from tundish.formats.bytes.stream import ByteStream, open_stream
 from tundish.formats.format import Format, Places, Reader, Records
 
-__all__ = ["LinesFormat"]
-
 _NEWLINE = ord("\n")
 _PIECE_BYTES = 1 << 18  # taken apart at once: what fits into the processor's cache
 _LINE_BYTES = 128  # guessed of a line, where a few are read here and there

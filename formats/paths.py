@@ -14,8 +14,6 @@ from typing import Any, Protocol
 
 from tundish.formats.bytes.file import StorageOptions, filesystem_of, is_remote, local_path
 
-__all__ = ["find"]
-
 _SPECIAL = re.compile(r"[*?\[\\]")
 _ANY_DEPTH = "**"
 _FOLDERS = "(?:[^/]+/)*"

@@ -38,8 +38,6 @@ if sys.platform != "win32":
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["LARGEST", "Board", "pids_with_a_board", "read_board"]
-
 LARGEST = 256 << 10
 """Bytes that may be published at once. Pages that were never written take no memory."""
 

@@ -21,19 +21,6 @@ import psutil
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = [
-    "MEMORY_KINDS",
-    "Budget",
-    "cgroup_cores",
-    "cgroup_memory_limit",
-    "default_budget",
-    "forced_memory",
-    "local_ranks",
-    "parse_bytes",
-    "portable",
-    "usable_cores",
-]
-
 PROC = Path("/proc/self")
 
 # The share of what this process may use that a pipeline takes unless told otherwise.

@@ -26,8 +26,6 @@ import numpy as np
 from tundish import forked
 from tundish.shm.budget import forced_memory, portable
 
-__all__ = ["Channel", "ChannelClosed", "default_kind"]
-
 Message = bytes | memoryview
 
 # The largest packet, and what a stream reads at once; what is larger there is received straight

@@ -21,8 +21,6 @@ import numpy as np
 if TYPE_CHECKING:
     from tundish.spec import Tree
 
-__all__ = ["ALIGN", "MOST_DIMENSIONS", "Encoded", "Key", "Layout", "decode", "is_fixed"]
-
 ALIGN = 128
 
 MOST_DIMENSIONS = 64 if int(np.__version__.partition(".")[0]) >= 2 else 32

@@ -12,8 +12,6 @@ from typing import Any
 from tundish import forked
 from tundish.shm.budget import portable
 
-__all__ = ["Poller", "describe_exit", "open_sentinel"]
-
 # select.poll and select.epoll agree on these numbers and on all methods but the unit of time.
 _READ, _WRITE = 0x1, 0x4
 _LOOK_MS = 200.0

@@ -32,8 +32,6 @@ if sys.platform != "win32":
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Arena", "explain", "open_memfd"]
-
 PAGE = mmap.PAGESIZE
 MIB = 1 << 20
 GIB = 1 << 30

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from tundish.shm.memory import Arena
 
-__all__ = ["Driver", "Mark", "PinnedSlots"]
-
 
 class Mark(Protocol):
     """A place in a device's queues."""

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     Root = np.ndarray[Any, np.dtype[np.uint8]]
 
-__all__ = ["Ring", "RingStatistics", "SlotState"]
-
 
 class SlotState(IntEnum):
     """What a slot is doing."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from tundish.snapshot.files.store import Store
     from tundish.snapshot.records import RunHeader
 
-__all__ = ["Catalog"]
-
 _KEY = re.compile(r"[0-9a-f]{16}\Z")
 _RUN = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _LEASE = re.compile(r"lease(-\d+-of-\d+)?\.json\Z")

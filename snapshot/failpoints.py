@@ -13,8 +13,6 @@ import os
 import signal
 from dataclasses import dataclass, field
 
-__all__ = ["STEPS", "reach"]
-
 _FILES = ("header", "pipeline", "state", "journal", "index", "order", "manifest")
 
 STEPS: tuple[str, ...] = (

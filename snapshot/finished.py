@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from tundish.snapshot.files.store import Store
     from tundish.snapshot.manifest import ManifestRun
 
-__all__ = ["check_order", "read_finished", "read_indexed"]
-
 
 def read_finished(store: Store, entry: ManifestRun) -> Prefix:
     """A run of a manifest.

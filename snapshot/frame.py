@@ -16,20 +16,6 @@ from tundish.errors import SnapshotCorruptError, SnapshotVersionError
 from tundish.formats.bytes.regular import parse_json
 from tundish.snapshot.files.checksum import crc32
 
-__all__ = [
-    "FEATURES",
-    "FORMAT",
-    "JSON",
-    "EditedFileError",
-    "Fields",
-    "LostFileError",
-    "TornFileError",
-    "pack",
-    "parse",
-    "show",
-    "unpack",
-]
-
 JSON = Any
 """What `json` makes: None, bool, int, float, str, and lists and dicts of them."""
 

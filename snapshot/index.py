@@ -13,8 +13,6 @@ import pyarrow as pa
 
 from tundish.errors import SnapshotCorruptError
 
-__all__ = ["ENTRY", "index_bytes", "npy_header", "order_blocks", "read_index"]
-
 ENTRY = np.dtype(
     [
         ("start", np.int64),

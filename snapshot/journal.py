@@ -13,8 +13,6 @@ from tundish.snapshot.records import JournalRecord
 if TYPE_CHECKING:
     from tundish.snapshot.files.store import Store
 
-__all__ = ["append_record", "read_records", "record_name", "state_name"]
-
 _RECORD = re.compile(r"(\d{8,})\.json\Z")
 
 

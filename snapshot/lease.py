@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from tundish.snapshot.files.store import Store
 
-__all__ = ["Holder", "Lease", "holder_of", "is_stale", "lease_name", "own_token", "take"]
-
 _LIMIT = 1 << 16  # bytes of a lease
 
 

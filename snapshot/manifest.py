@@ -14,8 +14,6 @@ from tundish.snapshot.records import Checked
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Manifest", "ManifestRun", "Outcome"]
-
 _RUN = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 Bytes = bytes  # where a field has that name
 

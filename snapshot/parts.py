@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from tundish.snapshot.frame import JSON
     from tundish.snapshot.run import Prefix
 
-__all__ = ["Part", "joined", "numbers_of_parts", "part_manifest", "parts_of"]
-
 
 @dataclass(frozen=True)
 class Part:

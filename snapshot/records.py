@@ -23,17 +23,6 @@ from tundish.snapshot.frame import (
     unpack,
 )
 
-__all__ = [
-    "Batch",
-    "Checked",
-    "JournalRecord",
-    "RunHeader",
-    "Shard",
-    "StoredError",
-    "errors_of",
-    "forms_of",
-]
-
 _SHARD = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}\.arrow\Z")
 _FILE = re.compile(r"(state/)?[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}\Z")
 _RUN = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")

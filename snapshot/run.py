@@ -20,16 +20,6 @@ from tundish.snapshot.records import Checked, JournalRecord, RunHeader, Shard, S
 if TYPE_CHECKING:
     from tundish.snapshot.files.store import Store
 
-__all__ = [
-    "INDEX_FILE",
-    "Prefix",
-    "check_sizes",
-    "damage",
-    "read_header",
-    "read_run",
-    "run_table",
-]
-
 INDEX_FILE = "index.arrow"
 _INDEX_LIMIT = 1 << 32  # bytes, enough for a hundred million batches
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tundish.snapshot.files.store import Store
     from tundish.snapshot.frame import JSON
 
-__all__ = ["STALE_S", "adopt_run", "age", "clean_run", "replace_stale", "temporary"]
-
 STALE_S = 60.0
 """After how long without a sign of life something of another machine is stale."""
 

@@ -7,8 +7,6 @@ import zlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
-__all__ = ["DECOMPRESSORS", "Decompressor", "compression_of", "looks_like", "zstd_module"]
-
 
 class Decompressor(Protocol):
     """Decompresses one member: what one compressor wrote.

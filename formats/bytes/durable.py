@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["BINARY", "remove_abandoned", "sync_file", "sync_folder", "written_aside"]
-
 if sys.platform != "win32":
     import fcntl
 

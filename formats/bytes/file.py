@@ -22,16 +22,6 @@ if TYPE_CHECKING:
 
     from tundish.formats.format import Identity
 
-__all__ = [
-    "ByteFile",
-    "StorageOptions",
-    "filesystem_of",
-    "is_remote",
-    "local_path",
-    "named_error",
-    "open_file",
-]
-
 StorageOptions = Mapping[str, Any] | tuple[tuple[str, Any], ...] | None
 """What a URL's filesystem is made with; as pairs, where it must be hashable."""
 

@@ -15,8 +15,6 @@ from typing import Any
 
 from tundish.formats.bytes.durable import BINARY
 
-__all__ = ["LIMIT", "open_regular", "parse_json", "read_all", "read_regular"]
-
 LIMIT = 1 << 28
 """Bytes of a file that is read in one piece, unless more is said."""
 

@@ -26,8 +26,6 @@ from tundish.formats.bytes.file import (
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["Sink", "open_sink"]
-
 _WINDOW_BITS = {"GZIP": 16 + zlib.MAX_WBITS, "ZLIB": zlib.MAX_WBITS}
 
 

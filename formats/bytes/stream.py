@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from tundish.formats.format import Identity
 
-__all__ = ["COMPRESSIONS", "PIECE", "ByteStream", "check_compression", "open_stream"]
-
 COMPRESSIONS = ("", *DECOMPRESSORS)
 """What `open_stream` can undo."""
 

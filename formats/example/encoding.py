@@ -10,8 +10,6 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.formats.example.wire import delimited, varint_bytes
 
-__all__ = ["encode_example", "encode_sequence_example"]
-
 
 def encode_example(values: Mapping[str, Any]) -> bytes:
     r"""Make a serialized ``tf.train.Example`` of values.

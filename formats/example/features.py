@@ -10,17 +10,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "Feature",
-    "FixedLenFeature",
-    "FixedLenSequenceFeature",
-    "Partition",
-    "RaggedFeature",
-    "SparseFeature",
-    "VarLenFeature",
-    "name_of",
-]
-
 _KINDS: dict[Any, Any] = {
     **dict.fromkeys((float, "float", "float32", np.float32), np.dtype(np.float32)),
     **dict.fromkeys((int, "int", "int64", np.int64), np.dtype(np.int64)),

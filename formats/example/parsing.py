@@ -26,8 +26,6 @@ from tundish.formats.example.together import find_together
 from tundish.formats.example.wire import MalformedError
 from tundish.ragged import Ragged, Sparse
 
-__all__ = ["parse_example", "parse_single_example"]
-
 
 def parse_example(
     serialized: Any,

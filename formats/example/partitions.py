@@ -22,8 +22,6 @@ from tundish.ragged import Ragged
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Lists", "Wanted", "joined_arrays", "partitioned", "ragged", "splits_of"]
-
 
 class Wanted(NamedTuple):
     """A list that is to be found.

@@ -12,8 +12,6 @@ from tundish.formats.example.features import name_of
 from tundish.formats.example.partitions import Wanted  # noqa: TC001 - so that signatures can be asked for
 from tundish.formats.example.wire import MalformedError, fields, varint
 
-__all__ = ["FIELD_OF", "FLOAT", "INT64", "entries", "feature_values", "find", "values_of"]
-
 # A feature that was pickled for a worker has dtypes that are equal to these, but not the same objects.
 FLOAT, INT64 = np.dtype(np.float32), np.dtype(np.int64)
 KIND_OF: dict[int, Any] = {0x0A: bytes, 0x12: FLOAT, 0x1A: INT64}

@@ -38,8 +38,6 @@ from tundish.formats.example.plain import FIELD_OF, entries, feature_values
 from tundish.formats.example.wire import MalformedError, fields
 from tundish.ragged import Sparse
 
-__all__ = ["parse_sequence_example", "parse_single_sequence_example"]
-
 _CONTEXT, _LISTS = 0x0A, 0x12
 _OF_CONTEXT = (FixedLenFeature, VarLenFeature, RaggedFeature)
 _OF_LISTS = (FixedLenSequenceFeature, VarLenFeature, RaggedFeature)

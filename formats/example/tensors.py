@@ -13,8 +13,6 @@ from tundish.formats.example.features import array_of
 from tundish.formats.example.plain import FLOAT, bytes_of, floats_of, int64s_of
 from tundish.formats.example.wire import MalformedError, delimited, fields, varint, varint_bytes
 
-__all__ = ["decode_raw", "parse_tensor", "serialize_tensor"]
-
 _NAMES = {
     1: "float32", 2: "float64", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 8: "complex64",
     9: "int64", 10: "bool", 14: "bfloat16", 17: "uint16", 18: "complex128", 19: "float16",

@@ -16,8 +16,6 @@ import numpy as np
 from tundish.formats.example.partitions import Lists, Wanted, joined_arrays, splits_of
 from tundish.formats.example.plain import FIELD_OF, FLOAT, INT64
 
-__all__ = ["find_together"]
-
 FEW = 16
 """Fewer examples are read one by one: a step of numpy costs the same for one as for many."""
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-__all__ = ["VARINT_BYTES", "MalformedError", "delimited", "fields", "varint", "varint_bytes"]
-
 VARINT_BYTES = 10
 """A varint has no more."""
 

@@ -33,8 +33,6 @@ from tundish.formats.format import runs_of
 if TYPE_CHECKING:
     from tundish.formats.format import Format, Identity, Places
 
-__all__ = ["Index", "described", "identity_of", "place_beside", "place_in_cache", "read", "write"]
-
 VERSION = 1
 """Of what is written, and of what a format calls a place."""
 

@@ -25,8 +25,6 @@ from tundish.formats.index.kept import (
 if TYPE_CHECKING:
     from tundish.formats.format import Format, Identity
 
-__all__ = ["indexes_of"]
-
 Keep = bool | Literal["beside"]
 
 WORTH_KEEPING = 1 << 20

@@ -14,8 +14,6 @@ from tundish.formats.sql.values import Unreadable
 if TYPE_CHECKING:
     from tundish.formats.format import Identity
 
-__all__ = ["Batches", "Cursor", "Result", "ServerCursor", "SqliteCursor"]
-
 _SKIPPED = 1 << 14  # rows that are fetched at once to be left out
 
 

@@ -13,8 +13,6 @@ from tundish.formats.sql.source import Connect, DataSource, query_result
 from tundish.formats.sql.values import Bad, as_given, converted
 from tundish.spec import ArraySpec
 
-__all__ = ["SqlFormat"]
-
 _FEWEST, _MOST = 64, 1 << 15  # rows that are fetched at once
 
 

@@ -17,8 +17,6 @@ from tundish.formats.sql.values import Unreadable
 if TYPE_CHECKING:
     from tundish.formats.format import Identity
 
-__all__ = ["DRIVERS", "Connect", "DataSource", "query_result"]
-
 _HIDDEN = "***"
 _IN_URL = re.compile(r"(?<=://)([^:@/?#\s]*):(.*)@", re.DOTALL)  # to the last @: it may be in there
 _IN_PAIR = re.compile(

@@ -12,8 +12,6 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.spec import normalise
 
-__all__ = ["Bad", "Unreadable", "as_given", "check_types", "converted"]
-
 Bad = dict[int, str]
 """Rows that have no value, and why."""
 

@@ -23,8 +23,6 @@ from tundish.formats.tables.source import ARROW_ERRORS, Spliced, check_names
 if TYPE_CHECKING:
     from tundish.formats.format import Places, Reader
 
-__all__ = ["ArrowFormat"]
-
 
 @dataclass(frozen=True)
 class ArrowFormat(TableFormat):

@@ -13,8 +13,6 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from tundish.formats.tables.columns import Bad
 
-__all__ = ["Kind", "arrow_type", "cast", "check_schema"]
-
 
 @dataclass(frozen=True)
 class Kind:

@@ -37,8 +37,6 @@ import pyarrow.compute as pc
 from tundish.errors import SpecError
 from tundish.spec import normalise
 
-__all__ = ["Bad", "Null", "check_type", "default_of", "note_nulls", "to_numpy"]
-
 Bad = dict[int, str]
 """Rows that have no value, and why."""
 

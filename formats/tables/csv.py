@@ -14,8 +14,6 @@ import pyarrow.csv as pv
 from tundish.formats.tables.lines import starts_of
 from tundish.formats.tables.text import Grammar, TextFormat
 
-__all__ = ["CsvFormat"]
-
 _DIRECT = (
     pa.types.is_integer,
     pa.types.is_float32,

@@ -9,8 +9,6 @@ from typing import Any
 
 from tundish.formats.tables.csv import CsvFormat
 
-__all__ = ["CsvTuplesFormat"]
-
 _ARGUMENT = re.compile(r"(?:defaults|schema)=\{(?:(?:, )?'\d+': \.\.\.)+\}")
 _COLUMN = re.compile(r"column(s?) (?=')")
 _NUMBER = re.compile(r"(?<=fields )'(\d+)'|(?<=field )'(\d+)'|(?<=, )'(\d+)'(?= \()")

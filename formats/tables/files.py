@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from tundish.formats.format import Reader
     from tundish.formats.tables.reader import Chunk, TableReader
 
-__all__ = ["TableFiles", "joined"]
-
 _WHOLE = ""  # the key of all rows of all files
 _FAR = np.iinfo(np.int64).max  # behind the last row of a file
 

@@ -13,8 +13,6 @@ from tundish.formats.format import Format
 from tundish.formats.tables.casting import Kind, cast
 from tundish.formats.tables.columns import Bad, Null, check_type, default_of, note_nulls, to_numpy
 
-__all__ = ["Layout", "TableFormat", "check_columns", "check_defaults"]
-
 
 @dataclass(frozen=True)
 class TableFormat(Format):

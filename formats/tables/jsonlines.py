@@ -14,8 +14,6 @@ from tundish.formats.tables.lines import starts_of
 from tundish.formats.tables.source import ARROW_ERRORS
 from tundish.formats.tables.text import Grammar, TextFormat
 
-__all__ = ["JsonLinesFormat"]
-
 DEEPEST = 100
 """So many objects and lists may stand in each other: pyarrow goes down by calling itself, without a limit."""
 

@@ -14,8 +14,6 @@ from tundish.formats.bytes.stream import open_stream
 if TYPE_CHECKING:
     from tundish.formats.format import Identity
 
-__all__ = ["Lines", "starts_of"]
-
 _NEWLINE = 10
 _WHITE = np.zeros(256, bool)
 _WHITE[list(b" \t\r\n")] = True

@@ -16,8 +16,6 @@ from tundish.errors import RecordCorruptError
 if TYPE_CHECKING:
     from tundish.formats.bytes.file import ByteFile
 
-__all__ = ["Messages", "messages_of"]
-
 _MAGIC = b"ARROW1"
 _CONTINUED = 0xFFFFFFFF
 _SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3

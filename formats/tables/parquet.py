@@ -24,8 +24,6 @@ from tundish.formats.tables.source import ARROW_ERRORS, Spliced, check_names
 if TYPE_CHECKING:
     from tundish.formats.format import Places, Reader
 
-__all__ = ["ParquetFormat"]
-
 
 @dataclass(frozen=True)
 class ParquetFormat(TableFormat):

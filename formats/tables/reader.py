@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tundish.formats.tables.columns import Bad
     from tundish.formats.tables.form import Layout
 
-__all__ = ["MOST_ROWS", "PIECE_BYTES", "Batch", "BatchReader", "Chunk", "TableReader"]
-
 PIECE_BYTES = 4 << 20
 """About so much is made of Arrow's rows at once, where records are read one after another."""
 

@@ -16,8 +16,6 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from tundish.formats.bytes.file import ByteFile
 
-__all__ = ["ARROW_ERRORS", "Spliced", "check_names"]
-
 ARROW_ERRORS = (
     pa.ArrowException,
     OSError,

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from tundish.formats.format import Places, Reader
     from tundish.formats.tables.columns import Bad
 
-__all__ = ["FIRST_BYTES", "Grammar", "TextFormat"]
-
 FIRST_BYTES = 1 << 20
 """Of so many bytes at the beginning of a file types are learnt."""
 

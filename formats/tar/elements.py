@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from tundish.formats.tar.members import Window
 
-__all__ = ["KEY", "Groups", "TarFormat", "parts_of"]
-
 
 class Groups:
     """Goes over an archive, from one group of members with the same key to the next.

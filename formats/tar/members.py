@@ -19,17 +19,6 @@ if TYPE_CHECKING:
     from tundish.formats.bytes.file import ByteFile
     from tundish.formats.bytes.stream import ByteStream
 
-__all__ = [
-    "DamageError",
-    "Member",
-    "Window",
-    "check_end",
-    "cut_off_data",
-    "next_member",
-    "over_file",
-    "over_stream",
-]
-
 
 class Window:
     """A piece of a file that is held, and moves on with what is asked for.

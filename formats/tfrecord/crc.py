@@ -13,8 +13,6 @@ from functools import cache
 
 import numpy as np
 
-__all__ = ["masked_crc", "masked_crcs"]
-
 _POLYNOMIAL = 0x82F63B78
 _MASK = 0xA282EAD8
 _BLOCK = 64

@@ -17,8 +17,6 @@ from tundish.formats.format import RUN_BYTES, Format, Identity, Reader, Records
 from tundish.formats.tfrecord.crc import masked_crc, masked_crcs
 from tundish.formats.tfrecord.walking import FOOTER, HEADER, Lengths, places_of
 
-__all__ = ["TFRecordFormat", "TFRecordReader"]
-
 _LARGE = 1 << 15
 """Records from so many bytes on are read each on its own, straight to where they stay."""
 

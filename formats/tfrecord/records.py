@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from tundish.formats.bytes.file import StorageOptions
 
-__all__ = ["TFRecordOptions", "TFRecordWriter"]
-
 _GATHERED = 1 << 17  # bytes of records that are checksummed and written at once
 
 

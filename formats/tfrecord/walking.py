@@ -13,8 +13,6 @@ from tundish.formats.tfrecord.crc import masked_crc
 if TYPE_CHECKING:
     from tundish.formats.bytes.file import ByteFile
 
-__all__ = ["FOOTER", "HEADER", "Lengths", "places_of"]
-
 HEADER = 12
 """Bytes before a record: its length, and the checksum of that."""
 

@@ -12,8 +12,6 @@ from tundish.formats.tfrecord.records import TFRecordWriter as RecordWriter
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["TFRecordWriter"]
-
 
 class TFRecordWriter:
     """Writes a dataset of bytes to a TFRecord file.

@@ -15,17 +15,6 @@ from tundish.shm.budget import usable_cores
 if TYPE_CHECKING:
     from tundish.loader.dataset import Dataset
 
-__all__ = [
-    "asked_start",
-    "check_context",
-    "check_counts",
-    "check_order",
-    "is_dataset",
-    "is_iterable",
-    "length_of",
-    "warn_of_workers",
-]
-
 
 def is_dataset(value: Any) -> TypeGuard[Dataset]:
     """Return True for a `Dataset` of ours.

@@ -10,20 +10,6 @@ from tundish.loader.dataloader import distributed, samplers
 from tundish.loader.dataloader.generators import as_generator, is_generator
 from tundish.loader.dataloader.torchrandom import TorchGenerator
 
-__all__ = [
-    "as_ours",
-    "chain_of",
-    "copy_of",
-    "described",
-    "distinct",
-    "generator_of",
-    "generators_in",
-    "global_of",
-    "is_standard",
-    "kind_of",
-    "measured",
-]
-
 _OURS = (samplers.__name__, distributed.__name__)
 _TORCHS = ("torch.utils.data.sampler", "torch.utils.data.distributed")
 
@@ -90,6 +76,7 @@ def described(core: Any, kind: str) -> dict[str, Any]:
 
 
 def is_torchs(core: Any) -> bool:
+    """Return True for a sampler that PyTorch has defined."""
     return type(core).__module__ in _TORCHS
 
 

@@ -25,19 +25,6 @@ from tundish.loader.dataloader.dtypes import (
     value_dtype,
 )
 
-__all__ = [
-    "CollateError",
-    "add_place",
-    "array_column",
-    "array_of",
-    "as_ruled",
-    "float_column",
-    "found",
-    "number_column",
-    "plain_column",
-    "tensor_column",
-]
-
 _EXPECTED = {
     "shape": "stack expects each sample to be equal size",
     "length": "each element in list of batch should be of equal size",

@@ -31,8 +31,6 @@ from tundish.loader.run.starting.launcher import launcher
 if TYPE_CHECKING:
     from tundish.loader.dataset import Dataset
 
-__all__ = ["DataLoader", "Loading"]
-
 _OF_A_PROCESS = ("_iterator", "_pinning")
 
 

@@ -13,8 +13,6 @@ from tundish.errors import SpecError
 from tundish.loader.dataloader.samplers import Sampler, as_ints
 from tundish.loader.dataloader.torchrandom import TorchGenerator
 
-__all__ = ["DistributedSampler", "Uneven"]
-
 Uneven = Literal["pad", "drop", "mask", "error"]
 
 

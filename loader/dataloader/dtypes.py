@@ -14,19 +14,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "NUMPY",
-    "TORCH_CHARS",
-    "Leaf",
-    "Rules",
-    "array_dtype",
-    "as_is",
-    "has_tensor",
-    "is_tensor",
-    "promoted",
-    "value_dtype",
-]
-
 Leaf = Callable[[np.ndarray, str | None], Any]
 """``leaf(array, torch_dtype)``: what stands in the batch for an array that torch makes a tensor.
 

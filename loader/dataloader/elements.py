@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from tundish.loader.dataset import Dataset
     from tundish.loader.watch.stats import Stats
 
-__all__ = ["Elements"]
-
 
 def _is_fetched_ahead() -> bool:
     """Whether somebody may ask for the state before the last batch: Lightning does."""

@@ -34,8 +34,6 @@ from tundish.loader.dataloader.streaming import begun, pulled, raising
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Epoch", "Keys", "Mark"]
-
 
 class Mark(NamedTuple):
     """Where a sampler stands that has a state, or whose iterator has one.

@@ -23,8 +23,6 @@ from tundish.loader.protocols.rng import ElementRng
 if TYPE_CHECKING:
     from tundish.loader.protocols.plain import Allocate
 
-__all__ = ["BatchTask", "Exhausted", "Fetcher", "IterableFetcher", "MapFetcher", "fetcher_of"]
-
 
 class Exhausted(Exception):  # noqa: N818 - the end of a replica is no error
     """A replica of an iterable dataset has no more."""

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from tundish.loader.dataloader.recipe import Recipe
 
-__all__ = ["NUMPY", "Finish", "Flavour", "modules_to_preload"]
-
 
 class Finish(Protocol):
     """What is done to every batch before it is delivered."""

@@ -15,8 +15,6 @@ from tundish.loader.dataloader.torchrandom import (
     default_generator,
 )
 
-__all__ = ["BorrowedGenerator", "Generator", "as_generator", "is_generator"]
-
 # The bytes of torch's own state of the CPU's generator. What follows is kept for normal numbers.
 _LAYOUT = np.dtype(
     [

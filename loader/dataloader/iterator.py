@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from tundish.loader.dataloader.progress import Progress
     from tundish.loader.watch.stats import Stats
 
-__all__ = ["InProcess", "LoaderIterator", "Settings", "recipe_of"]
-
 
 class Settings(Protocol):
     """What an iterator asks of its loader: torch's attributes, by torch's names."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from tundish.loader.dataloader.progress import Progress
     from tundish.loader.watch.stats import Stats
 
-__all__ = ["LoaderTimeoutError", "Parallel"]
-
 
 class LoaderTimeoutError(StalledError, RuntimeError):
     """No batch came within the loader's ``timeout``; iteration can go on."""

@@ -17,8 +17,6 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["HUGE", "inside_out", "multinomial", "swapping"]
-
 # From this length on torch shuffles by `inside_out`, below by `swapping`.
 HUGE = (2**32 - 1) // 20
 _BLOCK = 2**15  # the fastest for n from 1e3 to 1e7: its sort stays in the cache

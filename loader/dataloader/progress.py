@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from tundish.loader.dataloader.epoch import Epoch, Mark
 
-__all__ = ["Account", "Progress"]
-
 _VERSION = 1
 _KIND = "tundish.DataLoader"
 

@@ -13,16 +13,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = [
-    "Recipe",
-    "WorkerInfo",
-    "get_worker_info",
-    "install",
-    "is_stateful",
-    "sample_getter",
-    "takes_rng",
-]
-
 
 @dataclass(frozen=True)
 class Recipe:

@@ -16,17 +16,6 @@ from tundish.loader.dataloader.generators import as_generator
 from tundish.loader.dataloader.streaming import begun, pulled
 from tundish.loader.dataloader.torchrandom import TorchGenerator, default_generator
 
-__all__ = [
-    "BatchSampler",
-    "RandomSampler",
-    "Sampler",
-    "SequentialSampler",
-    "SubsetRandomSampler",
-    "WeightedRandomSampler",
-    "as_ints",
-    "grouped",
-]
-
 T_co = TypeVar("T_co", covariant=True)
 
 _BLOCK = 4096

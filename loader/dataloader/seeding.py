@@ -33,15 +33,6 @@ if TYPE_CHECKING:
 
     from tundish.loader.dataloader.torchrandom import TorchGenerator
 
-__all__ = [
-    "borrowed",
-    "foreseen",
-    "generators_of",
-    "seed_batch",
-    "seed_torch_on_arrival",
-    "seed_worker",
-]
-
 _KEY = struct.Struct("<qqq")
 _WORDS = struct.Struct("<QIQ")
 

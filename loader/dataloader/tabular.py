@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from tundish.loader.dataloader.recipe import Recipe
     from tundish.loader.protocols.plain import Allocate
 
-__all__ = ["Tabular"]
-
 _INTEGERS = {int}
 _RULES = ("torch.utils.data._utils.collate", "tundish.loader.dataloader.worker")
 

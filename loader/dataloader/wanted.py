@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from tundish.loader.dataloader.epoch import Mark
 
-__all__ = ["NO_BATCH", "Outcome", "Wanted"]
-
 NO_BATCH = -1
 """The number of an error that a sampler has raised: it stands for no batch."""
 

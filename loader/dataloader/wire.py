@@ -24,8 +24,6 @@ from tundish.loader.run.writing import NeedsMore
 if TYPE_CHECKING:
     from tundish.shm.memory import Arena
 
-__all__ = ["SlotMemory", "TensorLeaf", "pack_batch", "unpack_batch", "write_batch"]
-
 _HEAD = struct.Struct("<II")
 _PAIR = struct.Struct("<QQ")
 _IN_BAND = 1024

@@ -18,8 +18,6 @@ from tundish.loader.dataloader.columns import plain_column
 from tundish.loader.dataloader.dtypes import TORCH_CHARS, Leaf
 from tundish.loader.protocols.plain import CARRIERS, Allocate, is_dense_tensor
 
-__all__ = ["General", "Making", "Writer", "writer"]
-
 General = Callable[[Any], Any]
 """``general(samples)``: the ordinary collate."""
 

@@ -20,8 +20,6 @@ from tundish.loader.plan.checks import check_count, check_flag, check_items
 from tundish.loader.plan.node import AUTOTUNE
 from tundish.loader.plan.options import Options
 
-__all__ = ["make_csv_dataset"]
-
 
 def make_csv_dataset(  # noqa: PLR0917 - tf.data's order
     file_pattern: str | Sequence[str],

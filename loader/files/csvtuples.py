@@ -15,8 +15,6 @@ from tundish.loader.files.tables import check_character
 from tundish.loader.plan.checks import check_count, check_flag, check_items
 from tundish.spec import normalise
 
-__all__ = ["CsvDataset", "check_text", "csv_form"]
-
 
 class CsvDataset(FileDataset):
     r"""The rows of CSV files, as tuples: tf.data's class.

@@ -17,16 +17,6 @@ if TYPE_CHECKING:
     from tundish.formats.format import Format
     from tundish.loader.protocols.operator import Operator
 
-__all__ = [
-    "FileDataset",
-    "Paths",
-    "check_buffer",
-    "check_index",
-    "check_storage",
-    "compression_of",
-    "filenames_node",
-]
-
 Paths = str | bytes | os.PathLike[str] | Sequence[str | bytes | os.PathLike[str]] | Dataset
 
 

@@ -17,8 +17,6 @@ from tundish.loader.plan.checks import check_callable, check_count, check_flag, 
 from tundish.loader.plan.node import AUTOTUNE
 from tundish.loader.plan.options import Options
 
-__all__ = ["make_batched_features_dataset", "parse_example_dataset"]
-
 
 def parse_example_dataset(
     features: Mapping[str, Any],

@@ -12,8 +12,6 @@ from tundish.formats.sql.values import check_types
 from tundish.loader.files.dataset import FileDataset
 from tundish.loader.plan.checks import check_word
 
-__all__ = ["SqlDataset"]
-
 
 class SqlDataset(FileDataset):
     """The rows of a query, as tuples of their columns.

@@ -12,8 +12,6 @@ from tundish.loader.plan.checks import check_items
 if TYPE_CHECKING:
     from tundish.loader.operators.files import Index
 
-__all__ = ["TarDataset"]
-
 
 class TarDataset(FileDataset):
     """The elements of tar archives in WebDataset's layout: files of one base name are one element.

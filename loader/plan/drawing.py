@@ -12,8 +12,6 @@ from typing import Any
 from tundish.loader.plan.node import function_name
 from tundish.loader.plan.unasked import defined, is_of
 
-__all__ = ["RNG", "check_drawing", "explain_missing_rng"]
-
 RNG = "rng"
 """The keyword by which a function is given its generator."""
 

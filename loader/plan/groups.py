@@ -11,20 +11,6 @@ from tundish.loader.plan.checks import check_optional_flag
 from tundish.loader.plan.settings import Settings, at_least, checked, member_of
 from tundish.loader.watch.summary import StatsAggregator
 
-__all__ = [
-    "SHARD_HINT",
-    "AutoShardPolicy",
-    "AutotuneAlgorithm",
-    "AutotuneOptions",
-    "DistributeOptions",
-    "ExternalStatePolicy",
-    "OptimizationOptions",
-    "ServiceOptions",
-    "StatsOptions",
-    "ThreadingOptions",
-    "check_text",
-]
-
 SHARD_HINT = -1
 """Stands for both arguments of `shard` where a distributed dataset is to fill them in."""
 

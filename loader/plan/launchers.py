@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-__all__ = ["MOST", "Identity", "identity", "number_of", "tf_config", "tf_task", "tf_tasks"]
-
 MOST = 1_000_000
 """More processes than this are a mistake."""
 

@@ -13,21 +13,6 @@ import numpy as np
 from tundish.loader.plan.checks import check_count, check_seed
 from tundish.snapshot.fingerprint.homes import first_qualname
 
-__all__ = [
-    "AUTOTUNE",
-    "INFINITE_CARDINALITY",
-    "UNKNOWN_CARDINALITY",
-    "Node",
-    "Origin",
-    "OwnFunction",
-    "check_workers",
-    "code_digest",
-    "global_seed",
-    "seedings",
-    "set_seed",
-    "walk",
-]
-
 AUTOTUNE = -1
 INFINITE_CARDINALITY = -1
 UNKNOWN_CARDINALITY = -2

@@ -18,8 +18,6 @@ from tundish.loader.plan.stores import asked_attributes, stores_of
 from tundish.loader.plan.unasked import UNKNOWN, held_by, is_of, module_of, qualified_name
 from tundish.snapshot.fingerprint.provenance import is_installed_file, is_ours, is_users_module
 
-__all__ = ["globals_read"]
-
 _MANY = 64  # items of a container that are looked at
 _WRAPPED = ("__func__", "__wrapped__", "fget", "fset", "func")
 _BUILDING = {"__init__", "__new__", "__post_init__", "__init_subclass__", "__setstate__"}

@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 
 from tundish.loader.plan.node import Node
 
-__all__ = ["changed", "exchanging", "original", "other_inputs"]
-
 AnyNode = TypeVar("AnyNode", bound=Node)
 
 

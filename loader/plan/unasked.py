@@ -26,21 +26,6 @@ from tundish.snapshot.fingerprint.provenance import is_users_module
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "UNKNOWN",
-    "attribute_of",
-    "defined",
-    "described",
-    "held_by",
-    "is_of",
-    "kind_of",
-    "makes_generators",
-    "module_of",
-    "name_of",
-    "numpy_random",
-    "qualified_name",
-]
-
 UNKNOWN: Any = object()
 """What a name means that has no value now."""
 

@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 
 from tundish.loader.watch.stats import NodeStats, StageStats, Stats, WorkerStats
 
-__all__ = ["added", "continued", "ended", "no_stats"]
-
 T = TypeVar("T")
 
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from tundish.loader.watch.stats import NodeStats, Stats
     from tundish.loader.watch.view import PlanNode, PlanView
 
-__all__ = ["predict"]
-
 _MOST = 4  # are offered
 _MOST_WORKERS = 256
 _MOST_BYTES = 10e12  # that anybody would write

@@ -11,8 +11,6 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import make_wsgi_app
 
-__all__ = ["Answering", "listening"]
-
 _ANSWERING_S = 1.0
 
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from tundish.loader.watch.stats import StageStats, Stats
     from tundish.loader.watch.view import PlanView
 
-__all__ = ["MEMORY_BYTES_S", "Costs", "apart_s", "costs_of", "left"]
-
 _APART = 8.0  # times the others: a duration that is not one of them
 _UPPER = 0.92  # of a bucket's upper end: about its middle
 _CROWDED = 0.9  # of the cores' time: from here on workers wait for cores

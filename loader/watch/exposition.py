@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from tundish.loader.watch.stats import StageStats, Stats
     from tundish.loader.watch.summary import Summary
 
-__all__ = ["registry_of", "text_of"]
-
 _OCTAVE = 4  # buckets
 _BOUNDS = tuple(range(4 * _OCTAVE - 1, 31 * _OCTAVE, _OCTAVE))  # 1.6 µs to 215 s
 

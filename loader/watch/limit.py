@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from tundish.loader.watch.stats import StageStats, Stats, WorkerStats
     from tundish.loader.watch.view import PlanNode, PlanView
 
-__all__ = ["QUEUE", "Kind", "Limit", "find_limit"]
-
 Kind = Literal[
     "workers",
     "cores",

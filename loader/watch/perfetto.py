@@ -23,8 +23,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["Converted", "convert", "messages", "trace_events"]
-
 Message = dict[str, Any]
 Event = dict[str, Any]
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from tundish.loader.watch.prediction import Prediction
     from tundish.loader.watch.stats import Stats
 
-__all__ = ["Bar", "Group", "draw", "groups"]
-
 _CHARACTER = 7.3  # of the monospaced 12 px text: the widths must be known without a font
 _TITLE = 9.2  # of the title's
 _MARGIN = 28.0

@@ -15,8 +15,6 @@ from tundish.loader.watch.wording import number_text, seconds_text, share_text
 if TYPE_CHECKING:
     from tundish.loader.watch.stats import Stats
 
-__all__ = ["WORTH", "Hint", "Keep", "Move", "Prediction", "Together", "noise_of"]
-
 
 @dataclass(frozen=True)
 class Move:

@@ -12,8 +12,6 @@ from tundish.loader.watch.summary import StatsAggregator, take_no_more, take_of_
 if TYPE_CHECKING:
     from tundish.loader.watch.answering import Answering
 
-__all__ = ["MetricsServer"]
-
 
 class MetricsServer:
     """Serves measurements over HTTP, as text for Prometheus, until it is closed.

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from tundish.loader.watch.stats import NodeStats, StageStats, Stats, WorkerStats
     from tundish.loader.watch.throughput import Sample
 
-__all__ = ["LONG_S", "Steady", "between"]
-
 LONG_S = 4.0
 """For so long is measured at most, where something is not clear."""
 

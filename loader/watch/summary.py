@@ -16,16 +16,6 @@ if TYPE_CHECKING:
     from tundish.loader.watch.histogram import Histogram
     from tundish.loader.watch.stats import Stats
 
-__all__ = [
-    "Prefixes",
-    "StatsAggregator",
-    "Summary",
-    "aggregators_of",
-    "named",
-    "take_no_more",
-    "take_of_all",
-]
-
 
 @dataclass(frozen=True)
 class Summary:

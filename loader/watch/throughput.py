@@ -16,18 +16,6 @@ if TYPE_CHECKING:
 
     from tundish.loader.watch.histogram import Histogram
 
-__all__ = [
-    "GAIN",
-    "Measure",
-    "Prediction",
-    "Sample",
-    "computed_per_s",
-    "computes",
-    "predicted",
-    "warranted",
-    "window",
-]
-
 GAIN = 1.03
 """How many times the throughput is worth a change."""
 

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from tundish.loader.watch.prediction import Prediction
 
-__all__ = ["Verdict", "explain"]
-
 _FEW = 8  # elements
 _FEW_ROWS = 64  # of which these are made
 _SHORT_S = 0.1

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["PlanNode", "PlanView"]
-
 _BATCHES = {"batch", "padded_batch", "ragged_batch", "sparse_batch", "rebatch", "batch_by_cost"}
 
 

@@ -6,18 +6,6 @@ import re
 from collections.abc import Iterable
 from textwrap import wrap
 
-__all__ = [
-    "a_text",
-    "bytes_text",
-    "count_text",
-    "joined",
-    "lines_of",
-    "number_text",
-    "rate_text",
-    "seconds_text",
-    "share_text",
-]
-
 _TOGETHER = re.compile(
     r"(?<=\d) (?=(?:%|[mµn]?s|min|h|[kMGT]?B)\b|%)|(?<=<) "
 )  # a number and its unit

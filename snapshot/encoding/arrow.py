@@ -11,21 +11,6 @@ import pyarrow as pa
 from tundish.gaps import copied, has_gaps
 from tundish.snapshot.encoding.structure import carrier
 
-__all__ = [
-    "Piece",
-    "bits",
-    "inner",
-    "item_type",
-    "join_items",
-    "join_rows",
-    "list_array",
-    "list_type",
-    "stack",
-    "text_array",
-    "text_type",
-    "values_array",
-]
-
 Piece = np.ndarray | list[Any]
 """A leaf of consecutive elements: an array of rows, or a list of leaf values."""
 

@@ -16,19 +16,6 @@ import pyarrow as pa
 from tundish.gaps import copied
 from tundish.snapshot.files.mapping import Mapping
 
-__all__ = [
-    "Column",
-    "Constant",
-    "FixedColumn",
-    "Memory",
-    "ObjectsColumn",
-    "TextColumn",
-    "VaryingColumn",
-    "as_objects",
-    "is_mapped",
-    "is_simple",
-]
-
 _SHORT = 4096
 _SMALL = 1024  # bytes of a row that is copied together with its neighbours
 _INT64 = np.dtype(np.int64)

@@ -19,18 +19,6 @@ from tundish.errors import SnapshotError, SpecError
 from tundish.ragged import Ragged, Sparse
 from tundish.spec import Tree, paths
 
-__all__ = [
-    "EMPTY",
-    "INDEX",
-    "carrier",
-    "column_names",
-    "dtype_from_json",
-    "dtype_to_json",
-    "stored_tree",
-    "tree_from_json",
-    "tree_to_json",
-]
-
 INDEX = "__index__"
 """The column that the writer adds as the last one to rows of user shards: their global indices."""
 

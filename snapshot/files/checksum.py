@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-__all__ = ["crc32"]
-
 
 def _fastest() -> Callable[[Buffer, int], int]:
     for module in ("isal.isal_zlib", "zlib_ng.zlib_ng"):

@@ -14,8 +14,6 @@ from tundish.formats.bytes.regular import open_regular
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Identity", "Mapping"]
-
 Identity = tuple[int, int, int, int, int]
 """Device, inode, size, mtime and ctime in ns: who changes a file changes this."""
 

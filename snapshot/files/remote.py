@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from tundish.snapshot.files.mapping import Mapping
 
-__all__ = ["RemoteStore", "remote_store"]
-
 
 def remote_store(url: str, storage_options: Options[str, Any] | None = None) -> RemoteStore:
     """The store of a URL.

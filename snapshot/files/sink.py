@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-__all__ = ["Sink"]
-
 
 class Sink(ABC):
     """What a store gives for a new file.

@@ -11,8 +11,6 @@ import numpy as np
 from tundish.snapshot.fingerprint.digests import digest_of
 from tundish.snapshot.fingerprint.keys import JSON, text_of
 
-__all__ = ["ATOMS", "dtype_text", "many_atoms", "shortened"]
-
 _LONG = 256
 _MANY = 64
 _SIMPLE = {int, str, bool, bytes, type(None)}

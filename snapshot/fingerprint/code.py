@@ -15,8 +15,6 @@ from typing import Any
 
 from tundish.snapshot.fingerprint.digests import digest_of
 
-__all__ = ["Code", "Read", "code_of"]
-
 _LAYOUT = {"NOP", "EXTENDED_ARG", "CACHE", "RESUME"}
 _ABOUT_ITSELF = {
     "__doc__",

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 
 from tundish.snapshot.fingerprint.keys import JSON, inner, text_of
 
-__all__ = ["differences", "touched"]
-
 _LONG = 60
 _REFERENCES = {"function", "class"}
 

@@ -14,8 +14,6 @@ import numpy as np
 from tundish.forked import renewed
 from tundish.snapshot.files.checksum import crc32
 
-__all__ = ["digest_of", "digest_of_array"]
-
 _CHUNK = 16 << 20
 _SMALL = 1 << 16
 

@@ -23,8 +23,6 @@ from tundish.snapshot.fingerprint.provenance import (
 if TYPE_CHECKING:
     from tundish.snapshot.fingerprint.keys import JSON, Walk
 
-__all__ = ["HOOK", "define_class", "define_function", "define_module", "is_installed", "short_name"]
-
 HOOK = "__tundish_fingerprint__"
 
 _MISSING: Any = object()

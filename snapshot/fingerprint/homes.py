@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["first_name", "first_qualname"]
-
 _PLAN = "tundish.loader.plan"
 _FILES = "tundish.loader.files."
 

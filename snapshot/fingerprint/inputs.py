@@ -14,8 +14,6 @@ import numpy as np
 
 from tundish.snapshot.fingerprint.digests import digest_of
 
-__all__ = ["InputFiles", "file_behind"]
-
 JSON = Any
 
 _MANY = 1000

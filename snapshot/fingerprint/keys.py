@@ -9,8 +9,6 @@ from typing import Any, Protocol
 
 from tundish.snapshot.fingerprint.digests import digest_of
 
-__all__ = ["JSON", "Walk", "counted", "inner", "key_of", "text_of"]
-
 JSON = Any
 
 _TOLD = "about"  # what stands there does not count

@@ -28,8 +28,6 @@ from tundish.snapshot.fingerprint.provenance import installed_name, is_ours, is_
 if TYPE_CHECKING:
     from tundish.snapshot.fingerprint.keys import JSON, Walk
 
-__all__ = ["describe_array", "describe_known", "describe_record", "describe_state", "is_record"]
-
 
 def describe_known(walk: Walk, value: Any) -> JSON:
     """A value of a known kind; None for others."""

@@ -12,15 +12,6 @@ from typing import Any
 
 from tundish.snapshot.fingerprint.homes import first_name
 
-__all__ = [
-    "Installed",
-    "installed_name",
-    "is_installed_file",
-    "is_ours",
-    "is_users_module",
-    "version_of",
-]
-
 _STANDARD = tuple(
     {os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib")}
 )

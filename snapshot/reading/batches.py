@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from tundish.snapshot.records import Shard
     from tundish.snapshot.run import Prefix
 
-__all__ = ["CACHE_BYTES", "FETCHED", "LOOK_S", "VERIFY", "Batches", "open_limit"]
-
 VERIFY = ("size", "batch", "full")
 CACHE_BYTES = 256 << 20
 LOOK_S = 0.01

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Handed"]
-
 
 class Handed(Sequence[Any]):
     """Views of mapped files, each handed out only while its file is as long as it was.

@@ -18,8 +18,6 @@ from tundish.errors import SnapshotCorruptError
 if TYPE_CHECKING:
     from tundish.snapshot.files.mapping import Mapping
 
-__all__ = ["Chained", "Ordered", "Places", "Spans"]
-
 Span = tuple[int, int, int]
 """A batch, and which rows of it: first, stop. Batch -1: one element that failed, and its index twice."""
 

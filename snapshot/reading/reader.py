@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from tundish.snapshot.records import Checked, StoredError
     from tundish.snapshot.run import Prefix
 
-__all__ = ["Reader", "UserShard", "open_reader"]
-
 
 @dataclass(frozen=True)
 class Source:

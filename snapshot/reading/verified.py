@@ -20,8 +20,6 @@ from tundish.forked import renewed
 if TYPE_CHECKING:
     from tundish.snapshot.files.mapping import Identity
 
-__all__ = ["NBYTES", "Verified", "is_used", "mark_of", "verified"]
-
 _SLOTS = 1 << 19  # of 8 bytes: half full with 1 TiB in batches of 4 MiB
 _WAYS = 8
 NBYTES = 8 * _SLOTS

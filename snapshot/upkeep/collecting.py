@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from tundish.snapshot.files.store import Store
     from tundish.snapshot.manifest import Manifest
 
-__all__ = ["GRACE", "Collected", "Removed", "gc"]
-
 GRACE = timedelta(hours=24)
 """For so long nothing is removed after it was last written to: other hosts may be using it."""
 

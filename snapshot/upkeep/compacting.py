@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from tundish.snapshot.manifest import Manifest
     from tundish.snapshot.run import Prefix
 
-__all__ = ["Compacted", "compact"]
-
 MIB = 1 << 20
 _NAME = "compact"
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from tundish.snapshot.files.store import Store
     from tundish.snapshot.manifest import Manifest
 
-__all__ = ["Exported", "export"]
-
 _TIMES = {"M": ("D", "s", "ms", "us", "ns"), "m": ("s", "ms", "us", "ns")}  # units that Arrow has
 
 

@@ -18,8 +18,6 @@ from tundish.snapshot.upkeep.living import files_below, live_runs
 if TYPE_CHECKING:
     from tundish.snapshot.manifest import Manifest
 
-__all__ = ["Info", "KeyInfo", "RunInfo", "info", "size"]
-
 
 @dataclass(frozen=True)
 class RunInfo:

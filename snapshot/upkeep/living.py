@@ -12,8 +12,6 @@ from tundish.snapshot.lease import holder_of, is_stale
 if TYPE_CHECKING:
     from tundish.snapshot.files.store import Store
 
-__all__ = ["files_below", "live_runs"]
-
 
 def files_below(store: Store, folder: str = "") -> Iterator[tuple[str, int]]:
     """Every file below a folder: (name, size)."""

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from tundish.snapshot.manifest import Manifest, ManifestRun
     from tundish.snapshot.records import Shard
 
-__all__ = ["Problem", "verify"]
-
 PIECE = 16 << 20
 
 

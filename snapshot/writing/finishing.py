@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from tundish.snapshot.files.store import Store
 
-__all__ = ["INDEX_FILE", "ORDER_FILE", "finish_run", "numbers_in"]
-
 INDEX_FILE, ORDER_FILE = "index.arrow", "order.npy"
 
 

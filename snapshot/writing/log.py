@@ -18,9 +18,6 @@ from tundish.formats.bytes.regular import parse_json, read_regular
 from tundish.snapshot.frame import Fields
 from tundish.snapshot.records import Batch, Shard, StoredError
 
-__all__ = ["Chunk", "Log", "Noted"]
-
-
 _MOST = 1 << 32  # bytes of a log
 
 

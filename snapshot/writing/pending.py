@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from tundish.snapshot.records import Batch, Shard, StoredError
     from tundish.snapshot.run import Prefix
 
-__all__ = ["OPEN_SHARDS", "Pending"]
-
 
 def _open_limit() -> int:
     """How many shards are written at once: each has a descriptor."""

@@ -9,8 +9,6 @@ import numpy as np
 
 from tundish.snapshot.encoding.forms import Columns
 
-__all__ = ["by_shard", "row_count", "segments"]
-
 
 def row_count(pieces: Sequence[Columns]) -> int:
     """How many rows there are in all."""

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from tundish.snapshot.files.local import LocalSink
 
-__all__ = ["MOST_BYTES", "ShardFile", "Staging", "options_of", "parts_of"]
-
 MAGIC_BYTES = 8
 MOST_BYTES = 256 << 20  # readers in other languages refuse a batch beyond
 

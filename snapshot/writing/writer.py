@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from tundish.snapshot.encoding.forms import Columns
 
-__all__ = ["RunWriter"]
-
 MIB = 1 << 20
 
 

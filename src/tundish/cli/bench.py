@@ -13,8 +13,6 @@ from tundish.cli.terminal import say, warn
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["run"]
-
 _HELPERS = ("common", "firsts", "peers")
 _QUICK = ("--rounds", "3", "--seconds", "0.3")
 

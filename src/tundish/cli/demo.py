@@ -25,8 +25,6 @@ from tundish.shm.budget import usable_cores
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["run"]
-
 WORKERS = 2
 BATCHES = 24
 KILL_AT, SAVE_AT = 8, 12

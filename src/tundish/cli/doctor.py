@@ -28,8 +28,6 @@ from tundish.shm.budget import (
 from tundish.shm.channel import default_kind
 from tundish.shm.memory import Arena, explain
 
-__all__ = ["run"]
-
 _PACKAGES = ("numpy", "pyarrow", "psutil", "cloudpickle", "pillow", "torch")
 _ELEMENTS = 256
 

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tundish.cli.outline import Outline, Step
 
-__all__ = ["draw"]
-
 _CHARACTER = 7.3  # of the monospaced 12 px text: the widths must be known without a font
 _PADDING = 14.0
 _LEAST_WIDTH = 168.0

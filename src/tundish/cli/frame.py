@@ -25,8 +25,6 @@ from tundish.loader.watch.wording import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["History", "Reading", "Told", "clip", "frame"]
-
 _NOW = 4  # readings that "now" lies between
 _QUIET_S = 2.0
 _BAR = 24

@@ -27,8 +27,6 @@ from tundish.loader.run.starting.surroundings import malloc_environ, worker_envi
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Independent", "Measured", "cpu_seconds"]
-
 _WARM_UP = 0.25  # of the time to be measured
 _WARM_UP_CALLS = 8
 

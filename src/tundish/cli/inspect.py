@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from tundish.cli.running import Ran
 
-__all__ = ["run"]
-
 
 def run(
     target: str, svg: str | None = None, *, spec: bool = False, seconds: float | None = None

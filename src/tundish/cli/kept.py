@@ -17,8 +17,6 @@ from tundish.cli.photographs import BATCH, PATTERN, digest, load
 from tundish.cli.terminal import dim, good, say, warn
 from tundish.loader.dataset import Dataset
 
-__all__ = ["show_kept"]
-
 WORKERS = 2
 BATCHES = 24
 SAVE_EVERY, KILL_AT = 4, 14

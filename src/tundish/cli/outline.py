@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
     from tundish.loader.protocols.operator import Operator
 
-__all__ = ["Outline", "Step", "outline"]
-
 _WIDEST = 44
 _UNSAID = ("tree", "signature")  # the spec tells
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from tundish.loader.run.iterator import Iterator
     from tundish.loader.watch.stats import Stats
 
-__all__ = ["Ran", "run_for"]
-
 _WARM_UP = 0.2
 """Of the time: workers start, modules are imported, windows fill. It is left out where enough is left."""
 

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Progress", "bold", "dim", "good", "live", "say", "table", "warn"]
-
 _BAR = 28
 _EVERY_S = 0.1
 

@@ -30,8 +30,6 @@ if sys.platform != "win32":
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["run"]
-
 _EVERY_S = 0.5
 _FIRST_S = 1.5  # for a second reading, where one frame is all
 _WIDTH = 120  # where it is no terminal

@@ -20,8 +20,6 @@ from tundish.loader.watch.perfetto import Converted, convert
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["run"]
-
 Event = dict[str, Any]
 
 _COLUMNS = 60

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from tundish.loader.protocols.context import Context
 
-__all__ = ["NumericsProbe", "disable_check_numerics", "enable_check_numerics"]
-
 _SWITCHING = threading.RLock()
 _SHOWN = 5
 """How many places of bad values an error tells."""

@@ -8,15 +8,6 @@ import numpy as np
 
 from tundish.debugging.deciding import compare
 
-__all__ = [
-    "assert_equal",
-    "assert_greater",
-    "assert_greater_equal",
-    "assert_less",
-    "assert_less_equal",
-    "assert_none_equal",
-]
-
 
 def assert_equal(
     x: Any,

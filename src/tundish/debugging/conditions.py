@@ -9,8 +9,6 @@ import numpy as np
 from tundish.debugging.leaves import NUMBERS, TEXTS, array_of, check_summarize, show
 from tundish.errors import CheckError
 
-__all__ = ["Assert"]
-
 
 def Assert(  # noqa: N802 - tf.debugging's name
     condition: Any, data: Any, summarize: int | None = None, name: str | None = None

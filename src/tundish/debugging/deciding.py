@@ -24,19 +24,6 @@ from tundish.debugging.leaves import (
 )
 from tundish.errors import CheckError, CheckTypeError
 
-__all__ = [
-    "Asked",
-    "Condition",
-    "broken",
-    "compare",
-    "decide",
-    "entry",
-    "first_of",
-    "holds",
-    "is_inexact",
-    "pieces",
-]
-
 Condition = Callable[..., Any]
 """Of arrays that broadcast: where it holds."""
 

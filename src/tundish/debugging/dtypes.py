@@ -12,14 +12,6 @@ from tundish.debugging.leaves import check_message, dtype_of, is_nest, leaves_of
 from tundish.errors import CheckTypeError
 from tundish.ragged import Ragged, Sparse
 
-__all__ = [
-    "assert_integer",
-    "assert_proper_iterable",
-    "assert_same_float_dtype",
-    "assert_type",
-    "is_numeric_tensor",
-]
-
 _INTEGER = re.compile(r"u?int\d+")  # ml_dtypes' int4 is of numpy's kind V
 _TEXTS = (str, bytes, object)
 

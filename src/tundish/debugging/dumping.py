@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from tundish.debugging.info import Dtypes
 
-__all__ = ["disable_dump_debug_info", "enable_dump_debug_info"]
-
 _SWITCHING = threading.RLock()
 
 

@@ -11,8 +11,6 @@ import numpy as np
 from tundish.debugging.deciding import first_of, is_inexact, pieces
 from tundish.spec import dtype_of
 
-__all__ = ["Health", "all_finite", "first_bad", "health_of", "is_finite", "is_floating"]
-
 BYTES = 1 << 19
 """How many at a time; they stay in the cache for the second look."""
 

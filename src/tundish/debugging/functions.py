@@ -14,8 +14,6 @@ from tundish.loader.protocols.operator import Operator
 if TYPE_CHECKING:
     from types import CodeType
 
-__all__ = ["code_of", "functions_of", "named", "shortened"]
-
 
 def functions_of(node: Any) -> dict[str, Callable[..., Any]]:
     """The user's functions that a node, or a function of ours, holds in its fields; by field."""

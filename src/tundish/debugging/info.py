@@ -12,10 +12,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "MODES", "DebugInfo", "Dtypes", "check_dtypes", "check_mode", "check_regex", "check_root", "dtype_name",
-]  # fmt: skip
-
 MODES = ("NO_TENSOR", "CURT_HEALTH", "CONCISE_HEALTH", "FULL_HEALTH", "SHAPE", "FULL_TENSOR")
 
 Dtypes = Iterable[Any] | Callable[[Any], bool]

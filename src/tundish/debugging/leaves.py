@@ -11,16 +11,6 @@ from tundish.errors import CheckTypeError
 from tundish.ragged import Ragged, Sparse
 from tundish.spec import is_namedtuple
 
-__all__ = [
-    "array_of",
-    "check_message",
-    "check_summarize",
-    "dtype_of",
-    "leaves_of",
-    "pairs_of",
-    "show",
-]
-
 NUMBERS = (bool, int, float, complex)
 TEXTS = (str, bytes)
 

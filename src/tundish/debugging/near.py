@@ -10,8 +10,6 @@ from tundish.debugging.deciding import Asked, decide, is_inexact
 from tundish.debugging.leaves import array_of, check_message, check_summarize, pairs_of
 from tundish.errors import CheckTypeError
 
-__all__ = ["assert_near"]
-
 EPSILONS = 10
 """How many of the dtype's epsilon the default tolerances are."""
 

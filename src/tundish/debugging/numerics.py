@@ -11,8 +11,6 @@ from tundish.debugging.finite import all_finite, health_of
 from tundish.debugging.leaves import array_of, check_message, leaves_of, show
 from tundish.errors import CheckError
 
-__all__ = ["assert_all_finite", "check_numerics"]
-
 SHOWN = 3
 
 

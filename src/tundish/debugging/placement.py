@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from tundish.loader.protocols.context import Context
 
-__all__ = ["PlacementProbe", "get_log_device_placement", "set_log_device_placement"]
-
 
 @dataclass(frozen=True)
 class PlacementProbe:

@@ -23,8 +23,6 @@ from tundish.spec import dtype_of, flatten, leaf_key, paths
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
 
-__all__ = ["MOST_VALUE_BYTES", "DumpProbe"]
-
 MOST_VALUE_BYTES = 2**20
 """Of a leaf that is larger, the values are left out."""
 

@@ -19,9 +19,6 @@ from tundish.errors import TundishError
 from tundish.formats.bytes.regular import open_regular, read_all
 from tundish.loader.protocols.lineage import describe_origin
 
-__all__ = ["Dump", "DumpRecord", "DumpedLeaf", "DumpedNode", "DumpedProcess", "read_dump"]
-
-
 _MOST_BYTES = 1 << 32  # of one file of a dump
 _LOOKS = 5
 

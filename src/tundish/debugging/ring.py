@@ -22,8 +22,6 @@ from typing import Any
 from tundish.formats.bytes.regular import parse_json
 from tundish.loader.run.watching.tracing import notice
 
-__all__ = ["MOST_BYTES", "SUFFIX", "VERSION", "Ring", "checked_line", "parse_line"]
-
 VERSION = 1
 SUFFIX = ".dump"
 MOST_BYTES = 64 * 2**20

@@ -11,15 +11,6 @@ from tundish.debugging.leaves import array_of, check_message, leaves_of, show
 from tundish.errors import CheckError
 from tundish.ragged import Ragged, Sparse
 
-__all__ = [
-    "assert_rank",
-    "assert_rank_at_least",
-    "assert_rank_in",
-    "assert_scalar",
-    "assert_shapes",
-    "check_shapes",
-]
-
 Size = int | np.ndarray
 """How long a dimension is; of one that is ragged, each row's length."""
 

@@ -8,13 +8,6 @@ import numpy as np
 
 from tundish.debugging.deciding import compare
 
-__all__ = [
-    "assert_negative",
-    "assert_non_negative",
-    "assert_non_positive",
-    "assert_positive",
-]
-
 
 def assert_positive(
     x: Any, message: str | None = None, summarize: int | None = None, name: str | None = None

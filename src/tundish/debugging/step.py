@@ -10,8 +10,6 @@ from typing import Any
 from tundish.debugging.leaves import check_message
 from tundish.debugging.shapes import assert_shapes, check_shapes, leaves_with_shapes
 
-__all__ = ["Checked", "checked"]
-
 
 @dataclass(frozen=True)
 class Checked:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from tundish.loader.plan.inputs import InputContext
     from tundish.loader.run.iterator import Iterator
 
-__all__ = ["DistributedDataset"]
-
 
 class DistributedDataset:
     """The part of a dataset that is this process's, in steps that all processes have.

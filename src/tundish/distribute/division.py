@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Short
     from tundish.loader.protocols.operator import Operator
 
-__all__ = ["Division", "Form", "Uneven", "check_uneven", "divided", "policy_of"]
-
 Form = Literal["share", "whole", "own"]
 """What a process reads: its rows of every batch, every batch whole, or batches of its own."""
 

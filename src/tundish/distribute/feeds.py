@@ -23,18 +23,6 @@ if TYPE_CHECKING:
     from tundish.distribute.division import Division
     from tundish.loader.run.iterator import Iterator
 
-__all__ = [
-    "BatchFeed",
-    "ElementFeed",
-    "Feed",
-    "Step",
-    "cut",
-    "filled",
-    "no_rows",
-    "rows_in",
-    "with_mask",
-]
-
 NO_ROWS = "every leaf of an element must be an array whose rows can be divided: call `batch` last"
 
 

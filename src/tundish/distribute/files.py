@@ -14,8 +14,6 @@ from tundish.loader.run.ranges import over
 if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
 
-__all__ = ["NoFilesError", "by_files"]
-
 
 class NoFilesError(ValueError):
     """Why a plan cannot be divided by files."""

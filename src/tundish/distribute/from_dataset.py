@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from tundish.loader.plan.inputs import InputContext
     from tundish.loader.run.iterator import Iterator
 
-__all__ = ["distribute_dataset"]
-
 
 def distribute_dataset(
     dataset: Dataset,

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from tundish.loader.run.iterator import Iterator
 
-__all__ = ["distribute_datasets_from_function"]
-
 
 def distribute_datasets_from_function(
     dataset_fn: Callable[[InputContext], Dataset],

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from tundish.loader.watch.stats import Stats
     from tundish.loader.watch.verdict import Verdict
 
-__all__ = ["DistributedIterator", "Ending"]
-
 
 @dataclass(frozen=True)
 class Ending:

@@ -13,16 +13,6 @@ from tundish.loader.plan.inputs import InputContext
 from tundish.loader.plan.node import walk
 from tundish.loader.protocols.context import first_seed
 
-__all__ = [
-    "AllMin",
-    "InputOptions",
-    "InputReplicationMode",
-    "checked",
-    "context_of",
-    "seed_of",
-    "with_ahead",
-]
-
 
 class InputReplicationMode(Enum):
     """For whom the function of `distribute_datasets_from_function` makes a dataset.

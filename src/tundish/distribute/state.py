@@ -16,8 +16,6 @@ from tundish.loader.run.state import check_state, describe_plan, fingerprint
 if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
 
-__all__ = ["Kind", "Place", "from_state", "to_state"]
-
 _FORMS = {
     "share": "rows of each batch are divided before they are computed",
     "whole": "each process computes every batch and takes its rows",

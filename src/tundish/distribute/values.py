@@ -13,8 +13,6 @@ from tundish.spec import ArraySpec, flatten, map_leaves, unflatten
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["DistributedValues", "Specs", "local_results", "mirrored"]
-
 
 @dataclass(frozen=True)
 class DistributedValues:

@@ -26,8 +26,6 @@ from tundish.loader.protocols.items import End
 from tundish.testing.again.replay import Replay
 from tundish.testing.again.watcher import Watcher
 
-__all__ = ["Search", "search"]
-
 _STATE_EVERY_S = 0.2
 _SHOWN_EVERY_S = 0.2
 _PATIENCE_S = 2.0

@@ -12,8 +12,6 @@ from tundish.errors import TundishError
 if TYPE_CHECKING:
     from tundish.debugging.reading import Dump, DumpedNode, DumpRecord
 
-__all__ = ["show_dump"]
-
 _NEWEST = 20
 
 

@@ -21,8 +21,6 @@ from tundish.spec import spec_of
 if TYPE_CHECKING:
     from tundish.cli.snapshot.pipeline import Pipeline
 
-__all__ = ["run_alone"]
-
 _WHICH = re.compile(r"(?:(\w+)#(\d+):)?(\d+(?:\.\d+)*)(?:@(\d+))?\Z")
 _AT = re.compile(r"tundish: in \w+#\d+, ")
 

@@ -11,8 +11,6 @@ from tundish.cli.snapshot.exits import HELP
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["add_arguments"]
-
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY = {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

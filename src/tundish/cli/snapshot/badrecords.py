@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from tundish.cli.snapshot.pipeline import Pipeline
     from tundish.snapshot.records import StoredError
 
-__all__ = ["BadRecords", "origin_of"]
-
 _NOTE = re.compile(
     r"tundish: (?:in (?P<node>\w+)#(?P<at>\d+), )?element (?P<path>[\d.]+)(?: of pass (?P<pass>\d+))?,"
 )

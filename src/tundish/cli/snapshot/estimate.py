@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from tundish.loader.protocols.operator import Operator
 
-__all__ = ["FIRST", "Estimate", "Room", "Sample", "check_space", "stored_bytes", "take_sample"]
-
 FIRST = 8
 """How many elements tell how long one takes."""
 SECONDS = 5.0

@@ -12,23 +12,6 @@ from pathlib import Path
 
 import tundish
 
-__all__ = [
-    "BAD_RECORDS",
-    "DONE",
-    "FAILED",
-    "HELD",
-    "HELP",
-    "INCOMPLETE",
-    "NO_SPACE",
-    "USAGE",
-    "Refusal",
-    "command",
-    "raised_by_the_user",
-    "status_of",
-    "told",
-    "traceback_of",
-]
-
 DONE, FAILED, USAGE, INCOMPLETE, HELD, NO_SPACE, BAD_RECORDS = range(7)
 
 HELP = """\

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-__all__ = ["HumanLog", "JsonLog", "Log", "Pace", "amount", "duration", "make_log"]
-
 _BAR, _SHORT = 24, 8
 _REDRAW_S = 0.1
 _LINE_S = 10.0

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from tundish.loader.dataset import Dataset
     from tundish.loader.protocols.operator import Operator
 
-__all__ = ["Pipeline", "pipeline_of"]
-
 
 @dataclass(frozen=True)
 class Pipeline:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from tundish.loader.run.iterator import Iterator
     from tundish.loader.watch.stats import SnapshotStats
 
-__all__ = ["Leaving", "Pull", "Told"]
-
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 PATIENCE_S = 2.0
 """How long the element that is being waited for may still take."""

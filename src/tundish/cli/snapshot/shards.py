@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from tundish.snapshot.catalog import Catalog
 
-__all__ = ["run", "shard_of"]
-
 Shard = tuple[int, int]
 
 _KNOWN = "SLURM_ARRAY_TASK_ID, JOB_COMPLETION_INDEX, RANK with WORLD_SIZE"

@@ -10,8 +10,6 @@ from tundish.cli.snapshot.exits import USAGE, Refusal
 from tundish.cli.terminal import say
 from tundish.snapshot.catalog import Catalog
 
-__all__ = ["key_of", "open_catalog", "show"]
-
 
 def show(as_json: bool, text: str, **fields: Any) -> None:
     """Print a text, or what it says as an object."""

@@ -17,8 +17,6 @@ from tundish.snapshot.manifest import Outcome
 if TYPE_CHECKING:
     from tundish.snapshot.upkeep.information import KeyInfo, RunInfo
 
-__all__ = ["compact", "export", "gc", "info", "verify"]
-
 
 def info(path: str, key: str | None = None, *, as_json: bool = False) -> int:
     """Show what stands under a path; the exit status is that of something damaged, or 0."""

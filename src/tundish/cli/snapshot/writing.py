@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from tundish.loader.watch.stats import SnapshotStats
     from tundish.snapshot.run import Prefix
 
-__all__ = ["run"]
-
 
 def run(
     target: str,

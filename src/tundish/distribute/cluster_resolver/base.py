@@ -13,8 +13,6 @@ from tundish.loader.plan.inputs import InputContext
 if TYPE_CHECKING:
     from tundish.distribute.cluster_resolver.spec import ClusterSpec
 
-__all__ = ["ClusterResolver", "with_layer"]
-
 _READERS = ("chief", "master", "worker")
 """The jobs whose tasks read training input, in the order in which they are numbered."""
 

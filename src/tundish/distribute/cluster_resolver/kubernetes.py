@@ -12,8 +12,6 @@ from tundish.distribute.cluster_resolver.base import ClusterResolver
 from tundish.distribute.cluster_resolver.spec import ClusterSpec
 from tundish.loader.plan.inputs import InputContext
 
-__all__ = ["KubernetesClusterResolver", "KubernetesExecutableLocation"]
-
 _VARIABLES = ("JOB_COMPLETION_INDEX", "JOB_COMPLETIONS", "JAX_PROCESS_COUNT", "JAX_NUM_PROCESSES")
 
 

@@ -10,8 +10,6 @@ from tundish.distribute.cluster_resolver.spec import ClusterSpec, Tasks
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["SimpleClusterResolver", "UnionResolver"]
-
 
 class SimpleClusterResolver(ClusterResolver):
     """A cluster that is given as it is.

@@ -13,8 +13,6 @@ from tundish.distribute.cluster_resolver.spec import ClusterSpec
 from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.launchers import MOST, number_of
 
-__all__ = ["SlurmClusterResolver", "expand_hostlist", "expand_tasks_per_node"]
-
 _PART = re.compile(r"([^\[\],\s]+)|\[([^\[\]]*)\]")
 _NAMES = re.compile(r"(?:[^\[\],]|\[[^\[\]]*\])+")
 _RANGE = re.compile(r"([0-9]+)(?:-([0-9]+))?")

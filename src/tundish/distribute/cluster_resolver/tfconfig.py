@@ -9,8 +9,6 @@ from tundish.distribute.cluster_resolver.base import ClusterResolver, with_layer
 from tundish.distribute.cluster_resolver.spec import ClusterSpec
 from tundish.loader.plan.launchers import tf_config, tf_task, tf_tasks
 
-__all__ = ["TFConfigClusterResolver"]
-
 
 class TFConfigClusterResolver(ClusterResolver):
     """The cluster that the environment's ``TF_CONFIG`` describes, read whenever it is asked for.
