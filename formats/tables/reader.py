@@ -180,7 +180,7 @@ class Batch:
         if self.rows is None:
             return Chunk(places, after, None, problem=self.problem)
         first, bad = int(places[0]), dict[int, str]()
-        if after - first == count and (np.diff(places) == 1).all():
+        if after - first == count and (isinstance(places, range) or (np.diff(places) == 1).all()):
             rows = self.rows.slice(first - self.first, count)
         elif self._views is not None:
             at = np.asarray(places) - self.first

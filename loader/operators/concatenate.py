@@ -15,7 +15,7 @@ from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Made, rewrap
 from tundish.loader.protocols.lineage import of_input
 from tundish.loader.protocols.operator import Operator, position_under_up
-from tundish.loader.protocols.refs import ints, numbered, pieced, scaled
+from tundish.loader.protocols.refs import array_of, ints, numbered, pieced, scaled
 from tundish.loader.protocols.specs import check_alike, joined
 from tundish.loader.protocols.stated import count, load_part
 
@@ -104,7 +104,7 @@ class Concatenate(Operator):
                 return one(0, where)
             if where[0] >= n:
                 return one(1, scaled(where, 1, -n))
-        array = np.asarray(where, np.int64)
+        array = array_of(where)
         second = array >= n
         parts = [
             (at, one(which, array[at] - which * n))
@@ -176,7 +176,7 @@ class Concatenate(Operator):
         def gather(refs: Any, pass_: int) -> Any:
             if isinstance(refs, range) and refs[-1] < base:
                 return first(refs, pass_)
-            refs = np.asarray(refs, np.int64)
+            refs = array_of(refs)
             of_second = refs >= base
             parts = [
                 (at, up(refs[at] - shift, pass_))

@@ -12,6 +12,7 @@ from tundish.loader.plan.checks import check_count, check_optional_flag, check_s
 from tundish.loader.plan.node import INFINITE_CARDINALITY
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.operator import SourceNode
+from tundish.loader.protocols.refs import array_of
 from tundish.loader.protocols.shuffling import pair_of_pass, philox32
 from tundish.spec import ArraySpec, normalise
 
@@ -60,9 +61,7 @@ class Range(SourceNode):
 
 def numbers_at(refs: Refs, start: int, step: int, dtype: Any) -> np.ndarray:
     """Return ``start + ref * step`` of each ref, in a new array."""
-    if isinstance(refs, range):
-        refs = np.arange(refs.start, refs.stop, refs.step)
-    return (np.asarray(refs, np.int64) * step + start).astype(dtype, copy=False)
+    return (array_of(refs) * step + start).astype(dtype, copy=False)
 
 
 @dataclass(frozen=True, eq=False)

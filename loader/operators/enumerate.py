@@ -12,7 +12,7 @@ from tundish.loader.plan.checks import LARGEST, check_count
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.machines import Enumerated
 from tundish.loader.protocols.operator import Unary
-from tundish.loader.protocols.refs import Tuples, numbered
+from tundish.loader.protocols.refs import Tuples, array_of, numbered
 from tundish.spec import ArraySpec
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _numbered(up: Gather, start: int, refs: Refs, pass_: int) -> Any:
         return None
     numbers, below = refs.columns
     columns = up(below, pass_)
-    return None if columns is None else (np.asarray(numbers, np.int64) + start, columns)
+    return None if columns is None else (array_of(numbers) + start, columns)
 
 
 class EnumerateMethods(Fluent):

@@ -6,12 +6,11 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tundish.errors import MissingSnapshotError
 from tundish.loader.operators.counting import Range
 from tundish.loader.operators.stored import Found, Stored, shard_indices
 from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.protocols.refs import array_of
 from tundish.spec import ArraySpec, unflatten
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ class Dealt(Unary):
 
     def refs_at(self, where: Positions, pass_: int, context: Context) -> Refs:
         dealt = shard_indices(self.up.found)[self.number]
-        return self.up.refs_at(dealt[np.asarray(where)], pass_, context)
+        return self.up.refs_at(dealt[array_of(where)], pass_, context)
 
 
 def found_node(found: Found, content: str = "", spec: Any = None) -> Load:

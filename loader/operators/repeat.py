@@ -15,7 +15,7 @@ from tundish.loader.protocols.columns import merged
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Made, rewrap, several_of
 from tundish.loader.protocols.operator import Operator, Unary, position_under_up
-from tundish.loader.protocols.refs import ints, numbered, pieced, scaled
+from tundish.loader.protocols.refs import array_of, ints, numbered, pieced, scaled
 from tundish.loader.protocols.stated import count, flag, load_part
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Repeat(Unary):
             first, last = where[0] // n, where[-1] // n
             if first == last:
                 return one(first, scaled(where, 1, -first * n))
-        array = np.asarray(where, np.int64)
+        array = array_of(where)
         passes = array // n
         parts = [
             (at := np.flatnonzero(passes == p), one(int(p), array[at] - int(p) * n))
@@ -158,7 +158,7 @@ class Repeat(Unary):
         def gather(refs: Any, pass_: int) -> Any:
             if isinstance(refs, range) and (p := refs[0] // base) == refs[-1] // base:
                 return up(scaled(refs, 1, -p * base), pass_ * digits + p)
-            passes, below = np.divmod(np.asarray(refs, np.int64), base)
+            passes, below = np.divmod(array_of(refs), base)
             parts = [
                 (at := np.flatnonzero(passes == p), up(below[at], pass_ * digits + int(p)))
                 for p in np.unique(passes)

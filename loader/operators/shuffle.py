@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-import numpy as np
-
 from tundish.loader.operators.shuffled import ShuffledPositions
 from tundish.loader.operators.units import UnitShuffle, check_units
 from tundish.loader.plan.checks import check_count, check_optional_flag, check_seed
@@ -19,6 +17,7 @@ from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.permutable import check_positions, may_permute, no_permutation
 from tundish.loader.protocols.permuting import permute
 from tundish.loader.protocols.positional import Positions
+from tundish.loader.protocols.refs import array_of
 from tundish.loader.protocols.shuffling import Draws
 from tundish.loader.protocols.stated import count, load_part
 
@@ -71,7 +70,7 @@ class Shuffle(Unary):
 
     def refs_at(self, where: Places, pass_: int, context: Context) -> Refs:
         key = pass_ if self.reshuffle else 0
-        moved = permute(np.asarray(where, np.int64), self.cardinality, context.seed_of(self), key)
+        moved = permute(array_of(where), self.cardinality, context.seed_of(self), key)
         return self.up.refs_at(moved, pass_, context)
 
     def check(self) -> None:

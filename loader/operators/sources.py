@@ -17,6 +17,7 @@ from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.foreign import as_arrays, columns_of, gives_alike, has_columns
 from tundish.loader.protocols.operator import SourceNode
 from tundish.loader.protocols.ownership import private
+from tundish.loader.protocols.refs import array_of
 from tundish.loader.protocols.specs import common
 from tundish.ragged import ragged_apart
 from tundish.spec import (
@@ -205,7 +206,7 @@ class FromSource(SourceNode):
         source = self.source
         if not has_columns(source):
             return None
-        return lambda refs, _: as_arrays(columns_of(source, np.asarray(refs, np.int64)))
+        return lambda refs, _: as_arrays(columns_of(source, array_of(refs)))
 
     def evaluator(self, maker: Maker) -> Value:
         source, label, hand = self.source, maker.context.label(self), maker.hand

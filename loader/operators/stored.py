@@ -15,6 +15,7 @@ from tundish.loader.plan.node import AUTOTUNE, walk
 from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.items import End, Failure, Made
 from tundish.loader.protocols.raised import element_error
+from tundish.loader.protocols.refs import array_of, run_of
 from tundish.loader.protocols.stated import count, load_part
 from tundish.loader.watch.stats import SnapshotStats
 
@@ -101,12 +102,10 @@ class Found:
             nonlocal reader
             if reader is None:
                 reader = self.reader
-            first, count = int(refs[0]), len(refs)
-            if int(refs[-1]) - first + 1 == count and np.array_equal(
-                refs, range(first, first + count)
-            ):
-                return reader.stacked(first, first + count)
-            return reader.take(np.asarray(refs))
+            run = run_of(refs)
+            return (
+                reader.take(array_of(refs)) if run is None else reader.stacked(run[0], run[-1] + 1)
+            )
 
         return stack
 

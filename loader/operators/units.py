@@ -22,6 +22,7 @@ from tundish.loader.plan.checks import check_count
 from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.permutable import check_positions, is_awaited
 from tundish.loader.protocols.permuting import permute
+from tundish.loader.protocols.refs import array_of
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
@@ -65,7 +66,7 @@ class UnitShuffle(Unary):
         self, where: Positions, count: int, index: int, pass_: int, context: Context
     ) -> Refs:
         line = line_of(self, context.seed_of(self), pass_ if self.reshuffle else 0)
-        moved = line.numbers(np.asarray(where, np.int64), count, index)
+        moved = line.numbers(array_of(where), count, index)
         return self.up.refs_at(moved, pass_, context)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.gaps import copied, has_gaps, room
+from tundish.loader.protocols.refs import array_of
 from tundish.ragged import ragged_apart
 from tundish.shm.layout import MOST_DIMENSIONS
 from tundish.spec import flatten, unflatten
@@ -37,7 +38,7 @@ def rows_of(column: np.ndarray, places: Positions) -> np.ndarray | None:
         rows = copied(rows)
     else:
         try:
-            rows = _taken(column, np.asarray(places))
+            rows = _taken(column, array_of(places))
         except IndexError:  # a state names what is not there: that is an element's error
             return None
     return _as_elements(rows)

@@ -82,6 +82,23 @@ def ints(refs: Refs) -> Sequence[Any]:
     return refs.tolist() if isinstance(refs, np.ndarray) else refs
 
 
+def array_of(refs: Refs) -> np.ndarray:
+    """Return refs that are numbers as an int64 array; one of a range is made by arithmetic, and not number by number."""
+    if isinstance(refs, range):
+        return np.arange(refs.start, refs.stop, refs.step, dtype=np.int64)
+    return np.asarray(refs, np.int64)
+
+
+def run_of(refs: Refs) -> range | None:
+    """Return refs that are numbers as a range if each is one more than the one before; else None."""
+    first, last = int(refs[0]), int(refs[-1])
+    if isinstance(refs, range):
+        return refs if refs.step == 1 else None
+    if last - first + 1 == len(refs) and (np.diff(refs) == 1).all():
+        return range(first, last + 1)
+    return None
+
+
 def scaled(where: Positions, factor: int, offset: int) -> Positions:
     """Return ``where * factor + offset``."""
     if isinstance(where, range):
@@ -100,7 +117,7 @@ def pieced(parts: list[tuple[Any, Refs]], count: int) -> Refs:
     if all(isinstance(refs, (np.ndarray, range)) for _, refs in parts):
         array = np.empty(count, np.int64)
         for at, refs in parts:
-            array[at] = np.asarray(refs)
+            array[at] = array_of(refs)
         return array
     filled: list[Any] = [None] * count
     for at, refs in parts:
