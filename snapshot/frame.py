@@ -6,6 +6,7 @@ noticed before anything in it is used. Keys that are not known are ignored.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Mapping
@@ -32,8 +33,16 @@ _STAYS = "what was written before it stays readable"
 def pack(fields: Mapping[str, JSON]) -> bytes:
     """Write one JSON object: the format's version first, the crc32 of all before it last."""
     body = {"format": list(FORMAT), **fields}
-    head = json.dumps(body, separators=(",", ":"), ensure_ascii=True, allow_nan=False)[:-1].encode()
+    text = json.dumps(
+        body, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=by_name
+    )
+    head = text[:-1].encode()
     return head + b',"crc32":%d}\n' % crc32(head)
+
+
+def by_name(record: Any) -> dict[str, JSON]:
+    """Take a frozen value apart, as it stands in JSON: its fields by their names, in their order."""
+    return {each.name: getattr(record, each.name) for each in dataclasses.fields(record)}
 
 
 def unpack(data: bytes, path: str) -> Fields:

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from tundish.errors import SnapshotCorruptError
+from tundish.snapshot.files.checksum import crc32
+
+if TYPE_CHECKING:
+    from tundish.snapshot.files.store import Store
 
 ENTRY = np.dtype(
     [
@@ -71,6 +76,16 @@ def read_index(data: bytes, path: str) -> tuple[np.ndarray, bytes]:
         return entries, file.schema.metadata[_TABLE]
     except (pa.ArrowException, KeyError, TypeError, ValueError, OSError) as problem:
         raise SnapshotCorruptError(path, f"is no index of a run: {problem!r}") from problem
+
+
+def read_batch(store: Store, name: str, entry: np.void) -> bytes:
+    """The bytes of a batch of the index, which are those that were written."""
+    data = store.read_range(name, int(entry["offset"]), int(entry["length"]))
+    if len(data) != entry["length"] or crc32(data) != entry["crc32"]:
+        raise SnapshotCorruptError(
+            store.shown(name), "its bytes are not what was written", int(entry["start"])
+        )
+    return data
 
 
 def order_blocks(

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Self
 
 from tundish.errors import SnapshotCorruptError
-from tundish.snapshot.frame import JSON, Fields, pack, unpack
+from tundish.snapshot.frame import JSON, Fields, by_name, pack, unpack
 from tundish.snapshot.records import Checked
 
 if TYPE_CHECKING:
@@ -27,15 +27,6 @@ class ManifestRun:
     journal: int
     index: Checked
     order: Checked | None = None
-
-    def to_json(self) -> JSON:
-        return {
-            "run": self.run,
-            "rows": self.rows,
-            "journal": self.journal,
-            "index": self.index.to_json(),
-            "order": None if self.order is None else self.order.to_json(),
-        }
 
     @classmethod
     def from_json(cls, fields: Fields) -> Self:
@@ -94,23 +85,7 @@ class Manifest:
     generation: int = 0
 
     def to_bytes(self) -> Bytes:
-        return pack(
-            {
-                "key": self.key,
-                "content": self.content,
-                "runs": [run.to_json() for run in self.runs],
-                "rows": self.rows,
-                "bytes": self.bytes,
-                "compression": self.compression,
-                "user_shards": self.user_shards,
-                "element_spec": self.element_spec,
-                "marks": dict(self.marks),
-                "inputs": list(self.inputs),
-                "created": self.created,
-                "library": self.library,
-                "generation": self.generation,
-            }
-        )
+        return pack(by_name(self))
 
     @classmethod
     def from_bytes(cls, data: Bytes, path: str) -> Self:

@@ -7,9 +7,9 @@ import binascii
 import builtins
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import NamedTuple, Self
 
 from tundish.errors import SnapshotCorruptError, TransformError
 from tundish.snapshot.files.checksum import crc32
@@ -18,6 +18,7 @@ from tundish.snapshot.frame import (
     EditedFileError,
     Fields,
     TornFileError,
+    by_name,
     pack,
     show,
     unpack,
@@ -30,8 +31,7 @@ _RUN = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 Bytes = bytes  # where a field has that name
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(NamedTuple):
     """Where one record batch lies: elements `start` .. `start + rows` at these bytes of its shard."""
 
     start: int
@@ -39,9 +39,6 @@ class Batch:
     offset: int
     length: int
     crc32: int
-
-    def to_json(self) -> JSON:
-        return [self.start, self.rows, self.offset, self.length, self.crc32]
 
 
 @dataclass(frozen=True)
@@ -56,21 +53,10 @@ class Shard:
     file: str
     bytes: int
     rows: int
-    batches: tuple[Batch, ...]
     user_shard: int | None = None
     form: int = 0
     frame: int | None = None
-
-    def to_json(self) -> JSON:
-        return {
-            "file": self.file,
-            "bytes": self.bytes,
-            "rows": self.rows,
-            "user_shard": self.user_shard,
-            "form": self.form,
-            "frame": self.frame,
-            "batches": [batch.to_json() for batch in self.batches],
-        }
+    batches: tuple[Batch, ...] = ()
 
     @classmethod
     def from_json(cls, fields: Fields, *, indexed: bool = False) -> Self:
@@ -79,10 +65,10 @@ class Shard:
             fields.text("file", _SHARD),
             fields.integer("bytes"),
             fields.integer("rows"),
-            tuple(_batch(entry, fields) for entry in fields.items("batches")),
             fields.optional_integer("user_shard"),
             fields.integer("form"),
             fields.optional_integer("frame"),
+            tuple(_batch(entry, fields) for entry in fields.items("batches")),
         )
         if not indexed and shard.rows != sum(batch.rows for batch in shard.batches):
             raise SnapshotCorruptError(
@@ -105,8 +91,7 @@ def _batch(entry: JSON, fields: Fields) -> Batch:
     return Batch(*entry[:5])
 
 
-@dataclass(frozen=True)
-class StoredError:
+class StoredError(NamedTuple):
     """The element `n` failed when it was computed: its place is kept, reading it raises this."""
 
     n: int
@@ -139,9 +124,6 @@ class StoredError:
             except (TypeError, ValueError):  # of one that asks for more than JSON keeps
                 pass
         return TransformError(self.type, self.text)
-
-    def to_json(self) -> JSON:
-        return [self.n, self.type, None if self.args is None else list(self.args), self.text]
 
 
 def _error(entry: JSON, path: str) -> StoredError:
@@ -180,9 +162,6 @@ class Checked:
                 path, f"its bytes have crc32 {found}, and {self.crc32} was written"
             )
         return data
-
-    def to_json(self) -> JSON:
-        return {"file": self.file, "bytes": self.bytes, "crc32": self.crc32}
 
     @classmethod
     def from_json(cls, fields: Fields) -> Self:
@@ -223,18 +202,7 @@ class RunHeader:
     options: Mapping[str, JSON] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        return pack(
-            {
-                "key": self.key,
-                "created": self.created,
-                "library": self.library,
-                "holder": dict(self.holder),
-                "compression": self.compression,
-                "seeds": dict(self.seeds),
-                "part": None if self.part is None else list(self.part),
-                "options": dict(self.options),
-            }
-        )
+        return pack(by_name(self))
 
     @classmethod
     def from_bytes(cls, data: bytes, path: str) -> Self:
@@ -294,18 +262,7 @@ class JournalRecord:
     holder: Mapping[str, JSON] | None = None
 
     def to_bytes(self) -> bytes:
-        return pack(
-            {
-                "n": self.n,
-                "shards": [shard.to_json() for shard in self.shards],
-                "forms": [base64.b64encode(form).decode() for form in self.forms],
-                "errors": [error.to_json() for error in self.errors],
-                "next": self.next,
-                "state": None if self.state is None else self.state.to_json(),
-                "counts": dict(self.counts),
-                "holder": None if self.holder is None else dict(self.holder),
-            }
-        )
+        return pack({**by_name(self), "forms": texts_of(self.forms)})
 
     @classmethod
     def from_bytes(cls, data: bytes, path: str) -> Self:
@@ -326,6 +283,11 @@ class JournalRecord:
 def errors_of(fields: Fields) -> tuple[StoredError, ...]:
     """The elements of "errors"."""
     return tuple(_error(entry, fields.path) for entry in fields.items("errors"))
+
+
+def texts_of(forms: Iterable[bytes]) -> list[str]:
+    """Write schemas as "forms" has them, in base64."""
+    return [base64.b64encode(form).decode() for form in forms]
 
 
 def forms_of(fields: Fields) -> tuple[bytes, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -15,7 +14,14 @@ from tundish.snapshot.frame import JSON, EditedFileError, LostFileError, TornFil
 from tundish.snapshot.index import ENTRY, read_index
 from tundish.snapshot.journal import read_records, record_name
 from tundish.snapshot.manifest import Outcome
-from tundish.snapshot.records import Checked, JournalRecord, RunHeader, Shard, StoredError
+from tundish.snapshot.records import (
+    Checked,
+    JournalRecord,
+    RunHeader,
+    Shard,
+    StoredError,
+    texts_of,
+)
 
 if TYPE_CHECKING:
     from tundish.snapshot.files.store import Store
@@ -167,9 +173,9 @@ def run_table(prefix: Prefix) -> bytes:
     """What an index says of its run beside the batches: for the metadata of its schema."""
     return pack(
         {
-            "shards": [{**shard.to_json(), "batches": []} for shard in prefix.shards],
-            "forms": [base64.b64encode(form).decode() for form in prefix.forms],
-            "errors": [prefix.errors[n].to_json() for n in sorted(prefix.errors)],
+            "shards": [replace(shard, batches=()) for shard in prefix.shards],
+            "forms": texts_of(prefix.forms),
+            "errors": [prefix.errors[n] for n in sorted(prefix.errors)],
         }
     )
 

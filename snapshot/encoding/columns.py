@@ -6,9 +6,10 @@ rows `stacked` in one array.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,7 @@ _SMALL = 1024  # bytes of a row that is copied together with its neighbours
 _INT64 = np.dtype(np.int64)
 
 
-class Column(Protocol):
+class Column(ABC):
     """One leaf of the rows of a batch.
 
     Attributes
@@ -32,20 +33,26 @@ class Column(Protocol):
         Bytes of memory that it takes beside the buffers it looks at.
     """
 
-    array: np.ndarray | None
-    cost: int
+    __slots__ = ("array", "cost")
 
+    def __init__(self, cost: int, array: np.ndarray | None = None) -> None:
+        self.cost, self.array = cost, array
+
+    @abstractmethod
     def one(self, k: int, /) -> Any:
         """The leaf of row k."""
 
     def many(self, first: int, stop: int) -> list[Any]:
         """The leaf of some rows; of short ones copies, which cost less than to watch their file."""
+        return [self.one(k) for k in range(first, stop)]
 
     def views(self, first: int, stop: int) -> bool:
         """Whether `many` gives views of the buffers."""
+        return False
 
     def stacked(self, first: int, stop: int) -> np.ndarray | None:
         """Some rows in one array; None where their shapes differ."""
+        return as_objects(self.many(first, stop))
 
 
 def as_objects(values: Sequence[Any]) -> np.ndarray:
@@ -172,43 +179,37 @@ def _copied(array: np.ndarray) -> np.ndarray:
     return copy
 
 
-class FixedColumn:
+class FixedColumn(Column):
     """Rows of one dtype and shape."""
 
-    __slots__ = ("array", "cost", "one")
-    array: np.ndarray | None
+    __slots__ = ("one",)
+    array: np.ndarray
 
     def __init__(self, array: np.ndarray) -> None:
-        self.array = array
-        self.cost = 256
+        super().__init__(256, array)
         self.one: Any = array.__getitem__
 
     def many(self, first: int, stop: int) -> list[Any]:
-        assert self.array is not None
         rows = self.array[first:stop]
         return list(rows if self.views(first, stop) else _copied(rows))
 
     def views(self, first: int, stop: int) -> bool:
-        assert self.array is not None
         return self.array.strides[0] > _SMALL or not is_simple(self.array.dtype)
 
     def stacked(self, first: int, stop: int) -> np.ndarray | None:
-        assert self.array is not None
         return self.array[first:stop]
 
 
-class VaryingColumn:
+class VaryingColumn(Column):
     """Rows of one dtype and rank whose shapes differ."""
 
-    __slots__ = ("_offsets", "_shapes", "_values", "array", "cost")
-    array: np.ndarray | None
+    __slots__ = ("_offsets", "_shapes", "_values")
 
     def __init__(
         self, values: np.ndarray, offsets: list[int], shapes: list[tuple[int, ...]] | None
     ) -> None:
+        super().__init__(256 + 40 * len(offsets) * (1 if shapes is None else 4))
         self._values, self._offsets, self._shapes = values, offsets, shapes
-        self.array = None
-        self.cost = 256 + 40 * len(offsets) * (1 if shapes is None else 4)
 
     def one(self, k: int, /) -> Any:
         offsets = self._offsets
@@ -244,20 +245,18 @@ class VaryingColumn:
         return self._values[offsets[first] : offsets[stop]].reshape(stop - first, *shape)
 
 
-class TextColumn:
+class TextColumn(Column):
     """Rows that are ``str`` or ``bytes``."""
 
-    __slots__ = ("_data", "_errors", "_offsets", "_str", "array", "cost")
-    array: np.ndarray | None
+    __slots__ = ("_data", "_errors", "_offsets", "_str")
 
     def __init__(
         self, data: np.ndarray, offsets: list[int], *, text: bool, surrogates: bool
     ) -> None:
+        super().__init__(256 + 40 * len(offsets))
         self._data: Any = memoryview(data)  # type: ignore[arg-type]  # it has the buffer protocol
         self._offsets = offsets
         self._str, self._errors = text, "surrogatepass" if surrogates else "strict"
-        self.array = None
-        self.cost = 256 + 40 * len(offsets)
 
     def one(self, k: int, /) -> Any:
         row = self._data[self._offsets[k] : self._offsets[k + 1]]
@@ -277,35 +276,21 @@ class TextColumn:
         rows = [whole[a - start : b - start] for a, b in pairs]
         return [row.decode("utf-8", self._errors) for row in rows] if self._str else rows
 
-    def views(self, first: int, stop: int) -> bool:
-        return False
 
-    def stacked(self, first: int, stop: int) -> np.ndarray | None:
-        return as_objects(self.many(first, stop))
-
-
-class ObjectsColumn:
+class ObjectsColumn(Column):
     """Rows that are object arrays of ``str`` or ``bytes``."""
 
-    __slots__ = ("_items", "_offsets", "_shapes", "array", "cost")
-    array: np.ndarray | None
+    __slots__ = ("_items", "_offsets", "_shapes")
 
     def __init__(
         self, items: TextColumn, offsets: list[int], shapes: list[tuple[int, ...]]
     ) -> None:
+        super().__init__(items.cost + 160 * len(offsets))
         self._items, self._offsets, self._shapes = items, offsets, shapes
-        self.array = None
-        self.cost = items.cost + 160 * len(offsets)
 
     def one(self, k: int, /) -> Any:
         items = self._items.many(self._offsets[k], self._offsets[k + 1])
         return as_objects(items).reshape(self._shapes[k])
-
-    def many(self, first: int, stop: int) -> list[Any]:
-        return [self.one(k) for k in range(first, stop)]
-
-    def views(self, first: int, stop: int) -> bool:
-        return False
 
     def stacked(self, first: int, stop: int) -> np.ndarray | None:
         shape = self._shapes[first]
@@ -315,24 +300,16 @@ class ObjectsColumn:
         return as_objects(items).reshape(stop - first, *shape)
 
 
-class Constant:
+class Constant(Column):
     """Rows that are all None."""
 
-    __slots__ = ("array", "cost")
-    array: np.ndarray | None
+    __slots__ = ()
 
     def __init__(self) -> None:
-        self.array = None
-        self.cost = 64
+        super().__init__(64)
 
     def one(self, k: int, /) -> Any:
         return None
 
     def many(self, first: int, stop: int) -> list[Any]:
         return [None] * (stop - first)
-
-    def views(self, first: int, stop: int) -> bool:
-        return False
-
-    def stacked(self, first: int, stop: int) -> np.ndarray | None:
-        return as_objects(self.many(first, stop))

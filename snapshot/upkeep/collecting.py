@@ -15,8 +15,7 @@ from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.lease import Holder
 from tundish.snapshot.manifest import Outcome
 from tundish.snapshot.run import read_run
-from tundish.snapshot.upkeep.information import size
-from tundish.snapshot.upkeep.living import files_below, live_runs
+from tundish.snapshot.upkeep.information import files_below, live_runs
 
 if TYPE_CHECKING:
     from tundish.snapshot.files.store import Store
@@ -44,9 +43,6 @@ class Removed:
     bytes: int
     why: str
 
-    def __str__(self) -> str:
-        return f"{self.name}  {size(self.bytes)}  {self.why}"
-
 
 @dataclass(frozen=True)
 class Collected:
@@ -70,13 +66,6 @@ class Collected:
     def bytes(self) -> int:
         """Of all files that were removed, or would be."""
         return sum(one.bytes for one in self.removed)
-
-    def __str__(self) -> str:
-        if not self.removed:
-            return f"{self.path}: nothing to remove"
-        what = "would be removed" if self.dry_run else "removed"
-        lines = [f"{self.path}: {len(self.removed)} folder(s), {size(self.bytes)} {what}"]
-        return "\n".join([*lines, *(f"  {one}" for one in self.removed)])
 
 
 def gc(

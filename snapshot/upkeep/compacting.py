@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tundish.errors import IncompleteSnapshotError, SnapshotCorruptError, SnapshotWriteError
+from tundish.errors import IncompleteSnapshotError, SnapshotWriteError
 from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.encoding.forms import INDEX
-from tundish.snapshot.files.checksum import crc32
 from tundish.snapshot.finished import read_finished
+from tundish.snapshot.index import read_batch
 from tundish.snapshot.journal import append_record
 from tundish.snapshot.lease import Holder
 from tundish.snapshot.records import JournalRecord, RunHeader, Shard, StoredError
@@ -56,9 +56,6 @@ class Compacted:
     after: int
     bytes: int
     generation: int
-
-    def __str__(self) -> str:
-        return f"{self.key}: {self.before} shard(s), now {self.after} with {self.bytes:,} bytes"
 
 
 def compact(
@@ -166,7 +163,7 @@ def _copy(catalog: Catalog, manifest: Manifest, runs: list[Prefix], shard_bytes:
         errors: list[StoredError] = []
         for prefix in runs:
             copying.add(prefix, first)
-            errors += [replace(e, n=first + n) for n, e in sorted(prefix.errors.items())]
+            errors += [e._replace(n=first + n) for n, e in sorted(prefix.errors.items())]
             first += prefix.next
         record = JournalRecord(
             0, tuple(copying.end()), tuple(copying.forms), tuple(errors), first, None, {}
@@ -200,7 +197,7 @@ class _Copying:
         """Copy all of a run, whose elements become those from `first` on."""
         for number, entry, shard in in_files(prefix):
             form = self._form(prefix.forms[shard.form])
-            data = self._read(prefix.run, shard, entry)
+            data = read_batch(self._keys, f"runs/{prefix.run}/{shard.file}", entry)
             schema = pa.ipc.read_schema(pa.py_buffer(self.forms[form]))
             batch = pa.ipc.read_record_batch(pa.py_buffer(data), schema)
             if shard.user_shard is not None and first:
@@ -223,15 +220,6 @@ class _Copying:
         if schema not in self.forms:
             self.forms.append(schema)
         return self.forms.index(schema)
-
-    def _read(self, run: str, shard: Shard, entry: np.void) -> bytes:
-        name = f"runs/{run}/{shard.file}"
-        data = self._keys.read_range(name, int(entry["offset"]), int(entry["length"]))
-        if len(data) != entry["length"] or crc32(data) != entry["crc32"]:
-            raise SnapshotCorruptError(
-                self._keys.shown(name), "its bytes are not what was written", int(entry["start"])
-            )
-        return data
 
     def _into(self, user_shard: int | None, form: int, schema: Any) -> ShardFile:
         """The open file, if the next batch belongs there."""

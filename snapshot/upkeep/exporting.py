@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tundish.errors import IncompleteSnapshotError, SnapshotCorruptError, SpecError
+from tundish.errors import IncompleteSnapshotError, SpecError
 from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.encoding.columns import Memory
 from tundish.snapshot.encoding.forms import INDEX, Form, columns_of, decode, encode
 from tundish.snapshot.encoding.kinds import Fixed, Varying
-from tundish.snapshot.files.checksum import crc32
 from tundish.snapshot.files.store import LocalStore
 from tundish.snapshot.finished import read_finished
+from tundish.snapshot.index import read_batch
 from tundish.snapshot.upkeep.compacting import moved
 from tundish.snapshot.writing.shardfile import Pieces
 from tundish.spec import paths
@@ -53,10 +53,6 @@ class Exported:
     rows: int
     failed: int
     bytes: int
-
-    def __str__(self) -> str:
-        failed = f"; {self.failed:,} that had failed are not in it" if self.failed else ""
-        return f"{self.target}: {self.rows:,} element(s), {self.bytes:,} bytes{failed}"
 
 
 def export(
@@ -175,12 +171,7 @@ def _tables(store: Store, manifest: Manifest) -> Iterator[pa.Table]:
     for run, own, own_forms in zip(runs, schemas, forms, strict=True):
         for entry in run.entries:
             shard = run.shards[entry["shard"]]
-            name = f"runs/{run.run}/{shard.file}"
-            data = store.read_range(name, int(entry["offset"]), int(entry["length"]))
-            if len(data) != entry["length"] or crc32(data) != entry["crc32"]:
-                raise SnapshotCorruptError(
-                    store.shown(name), "its bytes are not what was written", int(entry["start"])
-                )
+            data = read_batch(store, f"runs/{run.run}/{shard.file}", entry)
             batch = pa.ipc.read_record_batch(pa.py_buffer(data), own[shard.form])
             yield _plain_table(batch, own_forms[shard.form], wide, first)
         first += run.next

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 from tundish.errors import SnapshotError
 from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.fingerprint.differences import differences
+from tundish.snapshot.frame import unpack
+from tundish.snapshot.lease import holder_of, is_stale
 from tundish.snapshot.manifest import Outcome
 from tundish.snapshot.run import read_run
-from tundish.snapshot.upkeep.living import files_below, live_runs
 
 if TYPE_CHECKING:
+    from tundish.snapshot.files.store import Store
     from tundish.snapshot.manifest import Manifest
 
 
@@ -57,17 +59,6 @@ class RunInfo:
     beaten: bool = False
     writer: str = ""
     problem: str = ""
-
-    def __str__(self) -> str:
-        what = "of no more use: another run is the snapshot" if self.beaten else self.outcome.value
-        what = "complete" if self.complete else what
-        part = "" if self.part is None else f"shard {self.part[0]}/{self.part[1]}: "
-        text = (
-            f"run {self.run[:8]}  {part}{self.rows:,} element(s), {size(self.bytes)} in {self.shards} "
-            f"shard(s); {what}"
-        )
-        text += f"; {self.writer} writes it" if self.writer else ""
-        return text + (f"; {self.problem}" if self.problem else "")
 
 
 @dataclass(frozen=True)
@@ -119,30 +110,6 @@ class KeyInfo:
     differences: tuple[str, ...] = ()
     problem: str = ""
 
-    def __str__(self) -> str:
-        marks = [
-            name if value is True else f"{value} {name}"
-            for name, value in self.marks.items()
-            if value
-        ]
-        about = [
-            f"{self.rows:,} element(s)",
-            size(self.bytes),
-            self.compression or "not compressed",
-            *(["user shards"] if self.user_shards else []),
-            *([f"compacted {self.generation} time(s)"] if self.generation else []),
-            *marks,
-        ]
-        head = (
-            f"{self.key}  {self.outcome.name}{' (newest)' if self.newest else ''}  {self.created}"
-        )
-        lines = [head, f"  {', '.join(about)}; {size(self.disk_bytes)} on disk"]
-        lines += [f"  ! {self.problem}"] if self.problem else []
-        lines += [f"  {run}" for run in self.runs]
-        lines += ["  than the newest, it has otherwise:"] if self.differences else []
-        lines += [f"    {line}" for line in self.differences]
-        return "\n".join(lines)
-
 
 @dataclass(frozen=True)
 class Info:
@@ -163,12 +130,6 @@ class Info:
     def bytes(self) -> int:
         """Of every file under the keys."""
         return sum(key.disk_bytes for key in self.keys)
-
-    def __str__(self) -> str:
-        if not self.keys:
-            return f"{self.path}: no snapshot"
-        head = f"{self.path}: {len(self.keys)} pipeline(s), {size(self.bytes)} on disk"
-        return "\n".join([head, *map(str, self.keys)])
 
 
 def info(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None) -> Info:
@@ -275,11 +236,40 @@ def unlike(catalog: Catalog, key: str, newest: str | None) -> list[str]:
     return []
 
 
-def size(count: int) -> str:
-    """A number of bytes, to be read."""
-    units = ("bytes", "kB", "MB", "GB", "TB")
-    power = 0
-    value = float(count)
-    while value >= 1000 and power < len(units) - 1:
-        value, power = value / 1000, power + 1
-    return f"{count} bytes" if not power else f"{value:.3g} {units[power]}"
+def files_below(store: Store, folder: str = "") -> Iterator[tuple[str, int]]:
+    """Every file below a folder: (name, size)."""
+    sizes = store.sizes(folder)
+    for name in store.list(folder):
+        inner = f"{folder}/{name}" if folder else name
+        if name in sizes:
+            yield inner, sizes[name]
+        else:
+            yield from files_below(store, inner)
+
+
+def live_runs(store: Store, key: str) -> dict[str, str]:
+    """The runs that leases of a key name, and who holds these; stale leases do not count.
+
+    Parameters
+    ----------
+    store : Store
+        Of the snapshot's path.
+    key : str
+        Which.
+
+    Returns
+    -------
+    dict of str to str
+        A lease that was just taken and cannot be read yet has the run "".
+    """
+    found = {}
+    for file in store.list(key):
+        name = f"{key}/{file}"
+        if file.startswith("lease") and file.endswith(".json") and not is_stale(store, name):
+            holder = holder_of(store, name)
+            try:
+                run = unpack(store.read(name), store.shown(name)).text("run")
+            except (SnapshotError, FileNotFoundError):
+                run = ""
+            found[run] = "a process" if holder is None else str(holder)
+    return found

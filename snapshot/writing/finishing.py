@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tundish.errors import SnapshotCorruptError
 from tundish.snapshot.encoding.forms import INDEX
 from tundish.snapshot.failpoints import reach
 from tundish.snapshot.files.checksum import crc32
-from tundish.snapshot.index import index_bytes, npy_header, order_blocks
+from tundish.snapshot.index import index_bytes, npy_header, order_blocks, read_batch
 from tundish.snapshot.manifest import ManifestRun
 from tundish.snapshot.records import Checked
 from tundish.snapshot.run import Prefix, run_table
@@ -64,11 +63,7 @@ def numbers_in(store: Store, prefix: Prefix) -> Callable[[np.void], np.ndarray]:
 
     def numbers(entry: np.void) -> np.ndarray:
         shard = prefix.shards[entry["shard"]]
-        data = store.read_range(shard.file, int(entry["offset"]), int(entry["length"]))
-        if len(data) != entry["length"] or crc32(data) != entry["crc32"]:
-            raise SnapshotCorruptError(
-                store.shown(shard.file), "its bytes are not what was written", int(entry["start"])
-            )
+        data = read_batch(store, shard.file, entry)
         schema = schemas[shard.form]
         # Of compressed batches only this column is decompressed.
         options = pa.ipc.IpcReadOptions(included_fields=[schema.get_field_index(INDEX)])

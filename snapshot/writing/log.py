@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from tundish.errors import SnapshotError
 from tundish.formats.bytes.regular import parse_json, read_regular
-from tundish.snapshot.frame import Fields
+from tundish.snapshot.frame import Fields, by_name
 from tundish.snapshot.records import Batch, Shard, StoredError
 
 _MOST = 1 << 32  # bytes of a log
@@ -31,12 +31,7 @@ class Chunk:
     errors: tuple[StoredError, ...]
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "start": self.start,
-            "bytes": self.bytes,
-            "batches": [[file, *batch.to_json()] for file, batch in self.batches],
-            "errors": [error.to_json() for error in self.errors],
-        }
+        return {**by_name(self), "batches": [[file, *batch] for file, batch in self.batches]}
 
     @classmethod
     def from_json(cls, line: dict[str, Any]) -> Self:
@@ -78,7 +73,7 @@ class Log:
 
     def sealed(self, shard: Shard) -> None:
         """A shard that is about to be published, with all that it holds."""
-        self._add(sealed=shard.to_json())
+        self._add(sealed=shard)
 
     def close(self) -> None:
         """Let go of the file; it stays."""
@@ -102,7 +97,8 @@ class Log:
     def _add(self, **line: Any) -> None:
         if self._fd is None:
             self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-        data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        text = json.dumps(line, separators=(",", ":"), default=by_name)
+        data = text.encode() + b"\n"
         while data:
             data = data[os.write(self._fd, data) :]
 

@@ -34,7 +34,7 @@ def shard(number: int, start: int, rows: int) -> Shard:
     """A shard with one batch."""
     content = data(number)
     batch = Batch(start, rows, 8, len(content) - 8, crc32(content[8:]))
-    return Shard(f"shard-{number:06d}-0badcafe.arrow", len(content), rows, (batch,))
+    return Shard(f"shard-{number:06d}-0badcafe.arrow", len(content), rows, batches=(batch,))
 
 
 def state(number: int) -> bytes:

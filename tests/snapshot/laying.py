@@ -117,7 +117,7 @@ class Run:
         form_number = self._forms.index(form)
         data = sink.getvalue()
         frame = crc32(data[: entries[0].offset] + data[at:])
-        return Shard(name, len(data), rows, tuple(entries), user, form_number, frame)
+        return Shard(name, len(data), rows, user, form_number, frame, tuple(entries))
 
     def _journal(self, root: Path, shards: Sequence[Shard]) -> None:
         """Journal records; only one where user shards or errors interleave."""

@@ -167,10 +167,8 @@ def test_the_page_has_every_field(kind: type) -> None:
 
 
 def test_batches_are_the_numbers_that_the_page_names() -> None:
-    names = [field.name for field in dataclasses.fields(Batch)]
-
-    assert f"`[{', '.join(names)}]`" in PAGE
-    assert Batch(*range(5)).to_json() == [0, 1, 2, 3, 4]
+    assert f"`[{', '.join(Batch._fields)}]`" in PAGE
+    assert json.dumps(Batch(*range(5))) == "[0, 1, 2, 3, 4]"
 
 
 def test_outcomes_say_what_they_are() -> None:

@@ -86,10 +86,7 @@ def test_info_tells_what_stands_there(tmp_path: Path) -> None:
         (False, True),
     ]
     assert [bool(r.writer) for r in key.runs] == [False, False, True]
-    text = str(found)
-    assert "90 element(s)" in text
-    assert "another run is the snapshot" in text
-    assert f"process {os.getpid()} on " in text
+    assert f"process {os.getpid()} on " in key.runs[2].writer
     assert lease is not None
     lease.release()
     made.abandon()
@@ -107,7 +104,6 @@ def test_info_says_what_differs_from_the_newest(tmp_path: Path) -> None:
 
     assert (newest.key, newest.differences) == (KEY, ())
     assert other.differences == ("range#0 stop: 5 -> 3",)
-    assert "range#0 stop: 5 -> 3" in str(other)
     assert other.outcome is Outcome.FRESH
 
 
@@ -119,7 +115,6 @@ def test_info_names_damage(tmp_path: Path) -> None:
 
     assert key.outcome is Outcome.LOST_SHARD
     assert "shard-" in key.problem
-    assert key.problem in str(key)
 
 
 # -- gc ------------------------------------------------------------------------------------------
@@ -146,7 +141,6 @@ def test_gc_removes_losers_and_runs_without_an_element(tmp_path: Path) -> None:
     assert_elements(tmp_path, range(90))
     assert verify(tmp_path) == []
     assert gc(tmp_path, older_than=0).removed == ()
-    assert "3 folder(s)" in str(done)
 
 
 def test_gc_waits_a_day(tmp_path: Path) -> None:
