@@ -18,6 +18,7 @@ from tundish.loader.dataloader.columns import (
     add_place,
     array_column,
     array_of,
+    as_ruled,
     float_column,
     found,
     number_column,
@@ -232,7 +233,7 @@ def _like(sequence: Sequence[Any], items: list[Any]) -> Any:
 def convert(data: Any, rules: Rules) -> Any:
     """`default_convert` under given rules."""
     if is_tensor(data):
-        return data if rules.torch else _array_or_tensor(data)
+        return as_ruled(data, rules)
     kind = type(data)
     if kind.__module__ == "numpy" and kind is not np.str_:
         return _converted(data, rules)
@@ -244,13 +245,6 @@ def convert(data: Any, rules: Rules) -> Any:
         items = [convert(item, rules) for item in data]
         return items if isinstance(data, tuple) else _like(data, items)
     return data
-
-
-def _array_or_tensor(tensor: Any) -> Any:
-    try:
-        return tensor.numpy()
-    except (TypeError, RuntimeError):  # no such dtype in numpy, or not in this machine's memory
-        return tensor
 
 
 def _converted(data: Any, rules: Rules) -> Any:

@@ -297,7 +297,7 @@ def _blame(error: Exception, batch: Sequence[Any], path: str) -> None:
 
 
 def as_ruled(tensor: Any, rules: Rules) -> Any:
-    """A stacked column of tensors as it stands in a batch."""
+    """A tensor as it stands in a batch."""
     if rules.torch:
         return tensor
     try:

@@ -8,7 +8,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tundish.loader.dataloader.collate import collate, default_collate
 from tundish.loader.dataloader.columns import CollateError
@@ -55,39 +55,6 @@ class BatchTask:
         self.keys, self.position, self.stride, self.announce = keys, position, stride, announce
 
 
-class Fetcher(Protocol):
-    """Makes batches."""
-
-    def fetch(self, task: BatchTask, allocate: Allocate | None) -> Any:
-        """One batch.
-
-        Parameters
-        ----------
-        task : BatchTask
-            Of what.
-        allocate : callable or None
-            Gives memory for columns, in a worker. None in the caller's process.
-        """
-        ...
-
-    def columns(self, keys: Any, allocate: Allocate | None) -> Any:
-        """The batch of some keys, if nothing has to be made for it, and nothing is drawn; else None."""
-        ...
-
-    @property
-    def untouched(self) -> bool:
-        """Whether the dataset has still to be put to where the state says: its epoch had ended."""
-        ...
-
-    def state(self) -> Any:
-        """Where the dataset stands, if it says so; else None."""
-        ...
-
-    def pass_over(self) -> None:
-        """Leave out the next batch of an iterable dataset."""
-        ...
-
-
 def fetcher_of(
     recipe: Recipe, base_seed: int, epoch: int, restored: Any = None, *, anew: bool = False
 ) -> Fetcher:
@@ -124,12 +91,22 @@ class MapFetcher:
         self._tabular = Tabular(recipe, general)
 
     def state(self) -> Any:
+        """Where the dataset stands, if it says so; else None."""
         return {"dataset": self._recipe.dataset.state_dict()} if self._stateful else None
 
     def pass_over(self) -> None:
         raise AssertionError("what has keys needs no reading over")
 
     def fetch(self, task: BatchTask, allocate: Allocate | None) -> Any:
+        """One batch.
+
+        Parameters
+        ----------
+        task : BatchTask
+            Of what.
+        allocate : callable or None
+            Gives memory for columns, in a worker. None in the caller's process.
+        """
         recipe = self._recipe
         if not recipe.batched:
             sample = self._sample(task, 0, task.keys)
@@ -154,6 +131,7 @@ class MapFetcher:
         return _named(stream.result, keys)
 
     def columns(self, keys: Any, allocate: Allocate | None) -> Any:
+        """The batch of some keys, if nothing has to be made for it, and nothing is drawn; else None."""
         return self._tabular.batch(keys, allocate)
 
     def _plainly(self, keys: Any, take: Callable[[Any], None]) -> None:
@@ -218,6 +196,7 @@ class IterableFetcher:
 
     @property
     def untouched(self) -> bool:
+        """Whether the dataset has still to be put to where the state says: its epoch had ended."""
         return bool(self._restored.get("ended"))
 
     def state(self) -> Any:
@@ -266,6 +245,10 @@ class IterableFetcher:
             samples = list(islice(self._samples, count))
         self._ended = len(samples) < count
         return samples
+
+
+Fetcher: TypeAlias = MapFetcher | IterableFetcher
+"""What makes batches."""
 
 
 def _converted(recipe: Recipe, sample: Any) -> Any:

@@ -53,17 +53,13 @@ class Flavour:
     collate_types: Callable[[], list[tuple[Any, Any]]]
 
 
-def _none_added() -> list[tuple[Any, Any]]:
-    return []
-
-
 NUMPY = Flavour(
     tensors=False,
     collate=(default_collate,),
     convert=(default_convert,),
     to_samples=default_convert,
     generator=default_generator,
-    collate_types=_none_added,
+    collate_types=list,
 )
 
 

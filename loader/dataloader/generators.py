@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Protocol, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -126,38 +126,8 @@ class BorrowedGenerator:
         return drawn
 
 
-class Generator(Protocol):
-    """What samplers draw from: a `TorchGenerator`, or torch's own behind the same methods."""
-
-    def manual_seed(self, seed: int) -> Self:
-        """Start the stream that belongs to a seed."""
-
-    def seed(self) -> int:
-        """Start a stream that nobody can know, and return its seed."""
-
-    def initial_seed(self) -> int:
-        """The seed that the stream began with."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Where the stream stands, as JSON."""
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state."""
-
-    def int64(self) -> int:
-        """A number in [0, 2**63): what torch makes seeds of."""
-
-    def randperm(self, n: int) -> np.ndarray:
-        """A random order of ``range(n)``."""
-
-    def randint(self, high: int, size: int) -> np.ndarray:
-        """Integers in [0, high)."""
-
-    def uniform64(self, size: int) -> np.ndarray:
-        """Numbers in [0, 1)."""
-
-    def multinomial(self, weights: Any, num_samples: int, replacement: bool = False) -> np.ndarray:
-        """Indices of weights, each as likely as its weight."""
+Generator: TypeAlias = TorchGenerator | BorrowedGenerator
+"""What samplers draw from: a `TorchGenerator`, or torch's own behind the same methods."""
 
 
 def is_generator(value: Any) -> bool:

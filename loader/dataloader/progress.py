@@ -77,7 +77,7 @@ class Progress:
     coming: dict[str, Any] | None = None
     elements: dict[str, Any] | None = None
     _source: Callable[[], dict[str, Any]] | None = None
-    _before: tuple[Any, ...] | None = None
+    _before: dict[str, Any] | None = None
     _epoch: Epoch | None = None
     _lasting: bool = False
     restores: bool = field(default=False, repr=False)
@@ -116,35 +116,11 @@ class Progress:
 
     def remember(self) -> None:
         """Keep what is so `before` the batch that comes now."""
-        self._before = (
-            self.batches,
-            self.skip,
-            self.samples,
-            self.ahead,
-            self.mark,
-            self.cursor,
-            self.over,
-            self.replicas,
-            self.elements,
-        )
+        self._before = {name: getattr(self, name) for name in _MOVING}
 
     def before(self) -> Progress:
         """As it was before the last batch: for those who fetch one ahead."""
-        if self._before is None:
-            return self
-        batches, skip, samples, ahead, mark, cursor, over, replicas, elements = self._before
-        return replace(
-            self,
-            batches=batches,
-            skip=skip,
-            samples=samples,
-            ahead=ahead,
-            mark=mark,
-            cursor=cursor,
-            over=over,
-            replicas=replicas,
-            elements=elements,
-        )
+        return self if self._before is None else replace(self, **self._before)
 
     def to_state(self) -> dict[str, Any]:
         """As a state: JSON, unless a sampler's or a dataset's own is not."""
@@ -206,6 +182,9 @@ class Progress:
             self.batches += 1
             self.skip += 1
 
+
+_MOVING = ("batches", "skip", "samples", "ahead", "mark", "cursor", "over", "replicas", "elements")
+"""What a batch changes."""
 
 _KEPT = {name for name in Progress.__dataclass_fields__ if name[0] != "_" and name != "restores"}
 

@@ -20,7 +20,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -50,36 +50,11 @@ from tundish.snapshot.encoding.columns import (
 from tundish.snapshot.encoding.structure import carrier, dtype_from_json, dtype_to_json
 from tundish.spec import leaf_key, show_key
 
-__all__ = ["Kind", "Piece", "kind_from_json", "kind_of"]
-
 _LIST_LIMIT = 2**31 - 1  # values that a row of a fixed size list can have
 _STORABLE = (
     "a snapshot stores arrays, numbers, str, bytes and None; turn it into these with a `map` before the "
     "snapshot, or move the snapshot before the operator that makes it"
 )
-
-
-class Kind(Protocol):
-    """What the rows of a leaf have in common."""
-
-    @property
-    def arrow(self) -> Any:
-        """The Arrow type of its column."""
-
-    def to_json(self) -> dict[str, Any]:
-        """The same, for the file."""
-
-    def joined(self, other: Any) -> Kind | None:
-        """The narrowest kind that takes the rows of both; None where there is none."""
-
-    def encode(self, pieces: Sequence[Piece]) -> Any:
-        """The Arrow array of some rows, which are of this kind."""
-
-    def column(self, array: Any, memory: Memory) -> Column:
-        """The rows of an Arrow array of the column."""
-
-    def __str__(self) -> str:
-        """Its name in a message."""
 
 
 def kind_of(piece: Piece) -> Kind | None:
@@ -195,6 +170,7 @@ class Fixed:
 
     @property
     def arrow(self) -> Any:
+        """The Arrow type of its column."""
         kind, width = carrier(self.dtype)
         if pa.types.is_null(kind) or 0 in self.shape:
             return pa.null()
@@ -203,9 +179,11 @@ class Fixed:
         return pa.fixed_shape_tensor(kind, (*self.shape, width) if width > 1 else self.shape)
 
     def to_json(self) -> dict[str, Any]:
+        """The same, for the file."""
         return {"kind": "fixed", "dtype": dtype_to_json(self.dtype), "shape": list(self.shape)}
 
     def joined(self, other: Any) -> Kind | None:
+        """The narrowest kind that takes the rows of both; None where there is none."""
         if self == other:
             return self
         if isinstance(other, Fixed) and self._like(other.dtype, len(other.shape)):
@@ -216,6 +194,7 @@ class Fixed:
         return self.dtype == dtype and len(self.shape) == ndim
 
     def encode(self, pieces: Sequence[Piece]) -> Any:
+        """The Arrow array of some rows, which are of this kind."""
         rows = sum(map(len, pieces))
         arrow = self.arrow
         if pa.types.is_null(arrow):
@@ -228,6 +207,7 @@ class Fixed:
         return pa.ExtensionArray.from_storage(arrow, storage)
 
     def column(self, array: Any, memory: Memory) -> Column:
+        """The rows of an Arrow array of the column."""
         return FixedColumn(memory.values(array, self.dtype, (len(array), *self.shape)))
 
     def __str__(self) -> str:
@@ -364,6 +344,10 @@ class Nothing:
 
     def __str__(self) -> str:
         return "None"
+
+
+Kind: TypeAlias = Fixed | Varying | Text | Objects | Nothing
+"""What the rows of a leaf have in common."""
 
 
 def _surrogates(surrogates: bool) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -20,19 +20,6 @@ if TYPE_CHECKING:
 
 Span = tuple[int, int, int]
 """A batch, and which rows of it: first, stop. Batch -1: one element that failed, and its index twice."""
-
-
-class Places(Protocol):
-    """Where the elements of a range stand."""
-
-    def find(self, n: int, /) -> tuple[int, int]:
-        """The batch and the row of an element; the batch is -1 where there is none."""
-
-    def find_all(self, indices: np.ndarray, /) -> tuple[np.ndarray, np.ndarray]:
-        """The same for many."""
-
-    def spans(self, start: int, stop: int) -> Iterator[Span]:
-        """The rows of a range of elements, in order."""
 
 
 class Spans:
@@ -65,11 +52,13 @@ class Spans:
         return bool(even) and int(starts[-1] + rows[-1]) == total
 
     def find(self, n: int, /) -> tuple[int, int]:
+        """The batch and the row of an element; the batch is -1 where there is none."""
         b = bisect_right(self._list, n) - 1
         k = n - self._list[b] if b >= 0 else 0
         return (b, k) if b >= 0 and k < self._lengths[b] else (-1, n)
 
     def find_all(self, indices: np.ndarray, /) -> tuple[np.ndarray, np.ndarray]:
+        """The same for many."""
         if not len(self._starts):
             return np.full(len(indices), -1), indices
         if self.width:
@@ -81,6 +70,7 @@ class Spans:
         return np.where(missing, -1, batches), rows
 
     def spans(self, start: int, stop: int) -> Iterator[Span]:
+        """The rows of a range of elements, in order."""
         while start < stop:
             b, k = self.find(start)
             if b < 0:
@@ -173,3 +163,7 @@ class Chained:
         for part, first, end, base in pieces:
             for b, k, until in part.spans(max(start - first, 0), min(stop, end) - first):
                 yield (b + base, k, until) if b >= 0 else (-1, k + first, k + first)
+
+
+Places: TypeAlias = Spans | Ordered | Chained
+"""Where the elements of a range stand."""
