@@ -1,15 +1,32 @@
-"""What several iterators have done, added up to one `Stats`."""
+"""Sums of what several iterators have done, and what one has done between two looks at it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import reduce
 from typing import Any, TypeVar
 
+from tundish.loader.watch.histogram import Histogram
 from tundish.loader.watch.stats import NodeStats, StageStats, Stats, WorkerStats
 
 T = TypeVar("T")
+
+_COUNTED: dict[type, tuple[str, ...]] = {
+    Stats: (
+        *("elements", "errors", "restarts", "tasks", "copies", "nbytes"),
+        *("wall_s", "waited_s", "own_s", "outside_s", "waits", "cpu_s", "queued_s"),
+    ),
+    StageStats: (
+        *("elements", "dropped", "errors", "tasks", "rows"),
+        *("busy_s", "cpu_s", "nbytes", "time"),
+    ),
+    NodeStats: ("elements", "dropped", "errors", "time", "busy_s"),
+    WorkerStats: ("tasks", "rows", "busy_s", "cpu_s", "alive_s", "queued_s"),
+}
+"""What only grows: it is added up, and subtracted from what is known later."""
+_OF_PROCESS = ("leased", "used_bytes", "budget_bytes", "cores")
+_STANDING = (*_OF_PROCESS, "workers", "sources", "skipped", "snapshots", "pool", "tuned")
 
 
 def no_stats() -> Stats:
@@ -59,60 +76,39 @@ def continued(earlier: Stats, later: Stats) -> Stats:
 
     Stages that were computed elsewhere are stages of their own.
     """
-    return replace(
-        added((ended(earlier), later)),
-        workers=later.workers,
-        leased=later.leased,
-        used_bytes=later.used_bytes,
-        budget_bytes=later.budget_bytes,
-        cores=later.cores,
-        sources=later.sources,
-        skipped=later.skipped,
-        snapshots=later.snapshots,
-        pool=later.pool,
-        tuned=later.tuned,
-    )
+    standing = {name: getattr(later, name) for name in _STANDING}
+    return replace(added((ended(earlier), later)), **standing)
 
 
 def _both(one: Stats, other: Stats) -> Stats:
+    most: dict[str, Any] = {
+        name: max(getattr(one, name), getattr(other, name)) for name in _OF_PROCESS
+    }
     return Stats(
-        workers=one.workers + other.workers,
-        elements=one.elements + other.elements,
-        errors=one.errors + other.errors,
-        restarts=one.restarts + other.restarts,
-        tasks=one.tasks + other.tasks,
-        copies=one.copies + other.copies,
-        leased=max(one.leased, other.leased),
-        used_bytes=max(one.used_bytes, other.used_bytes),
-        budget_bytes=max(one.budget_bytes, other.budget_bytes),
+        **_sums(one, other, "workers"),
+        **most,
         snapshots=_newest(
             (*one.snapshots, *other.snapshots), lambda each: (each.path, each.key, each.run)
         ),
-        nbytes=one.nbytes + other.nbytes,
-        wall_s=one.wall_s + other.wall_s,
-        waited_s=one.waited_s + other.waited_s,
-        own_s=one.own_s + other.own_s,
-        outside_s=one.outside_s + other.outside_s,
-        waits=one.waits + other.waits,
-        cpu_s=one.cpu_s + other.cpu_s,
-        queued_s=one.queued_s + other.queued_s,
-        cores=max(one.cores, other.cores),
         watched=one.watched or other.watched,
         stages=_joined((*one.stages, *other.stages), _operators, _stage),
         pool=_joined((*one.pool, *other.pool), lambda each: each.name, _worker),
-        edges={
-            tag: _sum(side.edges[tag] for side in (one, other) if tag in side.edges)
-            for tag in dict.fromkeys((*one.edges, *other.edges))
-        },
-        counters={
-            tag: one.counters.get(tag, 0) + other.counters.get(tag, 0)
-            for tag in dict.fromkeys((*one.counters, *other.counters))
-        },
+        edges=_by_tag(one.edges, other.edges),
+        counters=_by_tag(one.counters, other.counters),
     )
 
 
-def _sum(parts: Iterable[Any]) -> Any:
-    return reduce(lambda one, other: one + other, parts)
+def _sums(one: T, other: T, *more: str) -> dict[str, Any]:
+    names = (*_COUNTED[type(one)], *more)
+    return {name: getattr(one, name) + getattr(other, name) for name in names}
+
+
+def _by_tag(one: Mapping[str, T], other: Mapping[str, T]) -> dict[str, T]:
+    """Numbers or histograms, those of one tag added up."""
+    found: dict[str, Any] = dict(one)
+    for tag, more in other.items():
+        found[tag] = found[tag] + more if tag in found else more
+    return found
 
 
 def _newest(parts: tuple[T, ...], key: Callable[[T], Any]) -> tuple[T, ...]:
@@ -135,42 +131,67 @@ def _operators(stage: StageStats) -> Any:
 
 
 def _stage(one: StageStats, other: StageStats) -> StageStats:
-    return replace(
-        other,
-        nodes=tuple(_node(*both) for both in zip(one.nodes, other.nodes, strict=True)),
-        elements=one.elements + other.elements,
-        dropped=one.dropped + other.dropped,
-        errors=one.errors + other.errors,
-        tasks=one.tasks + other.tasks,
-        rows=one.rows + other.rows,
-        busy_s=one.busy_s + other.busy_s,
-        cpu_s=one.cpu_s + other.cpu_s,
-        nbytes=one.nbytes + other.nbytes,
-        time=one.time + other.time,
-        in_flight=one.in_flight + other.in_flight,
-        ready=one.ready + other.ready,
-        window=one.window + other.window,
+    nodes = tuple(
+        replace(later, **_sums(earlier, later))
+        for earlier, later in zip(one.nodes, other.nodes, strict=True)
     )
-
-
-def _node(one: NodeStats, other: NodeStats) -> NodeStats:
-    return replace(
-        other,
-        elements=one.elements + other.elements,
-        dropped=one.dropped + other.dropped,
-        errors=one.errors + other.errors,
-        time=one.time + other.time,
-        busy_s=one.busy_s + other.busy_s,
-    )
+    return replace(other, nodes=nodes, **_sums(one, other, "in_flight", "ready", "window"))
 
 
 def _worker(one: WorkerStats, other: WorkerStats) -> WorkerStats:
+    return replace(other, pid=None, **_sums(one, other))  # of several iterators
+
+
+def between(earlier: Stats, later: Stats) -> Stats:
+    """What was done and measured since an earlier look.
+
+    Parameters
+    ----------
+    earlier, later : Stats
+        Of one iterator. What says how things are (workers, slots in use) is the later one's.
+
+    Examples
+    --------
+    >>> from tundish.loader.watch.stats import Stats
+    >>> between(Stats(elements=100, wall_s=2.0), Stats(elements=350, wall_s=3.0)).elements
+    250
+    """
+    grown = {**_grown(earlier, later), **_spent(earlier, later)}
     return replace(
-        other,
-        pid=None,  # workers of the same number, of several iterators
-        tasks=one.tasks + other.tasks,
-        rows=one.rows + other.rows,
-        busy_s=one.busy_s + other.busy_s,
-        cpu_s=one.cpu_s + other.cpu_s,
-        alive_s=one.alive_s + other.alive_s,
+        later,
+        **grown,
+        stages=_since(earlier.stages, later.stages),
+        pool=_since(earlier.pool, later.pool),
     )
+
+
+def _since(earlier: Iterable[Any], later: Iterable[Any]) -> tuple[Any, ...]:
+    """Stages, operators or workers, those that were there before without what they had done."""
+    known = {each.name: each for each in earlier}
+    return tuple(
+        replace(each, **_grown(known[each.name], each)) if each.name in known else each
+        for each in later
+    )
+
+
+def _grown(earlier: Any, later: Any) -> dict[str, Any]:
+    grown: dict[str, Any] = {}
+    for name in _COUNTED[type(later)]:
+        then, now = getattr(earlier, name), getattr(later, name)
+        grown[name] = now.since(then) if isinstance(now, Histogram) else now - then
+    if isinstance(later, StageStats):
+        grown["nodes"] = _since(earlier.nodes, later.nodes)
+    return grown
+
+
+def _spent(earlier: Stats, later: Stats) -> dict[str, float]:
+    """The consumer's time: waited, own, outside.
+
+    Without workers it is put together of a sample, and what was thought of the earlier time may
+    be more than what is thought of all of it.
+    """
+    names = ("waited_s", "own_s", "outside_s")
+    spent = [getattr(later, name) - getattr(earlier, name) for name in names]
+    above = [max(0.0, seconds) for seconds in spent]
+    whole, all_s = sum(above), max(0.0, sum(spent))
+    return {n: s * all_s / whole if whole else 0.0 for n, s in zip(names, above, strict=True)}

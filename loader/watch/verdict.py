@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from typing import TYPE_CHECKING
 
+from tundish.loader.watch.adding import between
 from tundish.loader.watch.advice import predict
 from tundish.loader.watch.costs import Costs, apart_s, costs_of, left
 from tundish.loader.watch.limit import Kind, Limit, find_limit
 from tundish.loader.watch.picture import draw, groups
 from tundish.loader.watch.stats import Stats
-from tundish.loader.watch.steady import between
 from tundish.loader.watch.view import PlanView
 from tundish.loader.watch.wording import (
     a_text,

@@ -11,8 +11,8 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Self
 
 from tundish.cli.terminal import bold, dim, good, warn
+from tundish.loader.watch.adding import between
 from tundish.loader.watch.stats import StageStats, Stats, WorkerStats
-from tundish.loader.watch.steady import between
 from tundish.loader.watch.verdict import explain
 from tundish.loader.watch.wording import (
     bytes_text,

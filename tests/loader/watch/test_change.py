@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from tests.loader.watch.situations import node, stage, stats, times
 
+from tundish.loader.watch.adding import between
 from tundish.loader.watch.stats import Stats
-from tundish.loader.watch.steady import between
 
 
 def test_counts_and_seconds_are_differences_and_states_are_the_later_ones() -> None:

@@ -18,8 +18,8 @@ from tests.loader.watch.situations import (
     view,
 )
 
+from tundish.loader.watch.adding import between
 from tundish.loader.watch.stats import Stats, WorkerStats
-from tundish.loader.watch.steady import between
 from tundish.loader.watch.verdict import Verdict, explain
 from tundish.loader.watch.view import PlanNode, PlanView
 
