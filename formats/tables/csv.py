@@ -248,3 +248,37 @@ def _needs_values(kind: Any) -> bool:
 def _learnt_type(kind: Any) -> Any:
     """Text that is no UTF-8 is its row's error, and no reason to read bytes; a column without any value is text."""
     return pa.string() if pa.types.is_null(kind) or pa.types.is_binary(kind) else kind
+
+
+_ARGUMENT = re.compile(r"(?:defaults|schema)=\{(?:(?:, )?'\d+': \.\.\.)+\}")
+_COLUMN = re.compile(r"column(s?) (?=')")
+_NUMBER = re.compile(r"(?<=fields )'(\d+)'|(?<=field )'(\d+)'|(?<=, )'(\d+)'(?= \()")
+
+
+@dataclass(frozen=True)
+class CsvTuplesFormat(CsvFormat):
+    """Rows of CSV files as tuples; the names of columns are their numbers.
+
+    Parameters
+    ----------
+    width : int, optional
+        How many fields a row has. None: as many as the first line.
+    """
+
+    width: int | None = None
+
+    required = True
+
+    @property
+    def texts_are_null(self) -> bool:
+        return True
+
+    def names_of(self, read: Callable[[bool], list[str]]) -> list[str]:
+        return [str(k) for k in range(self.width or len(read(True)))]
+
+    def shaped(self, columns: dict[str, Any]) -> Any:
+        return tuple(columns.values())
+
+    def told(self, problem: str) -> str:
+        text = _COLUMN.sub(r"field\1 ", _ARGUMENT.sub("record_defaults", problem))
+        return _NUMBER.sub(lambda found: found[0].strip("'"), text)

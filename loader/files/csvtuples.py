@@ -9,7 +9,7 @@ import numpy as np
 
 from tundish.formats.bytes.stream import check_compression
 from tundish.formats.tables.casting import Kind, arrow_type
-from tundish.formats.tables.csvtuples import CsvTuplesFormat
+from tundish.formats.tables.csv import CsvTuplesFormat
 from tundish.loader.files.dataset import FileDataset, Paths, check_buffer
 from tundish.loader.files.tables import check_character
 from tundish.loader.plan.checks import check_count, check_flag, check_items

@@ -12,7 +12,7 @@ import numpy as np
 from tundish.formats.example.parsing import parse_example
 from tundish.formats.paths import find
 from tundish.loader.dataset import Dataset
-from tundish.loader.files.tfrecord import TFRecordDataset
+from tundish.loader.files.records import TFRecordDataset
 from tundish.loader.plan.checks import check_callable, check_count, check_flag, check_items
 from tundish.loader.plan.node import AUTOTUNE
 from tundish.loader.plan.options import Options

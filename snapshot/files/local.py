@@ -17,17 +17,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 import psutil
 
+from tundish.formats.bytes.durable import BINARY, sync_file, sync_folder
 from tundish.formats.bytes.regular import LIMIT, open_regular, read_regular
 from tundish.snapshot.failpoints import reach
-from tundish.snapshot.files.durable import BINARY, make_folder, publish, sync_file, sync_folder
 from tundish.snapshot.files.mapping import Mapping
-from tundish.snapshot.files.sink import Sink
+from tundish.snapshot.files.publishing import Sink, make_folder, publish
 from tundish.snapshot.frame import TornFileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-__all__ = ["LIMIT", "REMOVED_FIRST", "LocalSink", "LocalStore"]
 
 REMOVED_FIRST = {"manifest.json", "run.json"}
 """Without these nothing in their folder is read any more."""

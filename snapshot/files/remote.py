@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SnapshotCorruptError, SnapshotError
 from tundish.formats.bytes.file import filesystem_of
+from tundish.formats.bytes.regular import LIMIT
 from tundish.snapshot.failpoints import reach
-from tundish.snapshot.files.local import LIMIT, REMOVED_FIRST
-from tundish.snapshot.files.sink import Sink
+from tundish.snapshot.files.local import REMOVED_FIRST
+from tundish.snapshot.files.publishing import Sink
 from tundish.snapshot.frame import TornFileError
 
 if TYPE_CHECKING:

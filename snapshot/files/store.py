@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tundish.formats.bytes.file import is_remote, local_path
-from tundish.snapshot.files.local import LIMIT, LocalStore
+from tundish.formats.bytes.regular import LIMIT
+from tundish.snapshot.files.local import LocalStore
 from tundish.snapshot.files.mapping import Mapping
+from tundish.snapshot.files.publishing import Sink
 from tundish.snapshot.files.remote import RemoteStore, remote_store
-from tundish.snapshot.files.sink import Sink
 
 if TYPE_CHECKING:
     from collections.abc import Mapping as Options

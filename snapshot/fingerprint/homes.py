@@ -14,7 +14,10 @@ _FILES = "tundish.loader.files."
 _CLASSES = {
     "asserting": "Validated",
     "dataset": "Dataset",
+    "files.fixed": "FixedLengthRecordDataset",
+    "files.lines": "TextLineDataset",
     "files.node": "Opening",
+    "files.tfrecord": "TFRecordDataset",
     "grouping": "BucketBatch BucketOf",
     "measuring": "StatsOptions",
     "pads": "Pad Padding",
@@ -27,7 +30,9 @@ _CLASSES = {
 
 _OTHERS = {
     "debugging.filtering": "disable_traceback_filtering enable_traceback_filtering is_traceback_filtering_enabled",
+    "distribute.cluster_resolver.tfconfig": "TFConfigClusterResolver",
     "distribute.cluster_resolver.union": "UnionResolver",
+    "formats.tables.csvtuples": "CsvTuplesFormat",
     "loader.dataloader.info": "WorkerInfo get_worker_info",
     "loader.plan.policies": "AutoShardPolicy AutotuneAlgorithm ExternalStatePolicy",
     "loader.watch.aggregator": "StatsAggregator",
@@ -80,9 +85,9 @@ def first_name(module: str, name: str) -> str:
     'tundish.loader.plan.elementwise.ElementwiseMethods.map'
     """
     full = f"{module}.{name}"
-    if module.startswith(_FILES):
-        return f"{_PLAN}.files.{full.removeprefix(_FILES)}"
     head, dot, rest = name.partition(".")
+    if module.startswith(_FILES) and head not in _FIRST_CLASS:
+        return f"{_PLAN}.files.{full.removeprefix(_FILES)}"
     if module.startswith("tundish.loader.") and head.endswith("Methods"):
         return _FIRST_METHOD.get(rest, full)
     first = _FIRST_CLASS.get(head) if module.startswith("tundish.loader.") else None

@@ -48,8 +48,11 @@ if TYPE_CHECKING:
     )
     from tundish.loader.dataloader.torchrandom import TorchGenerator
     from tundish.loader.dataset import Dataset
-    from tundish.loader.files.fixed import FixedLengthRecordDataset
-    from tundish.loader.files.lines import TextLineDataset
+    from tundish.loader.files.records import (
+        FixedLengthRecordDataset,
+        TextLineDataset,
+        TFRecordDataset,
+    )
     from tundish.loader.files.sql import SqlDataset
     from tundish.loader.files.tables import (
         ArrowDataset,
@@ -58,7 +61,6 @@ if TYPE_CHECKING:
         ParquetDataset,
     )
     from tundish.loader.files.tar import TarDataset
-    from tundish.loader.files.tfrecord import TFRecordDataset
     from tundish.loader.plan.groups import StatsOptions, ThreadingOptions
     from tundish.loader.plan.inputs import InputContext
     from tundish.loader.plan.node import (
@@ -141,7 +143,7 @@ _HOME = {
     "Dataset": "tundish.loader.dataset",
     "DatasetSpec": "tundish.spec",
     "DistributedSampler": "tundish.loader.dataloader.distributed",
-    "FixedLengthRecordDataset": "tundish.loader.files.fixed",
+    "FixedLengthRecordDataset": "tundish.loader.files.records",
     "InputContext": "tundish.loader.plan.inputs",
     "Iterator": "tundish.loader.run.iterator",
     "IteratorSpec": "tundish.loader.run.optional",
@@ -158,11 +160,11 @@ _HOME = {
     "StatsAggregator": "tundish.loader.watch.summary",
     "StatsOptions": "tundish.loader.plan.groups",
     "SubsetRandomSampler": "tundish.loader.dataloader.samplers",
-    "TFRecordDataset": "tundish.loader.files.tfrecord",
+    "TFRecordDataset": "tundish.loader.files.records",
     "TFRecordWriter": "tundish.formats.tfrecord.writer",
     "TarDataset": "tundish.loader.files.tar",
     "TensorSpec": "tundish.spec",
-    "TextLineDataset": "tundish.loader.files.lines",
+    "TextLineDataset": "tundish.loader.files.records",
     "ThreadingOptions": "tundish.loader.plan.groups",
     "TorchGenerator": "tundish.loader.dataloader.torchrandom",
     "WeightedRandomSampler": "tundish.loader.dataloader.samplers",

@@ -13,8 +13,8 @@ from tests.laws import functions
 
 import tundish as td
 from tundish.debugging.checking import NumericsProbe
-from tundish.debugging.finite import Health, first_bad, health_of, is_finite, is_floating
 from tundish.debugging.functions import named, shortened
+from tundish.debugging.numerics import Health, first_bad, health_of, is_finite, is_floating
 from tundish.errors import NumericsError
 from tundish.loader.protocols import probes
 

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tundish import debugging
-from tundish.debugging import deciding, finite
+from tundish.debugging import deciding, numerics
 from tundish.debugging.deciding import broken, first_of, holds, pieces
-from tundish.debugging.finite import all_finite
+from tundish.debugging.numerics import all_finite
 
 CONDITIONS = [
     np.equal,
@@ -43,8 +43,8 @@ LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of a few entries, so that small arrays are of many."""
     monkeypatch.setattr(deciding, "PIECE", 4)
-    monkeypatch.setattr(finite, "SMALL", 0)
-    monkeypatch.setattr(finite, "BYTES", 64)
+    monkeypatch.setattr(numerics, "SMALL", 0)
+    monkeypatch.setattr(numerics, "BYTES", 64)
 
 
 def values(dtype: np.dtype, odd: int) -> np.ndarray:

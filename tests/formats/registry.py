@@ -27,8 +27,7 @@ from tundish.formats.lines import LinesFormat
 from tundish.formats.sql.rows import SqlFormat
 from tundish.formats.tables.arrow import ArrowFormat
 from tundish.formats.tables.casting import Kind
-from tundish.formats.tables.csv import CsvFormat
-from tundish.formats.tables.csvtuples import CsvTuplesFormat
+from tundish.formats.tables.csv import CsvFormat, CsvTuplesFormat
 from tundish.formats.tables.jsonlines import JsonLinesFormat
 from tundish.formats.tables.parquet import ParquetFormat
 from tundish.formats.tar.elements import TarFormat

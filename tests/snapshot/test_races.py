@@ -23,7 +23,7 @@ SCRIPT = """
 import json, os, sys
 from pathlib import Path
 from tests.snapshot.disk import KEY, RUN
-from tundish.snapshot.files import durable
+from tundish.snapshot.files import publishing
 from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.lease import Holder, take
 from tundish.snapshot.manifest import Manifest
@@ -32,7 +32,7 @@ from tundish.snapshot.takeover import adopt_run
 root, what, racer, racers, rounds = Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:])
 
 def without_links(path, name):
-    return durable._claim(path, name)
+    return publishing._claim(path, name)
 
 def manifest(catalog):
     return catalog.publish(KEY, Manifest(KEY, f"racer {racer}", (), 0, 0))

@@ -7,8 +7,8 @@ import threading
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from tundish.debugging.finite import first_bad, health_of, is_finite, is_floating
 from tundish.debugging.functions import functions_of, named
+from tundish.debugging.numerics import first_bad, health_of, is_finite, is_floating
 from tundish.errors import NumericsError
 from tundish.loader.protocols import probes
 from tundish.loader.protocols.blame import NODE_MARK

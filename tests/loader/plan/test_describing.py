@@ -19,7 +19,7 @@ import tundish as td
 from tundish.errors import FingerprintError
 from tundish.loader.operators.snapshot import Snapshot
 from tundish.loader.run.describing import describe_pipeline, describe_sorting, key_of
-from tundish.snapshot.fingerprint import inputs
+from tundish.snapshot.fingerprint import atoms
 from tundish.snapshot.fingerprint import keys as description
 from tundish.snapshot.fingerprint.differences import differences, touched
 
@@ -293,7 +293,7 @@ def test_who_reads_a_snapshot_is_warned_of_it(
 
 
 def test_many_files_are_told_by_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inputs, "_MANY", 29)
+    monkeypatch.setattr(atoms, "_MANY_FILES", 29)
     sizes = {f"{k % 3}/{k:04}.jpg": k for k in range(30)}
     one = described(files(tmp_path / "one", sizes))
     two = described(files(tmp_path / "two", {**sizes, "1/0001.jpg": 4}))

@@ -15,7 +15,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from tundish.errors import SnapshotCorruptError, SnapshotError
-from tundish.snapshot.files import durable, local
+from tundish.snapshot.files import local, publishing
 from tundish.snapshot.files.local import LocalStore
 from tundish.snapshot.files.remote import RemoteStore
 from tundish.snapshot.files.store import Store, open_store
@@ -184,7 +184,7 @@ def test_without_hard_links_one_still_wins(
 
     assert store.create("manifest.json", b"first")
     assert not store.create("manifest.json", b"second")
-    assert not durable.publish(tmp_path / "manifest.json", tmp_path / "manifest.json")
+    assert not publishing.publish(tmp_path / "manifest.json", tmp_path / "manifest.json")
     assert store.read("manifest.json") == b"first"
     assert store.list() == ["manifest.json"]
 
@@ -225,7 +225,7 @@ def test_a_temporary_file_that_was_taken_away_is_made_again(
         if not taken:
             taken.append(path)
             path.unlink()
-        return durable.publish(path, name)
+        return publishing.publish(path, name)
 
     monkeypatch.setattr(local, "publish", take_away_once)
     assert LocalStore(tmp_path).create("run.json", b"first")

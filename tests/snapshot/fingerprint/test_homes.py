@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import tundish as td
+from tundish.formats.tables.csv import CsvTuplesFormat
 from tundish.loader.run.describing import describe_pipeline
 from tundish.snapshot.fingerprint.provenance import installed_name
 
@@ -86,6 +87,15 @@ def test_exports_have_the_names_of_the_first_keys(home: str) -> None:
         for name in path.split("."):
             found = getattr(found, name)
         assert first_name(found) == f"tundish.loader.{home}.{name}"
+
+
+def test_classes_that_moved_have_the_names_of_the_first_keys() -> None:
+    moved = {
+        "distribute.cluster_resolver.tfconfig": td.distribute.TFConfigClusterResolver,
+        "formats.tables.csvtuples": CsvTuplesFormat,
+    }
+    for home, kind in moved.items():
+        assert first_name(kind) == f"tundish.{home}.{kind.__name__}"
 
 
 def first_name(value: Any) -> str:

@@ -15,10 +15,13 @@ from tundish.distribute.cluster_resolver.kubernetes import (
     KubernetesClusterResolver,
     KubernetesExecutableLocation,
 )
-from tundish.distribute.cluster_resolver.simple import SimpleClusterResolver, UnionResolver
+from tundish.distribute.cluster_resolver.simple import (
+    SimpleClusterResolver,
+    TFConfigClusterResolver,
+    UnionResolver,
+)
 from tundish.distribute.cluster_resolver.slurm import SlurmClusterResolver
 from tundish.distribute.cluster_resolver.spec import ClusterSpec
-from tundish.distribute.cluster_resolver.tfconfig import TFConfigClusterResolver
 
 __all__ = [
     "ClusterResolver",

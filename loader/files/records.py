@@ -1,0 +1,285 @@
+"""Datasets of the records of files that are bytes or text: lines, records of one length, TFRecords."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tundish.formats.bytes.stream import check_compression
+from tundish.formats.fixed import FixedFormat
+from tundish.formats.lines import LinesFormat
+from tundish.formats.tfrecord.reader import TFRecordFormat
+from tundish.loader.files.dataset import (
+    FileDataset,
+    Paths,
+    check_buffer,
+    check_storage,
+)
+from tundish.loader.plan.checks import check_count
+
+if TYPE_CHECKING:
+    from tundish.loader.operators.files import Index
+
+
+class TextLineDataset(FileDataset):
+    r"""The lines of text files, as bytes or str.
+
+    Parameters
+    ----------
+    filenames : path, list of paths, or Dataset of paths
+        Read one after another, in this order. A path may be a URL that fsspec knows.
+    compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
+        Of all files; it is not guessed from their names.
+    buffer_size : int, optional
+        How many bytes to read at once. None: as many as is good.
+    num_parallel_reads : int, optional
+        Read so many files in turn, a line of each, in so many workers: the order is that of
+        ``interleave(cycle_length=num_parallel_reads)``. ``AUTOTUNE``: 16 files in turn.
+    name : str, optional
+        For tf.data's sake; ignored.
+    encoding : str, optional
+        Give str, decoded so ("utf-8", "latin-1", ...). None: bytes.
+    on_error : {"raise", "skip"}, optional
+        What to do with a line that cannot be decoded, or a file that cannot be read: raise its error
+        in its place, or leave it out and count it (``iterator.stats.skipped``). Either way reading goes on
+        with the next line, or the next file. Default: ``Options.on_error``, else "raise".
+    index : bool or "beside", optional
+        Whether to find out where each line begins, for which the files are gone through once: then
+        `shuffle(None)`, `shard`, `skip`, ``len`` and ``ds[i]`` are arithmetic. None: where the pipeline
+        needs it; False: never. It is kept in a cache folder; "beside": beside each file.
+    storage_options : dict, optional
+        What a URL's filesystem is made with.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is none of these.
+
+    Notes
+    -----
+    A line ends with ``\n``, which is taken off, with one ``\r`` before it. tf.data drops every ``\r`` of a
+    line. The last line needs no ``\n``. Its lines are bytes; `encoding` is ours.
+
+    No file is opened before the dataset is iterated. A file that is not there is an error in its place.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "words.txt")
+    ...     size = path.write_bytes(b"one\ntwo\r\nthree")
+    ...     list(td.TextLineDataset(path)), list(td.TextLineDataset(path, encoding="utf-8").skip(1))
+    ([b'one', b'two', b'three'], ['two', 'three'])
+    """
+
+    def __init__(
+        self,
+        filenames: Paths,
+        compression_type: str | None = None,
+        buffer_size: int | None = None,
+        num_parallel_reads: int | None = None,
+        name: str | None = None,
+        *,
+        encoding: str | None = None,
+        on_error: str | None = None,
+        index: Index = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        form = LinesFormat(
+            compression=check_compression(compression_type),
+            encoding=encoding,
+            buffer_size=check_buffer(buffer_size),
+            storage_options=check_storage(storage_options),
+        )
+        self._read(
+            filenames,
+            form,
+            num_parallel_reads=num_parallel_reads,
+            on_error=on_error,
+            index=index,
+        )
+
+
+class FixedLengthRecordDataset(FileDataset):
+    """The records of files in which all are of one length, as bytes.
+
+    Where record i is, is arithmetic: `shuffle(None)`, `shard`, `skip`, ``len`` and ``ds[i]`` look at the
+    sizes of the files only, if these are not compressed.
+
+    Parameters
+    ----------
+    filenames : path, list of paths, or Dataset of paths
+        Read one after another, in this order. A path may be a URL that fsspec knows.
+    record_bytes : int
+        Of a record.
+    header_bytes, footer_bytes : int, optional
+        How many bytes to leave out at the beginning and at the end of each file. None: none.
+    buffer_size : int, optional
+        How many bytes to read at once. None: as many as is good.
+    compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
+        Of all files; it is not guessed from their names.
+    num_parallel_reads : int, optional
+        Read so many files in turn, a record of each, in so many workers: the order is that of
+        ``interleave(cycle_length=num_parallel_reads)``. ``AUTOTUNE``: 16 files in turn.
+    name : str, optional
+        For tf.data's sake; ignored.
+    on_error : {"raise", "skip"}, optional
+        What to do with a file that cannot be read, or that ends within a record: raise its error in its
+        place, or leave it out and count it (``iterator.stats.skipped``). Either way reading goes on with the
+        next file. Default: ``Options.on_error``, else "raise".
+    index : bool, optional
+        Whether to look at the sizes of the files first, and where each record begins is arithmetic. None:
+        where that is possible; False: never.
+    storage_options : dict, optional
+        What a URL's filesystem is made with.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is none of these.
+
+    Notes
+    -----
+    Of a file that is not a header, whole records and a footer, all whole records are given, and then a
+    `RecordCorruptError` with the numbers. tf.data gives none of them, and the same error again and
+    again, if the file is not compressed. It also has no "ZSTD".
+
+    A compressed file has no random access: a restored iterator reads it again up to where it was.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "numbers.bin")
+    ...     size = path.write_bytes(b"HEAD" + b"onetwosix" + b".")
+    ...     ds = td.FixedLengthRecordDataset(path, 3, header_bytes=4, footer_bytes=1)
+    ...     list(ds), len(ds), ds[-1]
+    ([b'one', b'two', b'six'], 3, b'six')
+    """
+
+    def __init__(  # noqa: PLR0917 - tf.data's order
+        self,
+        filenames: Paths,
+        record_bytes: int,
+        header_bytes: int | None = None,
+        footer_bytes: int | None = None,
+        buffer_size: int | None = None,
+        compression_type: str | None = None,
+        num_parallel_reads: int | None = None,
+        name: str | None = None,
+        *,
+        on_error: str | None = None,
+        index: Index = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        form = FixedFormat(
+            record_bytes=check_count("record_bytes", record_bytes, least=1),
+            header_bytes=_check_left_out("header_bytes", header_bytes),
+            footer_bytes=_check_left_out("footer_bytes", footer_bytes),
+            compression=check_compression(compression_type),
+            buffer_size=check_buffer(buffer_size),
+            storage_options=check_storage(storage_options),
+        )
+        self._read(
+            filenames,
+            form,
+            num_parallel_reads=num_parallel_reads,
+            on_error=on_error,
+            index=index,
+        )
+
+
+def _check_left_out(name: str, value: Any) -> int:
+    return 0 if value is None else check_count(name, value, least=0)
+
+
+class TFRecordDataset(FileDataset):
+    """The records of TFRecord files, as bytes.
+
+    Parameters
+    ----------
+    filenames : path, list of paths, or Dataset of paths
+        Read one after another, in this order. A path may be a URL that fsspec knows.
+    compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
+        Of all files; it is not guessed from their names.
+    buffer_size : int, optional
+        How many bytes to read at once; 0: no more than a record needs. None: as many as is good.
+    num_parallel_reads : int, optional
+        Read so many files in turn, a record of each, in so many workers: the order is that of
+        ``interleave(cycle_length=num_parallel_reads)``. ``AUTOTUNE``: 16 files in turn.
+    name : str, optional
+        For tf.data's sake; ignored.
+    on_error : {"raise", "skip"}, optional
+        What to do with a record that is damaged, or a file that cannot be read: raise its error in its
+        place, or leave it out and count it (``iterator.stats.skipped``). Either way reading goes on with
+        the next record where its place is known, else with the next file. Default: ``Options.on_error``,
+        else "raise".
+    index : bool or "beside", optional
+        Whether to find out where each record begins, for which the files are gone through once: then
+        `shuffle(None)`, `shard`, `skip`, ``len`` and ``ds[i]`` are arithmetic. None: where the pipeline
+        needs it; False: never. It is kept in a cache folder; "beside": beside each file.
+    storage_options : dict, optional
+        What a URL's filesystem is made with.
+
+    Raises
+    ------
+    TypeError, ValueError
+        An argument is none of these.
+
+    See Also
+    --------
+    TFRecordWriter : Writes such files.
+    tundish.io.parse_example : Parses a batch of records.
+
+    Notes
+    -----
+    Both checksums of every record are checked. A record whose data are damaged is a
+    `RecordCorruptError` in its place, and the record behind it is the next. Where the length is damaged,
+    or the file is cut off, nobody knows where the next begins, and reading goes on with the next file.
+    tf.data goes on with the next file in both cases, and takes a file that is cut off within the 12 bytes
+    before a record for one that ends there. ZSTD, `on_error`, `index` and `storage_options` are ours.
+
+    Checksums are fast with ``pip install 'tundish[fast]'``; without it numpy makes them.
+
+    No file is opened before the dataset is iterated. A file that is not there is an error in its place.
+
+    Examples
+    --------
+    >>> import tundish as td
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "some.tfrecord")
+    ...     td.TFRecordWriter(path).write(td.Dataset.from_list([b"one", b"two", b"three"]))
+    ...     list(td.TFRecordDataset(path)), td.TFRecordDataset(path, index=True)[2]
+    ([b'one', b'two', b'three'], b'three')
+    """
+
+    def __init__(
+        self,
+        filenames: Paths,
+        compression_type: str | None = None,
+        buffer_size: int | None = None,
+        num_parallel_reads: int | None = None,
+        name: str | None = None,
+        *,
+        on_error: str | None = None,
+        index: Index = None,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        form = TFRecordFormat(
+            compression=check_compression(compression_type),
+            buffer_size=check_buffer(buffer_size),
+            storage_options=check_storage(storage_options),
+        )
+        self._read(
+            filenames,
+            form,
+            num_parallel_reads=num_parallel_reads,
+            on_error=on_error,
+            index=index,
+        )
