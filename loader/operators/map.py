@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -20,7 +21,6 @@ from tundish.loader.plan.node import UNKNOWN_CARDINALITY, check_workers
 from tundish.loader.protocols.blame import STOPPED, raise_from
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import DROPPED, ref_of
-from tundish.loader.protocols.lineage import identities
 from tundish.loader.protocols.operator import Operator, Unary
 from tundish.loader.protocols.ownership import SCALARS, lent_result, of_results, owned, owned_result
 from tundish.loader.protocols.raised import element_error
@@ -30,7 +30,7 @@ from tundish.spec import ArraySpec, DatasetSpec, flatten
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
-    from tundish.loader.protocols.contracts import Identity, Maker, Spec, Step, Steps, Sweep, Value
+    from tundish.loader.protocols.contracts import Maker, Spec, Step, Steps, Sweep, Value
 
 _POLICIES = ("raise", "skip", "retry")
 
@@ -139,10 +139,11 @@ class Map(Unary):
     def sweep(self, numbers: tuple[int, int, Any], context: Context) -> Sweep | None:
         if self.lenient or self.signature is not None:
             return None
-        draws = None
-        if self.seed is not None:
-            draws = ElementRng(self.seed, context.number(self)), identities(self.up, context)
-        return _swept(self.function, *numbers, draws)
+        if self.seed is None:
+            return _swept(self.function, *numbers)
+        if context.prefix:
+            return None
+        return _swept(self.function, *numbers, ElementRng(self.seed, context.number(self)))
 
 
 def caller(
@@ -249,28 +250,23 @@ def _mapped(function: Callable[..., Any], label: str, hand: Callable[..., Any]) 
 
 
 def _swept(
-    function: Callable[..., Any],
-    start: int,
-    step: int,
-    dtype: Any,
-    draws: tuple[ElementRng, Identity] | None,
+    function: Callable[..., Any], start: int, step: int, dtype: Any, rng: ElementRng | None = None
 ) -> Sweep:
     """Make a sweep: no variable of its frame refers to an element while others look at it."""
     int64 = np.int64
 
-    def drawing(refs: range, pass_: int) -> Callable[[Any], Any]:
-        """The function, with the generators of some refs, one after another."""
-        rng, identity = draws  # type: ignore[misc]  # there are
-        left = iter(refs)
-        return lambda number: function(number, rng=rng(*identity(next(left), pass_)))
-
     def sweep(refs: range, pass_: int, raw: list[Any]) -> Iterator[Any]:
-        call = function if draws is None else drawing(refs, pass_)
         held = False  # after a number all are gathered before they are written
         first, last = start + refs.start * step, start + refs.stop * step
-        for number in list(np.arange(first, last, refs.step * step).astype(dtype, copy=False)):
+        numbers = np.arange(first, last, refs.step * step).astype(dtype, copy=False)
+        # A number of the source is named by its ref, without a prefix.
+        generators = None if rng is None else map(rng.of, repeat(pass_), refs)
+        for number in list(numbers):
             try:
-                result = call(number)
+                if generators is None:
+                    result = function(number)
+                else:
+                    result = function(number, rng=next(generators))
             except StopIteration as stop:  # within a generator it would get another message
                 raise RuntimeError(STOPPED) from stop
             except Exception:

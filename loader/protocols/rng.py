@@ -17,7 +17,7 @@ one: ``Generator(Philox(key=..., counter=...))``. The generator is re-keyed for 
 from __future__ import annotations
 
 import hashlib
-import sys
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -50,19 +50,18 @@ def derive_seed(*parts: Any) -> int:
 
 
 class _Origin(ISpawnableSeedSequence):
-    """The seed sequence of a re-keyed generator; ``rng.spawn`` is keyed by the element too."""
+    """The seed sequence of a re-keyed generator, over its words; ``rng.spawn`` is keyed by the element too."""
 
-    def __init__(self, key: np.ndarray) -> None:
-        self.key = key
-        self.low = self.high = self.children = 0
-        self.pass_ = 0
+    def __init__(self, key: list[int], counter: list[int]) -> None:
+        self.key, self.counter = key, counter
+        self.children = 0
 
     def generate_state(self, n_words: int, dtype: Any = np.uint32) -> np.ndarray:
-        return self.key.copy()
+        return np.array(self.key, np.uint64)
 
     def spawn(self, n_children: int) -> list[SeedSequence]:  # type: ignore[override]
         first, self.children = self.children, self.children + n_children
-        words = [int(self.key[0]), int(self.key[1]), self.pass_ >> 32, self.low, self.high]
+        words = [*self.key, *self.counter[1:]]
         return [SeedSequence([*words, child]) for child in range(first, first + n_children)]
 
 
@@ -78,39 +77,42 @@ class ElementRng:
     """
 
     def __init__(self, seed: int, number: int) -> None:
-        self._key = np.array([seed & _M64, number << 32], np.uint64)
-        self._number = number << 32
-        self._make()
+        self._seed, self._number = seed & _M64, number << 32
+        self._make(0)
 
-    def _make(self) -> None:
-        self._origin = _Origin(self._key.copy())
+    def _make(self, pass_: int) -> None:
+        # Lists: of them numpy takes a word in a fraction of the time that it takes one of an array in.
+        self._counter = [0, 0, 0, 0]
+        self._key = [self._seed, 0]
+        self._enter(pass_)
+        self._origin = _Origin(self._key, self._counter)
         self._bits = Philox(self._origin)  # type: ignore[arg-type]  # numpy's stub wants its own
         self._generator = Generator(self._bits)
-        # Lists: of them numpy takes a word in a fraction of the time that it takes one of an array in.
-        self._counter: list[int] = [0, 0, 0, 0]
-        self._words: list[int] = self._key.tolist()
-        inner = {"counter": self._counter, "key": self._words}
+        inner = {"counter": self._counter, "key": self._key}
         self._state: Any = {**self._bits.state, "state": inner, "buffer": [0, 0, 0, 0]}
-        self._pass = -1
+
+    def _enter(self, pass_: int) -> None:
+        self._pass = pass_
+        self._key[1] = self._number | (pass_ & _M32)
+        self._counter[1] = pass_ >> 32
 
     def __call__(self, pass_: int, path: Path) -> Generator:
         """The generator for an element, as new; valid until the next call unless kept."""
+        if type(path) is int and path <= _M64:
+            return self.of(pass_, path)
+        return self.of(pass_, *path_bits(path))
+
+    def of(self, pass_: int, low: int, high: int = 0) -> Generator:
+        """As a call, for an origin's two words."""
         # Two references to a generator nobody kept: ours and getrefcount's own; the bit generator
         # has one more, from the generator.
-        if sys.getrefcount(self._generator) > 2 or sys.getrefcount(self._bits) > 3:
-            self._make()
-        if type(path) is int and path <= _M64:
-            low, high = path, 0
-        else:
-            low, high = path_bits(path)
-        counter, origin = self._counter, self._origin
-        if pass_ != self._pass:
-            self._pass = origin.pass_ = pass_
-            self._words[1] = self._number | (pass_ & _M32)
-            origin.key[1] = self._words[1]
-            counter[1] = pass_ >> 32
+        if getrefcount(self._generator) > 2 or getrefcount(self._bits) > 3:
+            self._make(pass_)
+        elif pass_ != self._pass:
+            self._enter(pass_)
+        counter = self._counter
         counter[2] = low
         counter[3] = high
         self._bits.state = self._state
-        origin.low, origin.high, origin.children = low, high, 0
+        self._origin.children = 0
         return self._generator

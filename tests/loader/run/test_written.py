@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.random import Generator, Philox
+from numpy.random import Generator, Philox, SeedSequence
 
 from tundish import Dataset
 from tundish.loader.protocols.rng import ElementRng, Path
@@ -75,10 +75,32 @@ def test_generators_are_philox_of_the_element() -> None:
         assert words["counter"].tolist()[:2] == [0, pass_ >> 32]
         assert found.integers(1 << 40, size=5).tolist() == own.integers(1 << 40, size=5).tolist()
         found.integers(7, dtype=np.int32)  # leaves half a word behind
-    kept = rng(0, 1)
-    again = rng(0, 2)
-    assert kept is not again
-    assert kept.random() == ElementRng(5, 2)(0, 1).random()
+
+
+def spawned(rng: Generator) -> list[int]:
+    return [int(child.integers(1 << 40)) for child in rng.spawn(2)]
+
+
+@pytest.mark.parametrize("part", ["all", "bits"])
+@pytest.mark.parametrize("then", [(0, 2), (1, 1), (0, (1, 2))])
+def test_a_kept_generator_stays_as_it_is(part: str, then: tuple[int, Path]) -> None:
+    rng, fresh = ElementRng(5, 2), ElementRng(5, 2)
+    kept: Any = rng(0, 1) if part == "all" else rng(0, 1).bit_generator
+    again = rng(*then)
+    assert (again if part == "all" else again.bit_generator) is not kept
+    assert spawned(again) == spawned(ElementRng(5, 2)(*then))
+    own = kept if part == "all" else Generator(kept)
+    assert own.random() == fresh(0, 1).random()
+    assert spawned(own) == spawned(fresh(0, 1)) != spawned(again)
+
+
+def test_each_element_spawns_anew() -> None:
+    rng = ElementRng(5, 2)
+    first = spawned(rng(0, 1))
+    assert spawned(rng(0, 1)) == first
+    words = [5, 2 << 32, 0, 1, 0]
+    children = [Generator(Philox(SeedSequence([*words, child]))) for child in range(2)]
+    assert first == [int(child.integers(1 << 40)) for child in children]
 
 
 class Keeps:
@@ -93,4 +115,7 @@ class Keeps:
 
 
 def test_kept_generators() -> None:
-    assert_workers_do_not_show(Dataset.range(COUNT).map(Keeps(), seed=1), (0, 2))
+    numbers = Dataset.range(
+        7, 7 + 3 * COUNT, 3
+    )  # what is drawn is keyed by the place, not by the number
+    assert_workers_do_not_show(numbers.map(Keeps(), seed=1), (0, 2))
