@@ -299,6 +299,12 @@ class Decoded:
         """One leaf of all rows."""
         return self._columns[leaf]
 
+    @property
+    def addresses(self) -> list[int]:
+        """Where leaves of one dtype and shape begin in this process's memory."""
+        arrays = [column.array for column in self._columns if column.array is not None]
+        return [array.__array_interface__["data"][0] for array in arrays]
+
     def column(self, leaf: int) -> np.ndarray | None:
         """All rows of a leaf of one dtype and shape; None for another leaf."""
         return self._columns[leaf].array

@@ -206,6 +206,11 @@ class Fixed:
         storage = pa.Array.from_buffers(arrow.storage_type, rows, [None], children=[inner(values)])
         return pa.ExtensionArray.from_storage(arrow, storage)
 
+    @property
+    def nbytes(self) -> int:
+        """How many bytes a row has."""
+        return self.dtype.itemsize * math.prod(self.shape)
+
     def column(self, array: Any, memory: Memory) -> Column:
         """The rows of an Arrow array of the column."""
         return FixedColumn(memory.values(array, self.dtype, (len(array), *self.shape)))

@@ -22,7 +22,9 @@ import pyarrow as pa
 
 from tundish.errors import SnapshotCorruptError
 from tundish.snapshot.encoding.forms import INDEX, Decoded, Form, decode
+from tundish.snapshot.encoding.kinds import Fixed
 from tundish.snapshot.files.checksum import crc32
+from tundish.snapshot.reading.taking import ALIGNED, items_of
 from tundish.snapshot.reading.verified import mark_of, verified
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ VERIFY = ("size", "batch", "full")
 CACHE_BYTES = 256 << 20
 LOOK_S = 0.01
 """How old what is known of a file may be, when one element of it is asked for."""
+
+_MOST_ITEM = 2**31  # bytes, that numpy has not in a dtype
 
 _MAGIC = b"ARROW1\0\0"
 _REMEDY = "restore the file, or remove the snapshot's folder so that it is written anew"
@@ -68,15 +72,18 @@ class _Open:
         What it has to be.
     asked : float
         When (`time.monotonic`) the file was asked last whether it was written.
+    items : list of ndarray
+        By leaf, what may be a row in it; none until it is asked for.
     """
 
-    __slots__ = ("asked", "batches", "buffer", "mapping", "size", "whole")
+    __slots__ = ("asked", "batches", "buffer", "items", "mapping", "size", "whole")
 
     def __init__(self, mapping: Mapping) -> None:
         self.mapping, self.size, self.whole = mapping, mapping.size, len(mapping)
         self.asked = monotonic()
         self.buffer = pa.py_buffer(mapping)
         self.batches: set[int] = set()
+        self.items: list[np.ndarray] = []
 
     def changed(self) -> bool:
         """Whether the file is not what was mapped."""
@@ -161,6 +168,8 @@ class Batches:
         self._cost = 0
         self._lock = threading.RLock()
         self.ready: dict[int, tuple[Callable[[int], Any], _Open | _Fetched]] = {}
+        self.laid = self._rows_in_files()  # of each leaf the bytes of a row
+        self._begins = np.full((len(self.laid), len(self.entries)), -1)  # -1: not known
 
     def _add_forms(self, forms: Sequence[bytes]) -> None:
         for serialized in forms:
@@ -168,6 +177,15 @@ class Batches:
             self._heads.append(_MAGIC + serialized)
             self._schemas.append(schema)
             self.forms.append(Form.from_schema(schema))
+
+    def _rows_in_files(self) -> tuple[np.dtype, ...]:
+        """The bytes of a row, by leaf, where rows lie in mapped files as they are; else nothing."""
+        kinds: Any = self.forms[0].kinds if len(set(self.forms)) == 1 else ()
+        if not self._mapped or any(self._compressed):
+            return ()
+        if not all(isinstance(kind, Fixed) and 0 < kind.nbytes < _MOST_ITEM for kind in kinds):
+            return ()
+        return tuple([np.dtype((kind.dtype, kind.shape)) for kind in kinds])
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -195,6 +213,37 @@ class Batches:
             else:
                 found.append(known[0])
         return found
+
+    def begins(
+        self, number: int, batches: np.ndarray
+    ) -> tuple[list[np.ndarray], np.ndarray] | None:
+        """Say where the leaves of some batches of a shard begin; all are verified, and the file is as it was.
+
+        Returns
+        -------
+        list of ndarray
+            The file, by leaf, as `items_of` gives it.
+        (leaves, batches) int64 ndarray
+            Numbers of items. None in place of both: somebody wrote it so that not all leaves begin where items do.
+        """
+        with self._lock:
+            while True:
+                opened = self._opened(number)
+                begins: np.ndarray = self._begins.take(batches, axis=1)
+                if opened.items and begins.min() >= 0:
+                    return opened.items, begins
+                for b in np.unique(batches[begins[0] < 0]).tolist():
+                    decoded, opened = self._load(b), self._open[number]
+                    places = np.array(decoded.addresses) - opened.buffer.address
+                    if (
+                        places % ALIGNED
+                    ).any() or not 0 <= places.min() <= places.max() < opened.whole:
+                        self.laid = ()
+                        return None
+                    opened.items = opened.items or [
+                        items_of(opened.mapping, row) for row in self.laid
+                    ]
+                    self._begins[:, b] = places // [items.strides[0] for items in opened.items]
 
     def look_again(self) -> bool:
         """Ask all files that are open whether they were changed; those are mapped and verified anew."""
@@ -326,6 +375,8 @@ class Batches:
             opened = self._open.pop(number, None)
             for b in () if opened is None else opened.batches:
                 self._drop(b)
+            if self.laid:
+                self._begins[:, self.entries["shard"] == number] = -1
 
     def _make_room(self, newest: int) -> None:
         while self._cost > self._room and len(self._decoded) > 1:

@@ -14,20 +14,21 @@ import numpy as np
 
 from tundish.errors import IncompleteSnapshotError, SnapshotCorruptError, SnapshotError
 from tundish.snapshot.catalog import Catalog
-from tundish.snapshot.encoding.arrow import bits, join_rows, stack
-from tundish.snapshot.encoding.columns import as_objects, is_simple
+from tundish.snapshot.encoding.arrow import join_rows
+from tundish.snapshot.encoding.columns import is_simple
 from tundish.snapshot.encoding.kinds import Fixed, Text
 from tundish.snapshot.finished import read_finished
 from tundish.snapshot.index import order_blocks
 from tundish.snapshot.reading.batches import CACHE_BYTES, FETCHED, LOOK_S, VERIFY, Batches
 from tundish.snapshot.reading.handed import Handed
 from tundish.snapshot.reading.places import Chained, Ordered, Places, Spans
+from tundish.snapshot.reading.taking import taken
 from tundish.snapshot.reading.verified import mark_of, verified
 from tundish.snapshot.run import read_run
-from tundish.spec import leaf_key, unflatten
+from tundish.spec import unflatten
 
 if TYPE_CHECKING:
-    from tundish.snapshot.encoding.forms import Decoded, Form
+    from tundish.snapshot.encoding.forms import Form
     from tundish.snapshot.files.mapping import Mapping as MappedFile
     from tundish.snapshot.files.store import Store
     from tundish.snapshot.manifest import Manifest, ManifestRun
@@ -230,9 +231,7 @@ class Reader:
         """
         first, count = indices[0], len(indices)
         places: list[Any] = []
-        if indices[-1] - first + 1 == count and np.array_equal(
-            indices, range(first, first + count)
-        ):
+        if [*indices] == [*range(first, first + count)]:
             found = self.elements(first, first + count)
             for b, start, stop in self._places.spans(first, first + count):
                 if b >= 0 and self.batches[b].views(start, stop):
@@ -335,21 +334,7 @@ class Reader:
         batches, rows = self._places.find_all(indices)
         if batches.min() < 0:
             return None
-        order = np.argsort(batches, kind="stable")
-        cuts = np.flatnonzero(np.diff(batches[order])) + 1
-        places = np.split(order, cuts)
-        touched = self.batches.some([int(batches[at[0]]) for at in places])
-        groups = [(found, at, rows[at]) for found, at in zip(touched, places, strict=True)]
-        tree = groups[0][0].tree
-        if any(decoded.tree != tree for decoded, _, _ in groups):
-            return None
-        arrays = []
-        for leaf in range(groups[0][0].width):
-            gathered = _gathered(leaf, groups, len(indices))
-            if gathered is None:
-                return None
-            arrays.append(gathered)
-        return unflatten(tree, arrays)
+        return taken(self.batches, batches, rows)
 
     # -- the rest ------------------------------------------------------------------------------
 
@@ -473,32 +458,6 @@ def _joined(pieces: Sequence[np.ndarray | None]) -> np.ndarray | None:
         if piece is None or piece.dtype != first.dtype or piece.shape[1:] != first.shape[1:]:
             return None
     return join_rows([piece for piece in pieces if piece is not None], first.dtype, first.shape[1:])
-
-
-def _gathered(
-    leaf: int, groups: Sequence[tuple[Decoded, np.ndarray, np.ndarray]], size: int
-) -> Any:
-    """A leaf of chosen rows in a new array; None where they do not fit."""
-    columns = [(decoded.leaf(leaf), at, rows) for decoded, at, rows in groups]
-    arrays = [column.array for column, _, _ in columns]
-    first = arrays[0]
-    if first is not None and all(
-        a is not None and (a.dtype, a.shape[1:]) == (first.dtype, first.shape[1:]) for a in arrays
-    ):
-        out = np.empty((size, *first.shape[1:]), first.dtype)
-        target = bits(out)
-        for array, (_, at, rows) in zip(arrays, columns, strict=True):
-            assert array is not None
-            target[at] = bits(array)[rows]
-        return out
-    values: list[Any] = [None] * size
-    for column, at, rows in columns:
-        for place, k in zip(at.tolist(), rows.tolist(), strict=True):
-            values[place] = column.one(k)
-    keys = {leaf_key(value) for value in values}
-    if all(isinstance(key, type) for key in keys):
-        return as_objects(values)
-    return stack(values, *keys.pop()) if len(keys) == 1 else None  # type: ignore[misc]  # a pair
 
 
 _NOWHERE = (-1, FETCHED)

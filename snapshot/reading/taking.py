@@ -1,0 +1,129 @@
+"""Rows of any batches in new arrays.
+
+A leaf of one dtype and shape has as many bytes in each row, and Arrow begins it at a multiple of 8. So where files are
+mapped, and all leaves are such, a file is one array of items that overlap, and one index takes rows of it out of any
+batches. Else rows are taken batch by batch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.snapshot.encoding.arrow import bits, stack
+from tundish.snapshot.encoding.columns import as_objects
+from tundish.spec import leaf_key, unflatten
+
+ALIGNED = 8
+"""Arrow's buffers begin at multiples of it."""
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tundish.snapshot.encoding.forms import Decoded
+    from tundish.snapshot.reading.batches import Batches
+
+
+def taken(source: Batches, batches: np.ndarray, rows: np.ndarray) -> Any | None:
+    """Return rows of batches as one batch; None where they do not fit each other.
+
+    Parameters
+    ----------
+    source : Batches
+    batches, rows : (n,) int64 ndarray
+        Where each row stands; at least one.
+    """
+    arrays = _by_file(source, batches, rows)
+    if arrays is not None:
+        return unflatten(source.forms[0].tree, arrays)
+    order = np.argsort(batches, kind="stable")
+    places = np.split(order, np.flatnonzero(np.diff(batches[order])) + 1)
+    touched = source.some([int(batches[at[0]]) for at in places])
+    groups = [(found, at, rows[at]) for found, at in zip(touched, places, strict=True)]
+    tree = groups[0][0].tree
+    if any(decoded.tree != tree for decoded, _, _ in groups):
+        return None
+    arrays = []
+    for leaf in range(groups[0][0].width):
+        gathered = _gathered(leaf, groups, len(rows))
+        if gathered is None:
+            return None
+        arrays.append(gathered)
+    return unflatten(tree, arrays)
+
+
+# -- out of whole files ---------------------------------------------------------------------------
+
+
+def _by_file(source: Batches, batches: np.ndarray, rows: np.ndarray) -> list[np.ndarray] | None:
+    """Return the leaves of rows, taken file by file; None where they do not lie so."""
+    if not source.laid:
+        return None
+    shards = source.entries["shard"][batches]
+    files = np.flatnonzero(np.bincount(shards)).tolist() if shards.any() else [0]
+    if len(files) == 1:
+        return _of_file(source, files[0], batches, rows)
+    arrays = [np.empty((len(rows), *row.shape), row.base) for row in source.laid]
+    for number in files:
+        here = np.flatnonzero(shards == number)
+        leaves = _of_file(source, number, batches[here], rows[here])
+        if leaves is None:
+            return None
+        for array, leaf in zip(arrays, leaves, strict=True):
+            bits(array)[here] = bits(leaf)
+    return arrays
+
+
+def _of_file(
+    source: Batches, number: int, batches: np.ndarray, rows: np.ndarray
+) -> list[np.ndarray] | None:
+    found = source.begins(number, batches)
+    if found is None:
+        return None
+    leaves = []
+    for items, begins, row in zip(*found, source.laid, strict=True):
+        each = row.itemsize // items.strides[0]
+        places = begins + (rows if each == 1 else rows * each)
+        # What does not lie item by item `take` would copy whole.
+        leaf = items.take(places) if each == 1 else items[places]
+        leaves.append(leaf if leaf.dtype == row else leaf.view(row))
+    return leaves
+
+
+def items_of(file: Any, row: np.dtype) -> np.ndarray:
+    """Return all that may be a row in a mapped file: items that begin at each multiple of what their size is one of."""
+    step = min(row.itemsize & -row.itemsize, ALIGNED)
+    # Of a structure, numpy copies only the fields.
+    plain = row.itemsize == step and row.subdtype is None and row.names is None
+    dtype = row if plain else np.dtype(f"V{row.itemsize}")
+    return np.ndarray(((len(file) - row.itemsize) // step + 1,), dtype, file, 0, (step,))
+
+
+# -- batch by batch ------------------------------------------------------------------------------
+
+
+def _gathered(
+    leaf: int, groups: Sequence[tuple[Decoded, np.ndarray, np.ndarray]], size: int
+) -> Any:
+    """A leaf of chosen rows in a new array; None where they do not fit."""
+    columns = [(decoded.leaf(leaf), at, rows) for decoded, at, rows in groups]
+    arrays = [column.array for column, _, _ in columns]
+    first = arrays[0]
+    if first is not None and all(
+        a is not None and (a.dtype, a.shape[1:]) == (first.dtype, first.shape[1:]) for a in arrays
+    ):
+        out = np.empty((size, *first.shape[1:]), first.dtype)
+        target = bits(out)
+        for array, (_, at, rows) in zip(arrays, columns, strict=True):
+            assert array is not None
+            target[at] = bits(array)[rows]
+        return out
+    values: list[Any] = [None] * size
+    for column, at, rows in columns:
+        for place, k in zip(at.tolist(), rows.tolist(), strict=True):
+            values[place] = column.one(k)
+    keys = {leaf_key(value) for value in values}
+    if all(isinstance(key, type) for key in keys):
+        return as_objects(values)
+    return stack(values, *keys.pop()) if len(keys) == 1 else None  # type: ignore[misc]  # a pair
