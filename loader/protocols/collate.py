@@ -14,6 +14,7 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.gaps import copied, room
 from tundish.loader.protocols.ownership import private
+from tundish.loader.protocols.writer import Write, writer
 from tundish.shm.layout import MOST_DIMENSIONS
 from tundish.spec import (
     LEAF,
@@ -90,13 +91,13 @@ class Collator:
         How many rows to make room for.
     """
 
-    __slots__ = ("_columns", "_dtype", "_keys", "_shape", "_single", "_tree", "count", "size")
+    __slots__ = ("_columns", "_keys", "_tree", "_write", "count", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.count = 0
-        self._single: Any = None
         self._columns: list[Any] = []
+        self._write: Write | None = None
 
     def add(self, value: Any) -> None:
         """Write an element into the next row.
@@ -109,15 +110,9 @@ class Collator:
         k = self.count
         if k == 0:
             self._start(value)
-        single = self._single
-        if (
-            single is not None
-            and isinstance(value, (np.ndarray, np.generic))
-            and value.dtype == self._dtype
-            and value.shape == self._shape
-        ):
-            single[k] = value
-        else:
+        if self._write is None:
+            self._write = writer(self._tree, tuple(self._keys), self._columns)
+        if not self._write(k, value):
             self._add_nest(k, value)
         self.count = k + 1
 
@@ -132,10 +127,10 @@ class Collator:
         k = self.count
         if k == 0:
             self._start(values[0])
-        if self._single is None or self._shape or self._dtype.type is not type(values[0]):
+        if self._tree is not LEAF or self._keys[0] != leaf_key(values[0]):
             return self.add_columns(np.array(values), len(values))
         self.count = k + len(values)
-        self._single[k : self.count] = values
+        self._columns[0][k : self.count] = values
         return None
 
     def add_columns(self, columns: Any, rows: int) -> None:
@@ -171,10 +166,6 @@ class Collator:
             room((self.size, *key[1]), key[0]) if not isinstance(key, type) else []
             for key in self._keys
         ]
-        column = self._columns[0] if self._tree is LEAF else None
-        if isinstance(column, np.ndarray) and not column.dtype.hasobject:
-            self._single = column
-            self._dtype, self._shape = self._keys[0]  # type: ignore[misc]  # fixed: a pair
 
     def _check(self, k: int, keys: list[Key], tree: Tree) -> None:
         if tree == self._tree and all(map(fits, keys, self._keys)):

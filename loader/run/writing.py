@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.gaps import copied
-from tundish.loader.protocols.ownership import owned, private
-from tundish.spec import NUMBERS, flatten, leaf_key, unflatten
+from tundish.loader.protocols.ownership import owned
+from tundish.spec import NUMBERS, unflatten
 
 if TYPE_CHECKING:
     from tundish.loader.watch.watch import Noted
@@ -65,99 +65,17 @@ class Rows:
 
     @property
     def plain(self) -> bool:
-        """Whether what fits the layout is in its numpy form: arrays of numbers, whose types are looked at."""
+        """Whether what fits the layout is in its numpy form: arrays of numbers, and numbers."""
         layout = self.layout
-        if layout is None or not (layout.tree is None or _is_flat(layout.tree)):
-            return False
-        return all(not isinstance(key, type) and key[0] in NUMBERS for key in layout.keys)
+        return layout is not None and all(
+            not isinstance(key, type) and key[0] in NUMBERS for key in layout.keys
+        )
 
     @property
     def has_more(self) -> bool:
         """Whether there is anything to tell beside the rows of a common layout."""
         told = self.drops or self.errors or self.events or self.extras or self.notes or self.told
         return bool(told) or self.elements is not None
-
-
-def writer(rows: Rows, tree: Any, keys: tuple[Any, ...], shift: int) -> Any:
-    """A function that writes an element into its row, or says that it does not fit."""
-    columns = rows.columns
-    if tree is None and columns[0] is not None:
-        column, (dtype, shape) = columns[0], keys[0]
-        kind = _type_of(dtype, shape)
-
-        def write_one(k: int, element: Any) -> bool:
-            if type(element) is not kind or element.shape != shape:
-                return False
-            if element.dtype is not dtype and element.dtype != dtype:  # to compare takes longer
-                return False
-            column[k - shift] = element
-            return True
-
-        return write_one
-    if _is_flat(tree):
-        return _flat_writer(rows, tree, keys, shift)
-
-    def write(k: int, element: Any) -> bool:
-        leaves, found = flatten(element)
-        if found != tree or any(leaf_key(x) != key for x, key in zip(leaves, keys, strict=True)):
-            return False
-        for at, (leaf, column) in enumerate(zip(leaves, columns, strict=True)):
-            if column is None:
-                rows.extras[at][k] = private(leaf)  # it is told when the task is done
-            else:
-                column[k - shift] = leaf
-        return True
-
-    return write
-
-
-def _is_flat(tree: Any) -> bool:
-    """Return True if elements are dicts or tuples of leaves."""
-    return tree is not None and tree[0] in "dt" and all(sub is None for sub in tree[2])
-
-
-def _type_of(dtype: np.dtype, shape: tuple[int, ...]) -> Any:
-    """The type of a leaf, as `tundish.spec.normalise` gives it: who only has a dtype and a shape is no array."""
-    return np.ndarray if shape else dtype.type
-
-
-def _flat_writer(rows: Rows, tree: Any, keys: tuple[Any, ...], shift: int) -> Any:
-    """As `_writer`, for a dict or tuple of leaves: the common case, without `flatten`."""
-    kind = dict if tree[0] == "d" else tuple
-    names = tree[1] if kind is dict else tuple(range(len(tree[2])))
-    fixed = [
-        (name, column, _type_of(*key), key[0], key[1])
-        for name, column, key in zip(names, rows.columns, keys, strict=True)
-        if column is not None
-    ]
-    loose = [
-        (name, rows.extras[at], keys[at])
-        for at, (name, column) in enumerate(zip(names, rows.columns, strict=True))
-        if column is None
-    ]
-    size = len(names)
-
-    def write(k: int, element: Any) -> bool:
-        if type(element) is not kind or len(element) != size:
-            return False
-        if kind is dict and tuple(element) != names:
-            return False
-        for name, _, key in loose:
-            if leaf_key(element[name]) != key or isinstance(element[name], (dict, tuple)):
-                return False
-        row = k - shift
-        for name, column, cls, dtype, shape in fixed:
-            leaf = element[name]
-            if type(leaf) is not cls or leaf.shape != shape:
-                return False
-            if leaf.dtype is not dtype and leaf.dtype != dtype:
-                return False
-            column[row] = leaf  # where one after it does not fit, nobody reads this row
-        for name, extra, _ in loose:
-            extra[k] = private(element[name])
-        return True
-
-    return write
 
 
 def scatter(rows: Rows, first: int, upto: int) -> Any:

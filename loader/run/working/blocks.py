@@ -8,8 +8,9 @@ import numpy as np
 
 from tundish.gaps import clear
 from tundish.loader.protocols.told import kept, open_all
+from tundish.loader.protocols.writer import writer
 from tundish.loader.run.messages import INLINE_BLOCK, NO_SLOT, POINTER, RECORD, Items, Kind, Task
-from tundish.loader.run.writing import NeedsMore, Rows, writer
+from tundish.loader.run.writing import NeedsMore, Rows
 from tundish.shm.layout import Encoded, Layout, decode
 from tundish.spec import flatten, leaf_key
 
@@ -72,7 +73,9 @@ class Blocks:
                 rows.extras[at] = {}
             elif column.dtype.kind == "V":  # a slice for each task of the others would be dear
                 clear(column[mine])
-        return writer(rows, tree, keys, shift)
+        return writer(
+            tree, keys, [rows.extras.get(at, c) for at, c in enumerate(rows.columns)], shift
+        )
 
     def _make_room(self, arena: Arena, task: Task, layout: Layout) -> None:
         if layout.nbytes > task.may:

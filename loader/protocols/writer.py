@@ -1,0 +1,132 @@
+"""A writer: puts elements of one structure into rows of columns.
+
+A loop over the leaves of a structure takes half as long as what is asked of each, so a writer is compiled from text with
+a line for each, as a ``namedtuple`` is. For ``{"a": array, "n": number}`` it is::
+
+    def write(k, e):
+        if type(e) is not dict or tuple(e) != names0: return False
+        e0_ = e[name1]
+        if type(e0_) is not type3 or e0_.shape != shape4 or (e0_.dtype is not dtype5 and e0_.dtype != dtype5): return False
+        e1_ = e[name2]
+        if type(e1_) is not type6: return False
+        column0[k - shift] = e0_
+        column1[k - shift] = e1_
+        return True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tundish.loader.protocols.ownership import private
+from tundish.spec import NUMBERS, leaf_key
+
+if TYPE_CHECKING:
+    from tundish.shm.layout import Key
+    from tundish.spec import Tree
+
+Write = Callable[[int, Any], bool]
+"""``write(k, element)``: puts an element into row k; False where it does not fit in the form that it has."""
+
+_MOST = 256
+
+
+def writer(tree: Tree, keys: tuple[Key, ...], columns: Sequence[Any], shift: int = 0) -> Write:
+    """Make a writer.
+
+    Parameters
+    ----------
+    tree, keys
+        The structure of the elements, and the key of each leaf.
+    columns : sequence
+        For each leaf an array of rows of its dtype and shape; for one that fits no array a dict or list.
+    shift : int
+        Which row the first of the columns is.
+    """
+    write: Write = _maker(tree, keys, tuple(map(type, columns)))(shift, *columns)
+    return write
+
+
+@lru_cache(_MOST)
+def _maker(tree: Tree, keys: tuple[Key, ...], kinds: tuple[type, ...]) -> Callable[..., Write]:
+    """Make what makes the writers of a structure, given the first row and the columns."""
+    text = _Text()
+    text.nest("e", tree, list(zip(keys, kinds, strict=True)))
+    columns = "".join(f", column{at}" for at in range(len(keys)))
+    make = _compiled("\n".join([
+        f"def outer(private, leaf_key{''.join(f', {name}' for name in text.given)}):",
+        f" def make(shift{columns}):",
+        "  def write(k, e):",
+        *[f"   {line}" for line in [*text.checks, *text.puts, "return True"]],
+        "  return write",
+        " return make",
+    ]))  # fmt: skip
+    return make(private, leaf_key, **text.given)  # type: ignore[no-any-return]
+
+
+@lru_cache(_MOST)
+def _compiled(text: str) -> Callable[..., Any]:
+    """Compile a text, which has no names of a user's: structures that differ in shapes have the same."""
+    found: dict[str, Any] = {}
+    exec(text, found)  # noqa: S102 - see above
+    return found["outer"]  # type: ignore[no-any-return]
+
+
+class _Text:
+    """The lines of a writer, and the values that they name."""
+
+    def __init__(self) -> None:
+        self.checks: list[str] = []
+        self.puts: list[str] = []
+        self.given: dict[str, Any] = {}
+
+    def nest(self, e: str, tree: Tree, leaves: list[tuple[Key, type]]) -> None:
+        """Add the lines of a nest, whose leaves are taken from the list."""
+        if tree is None:
+            self._leaf(e, *leaves.pop(0))
+            return
+        kind, names, subtrees = tree
+        if kind == "d":
+            self._refuse(f"type({e}) is not dict or tuple({e}) != {self._name('names', names)}")
+            parts = [self._name("name", name) for name in names]
+        else:
+            of = self._name("type", tuple if kind == "t" else names)
+            self._refuse(f"type({e}) is not {of} or len({e}) != {len(subtrees)}")
+            parts = [str(at) for at in range(len(subtrees))]
+        for at, (part, subtree) in enumerate(zip(parts, subtrees, strict=True)):
+            self.checks.append(f"{e}{at}_ = {e}[{part}]")
+            self.nest(f"{e}{at}_", subtree, leaves)
+
+    def _leaf(self, e: str, key: Key, kind: type) -> None:
+        column = f"column{len(self.puts)}"
+        if kind is not np.ndarray:
+            other = self._name("key", key)
+            self._refuse(f"leaf_key({e}) != {other} or isinstance({e}, (dict, tuple))")
+            put = (
+                f"{column}.append(private({e}))" if kind is list else f"{column}[k] = private({e})"
+            )
+            self.puts.append(put)
+            return
+        dtype, shape = key  # type: ignore[misc]  # of an array
+        problem = f"type({e}) is not {self._name('type', np.ndarray if shape else dtype.type)}"
+        if shape:
+            problem += f" or {e}.shape != {self._name('shape', shape)}"
+        if shape or dtype not in NUMBERS:
+            same = self._name("dtype", dtype)
+            problem += (
+                f" or ({e}.dtype is not {same} and {e}.dtype != {same})"  # to compare takes longer
+            )
+        self._refuse(problem)
+        self.puts.append(f"{column}[k - shift] = {f'private({e})' if dtype.hasobject else e}")
+
+    def _refuse(self, problem: str) -> None:
+        self.checks.append(f"if {problem}: return False")
+
+    def _name(self, what: str, value: Any) -> str:
+        name = f"{what}{len(self.given)}"
+        self.given[name] = value
+        return name
