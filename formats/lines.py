@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tundish.calls import check_is
 from tundish.errors import RecordCorruptError
 from tundish.formats.bytes.decompressing import looks_like
 from tundish.formats.bytes.file import ByteFile, is_remote, open_file
@@ -282,10 +283,7 @@ def _newlines(data: bytes) -> np.ndarray:
 
 def _checked_encoding(encoding: Any) -> str:
     """The one name of an encoding in which the byte of a newline is always a newline."""
-    if not isinstance(encoding, str):
-        raise TypeError(
-            f"encoding must be a str or None, not {type(encoding).__name__} ({encoding!r})"
-        )
+    check_is(encoding, str, "encoding must be a str or None")
     try:
         name = codecs.lookup(encoding).name
         newline = "\n".encode(encoding)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import cloudpickle
 import numpy as np
 
-from tundish.calls import answering, did_you_mean
+from tundish.calls import answering, check_is, did_you_mean
 from tundish.errors import CardinalityError
 from tundish.forked import renewed
 from tundish.loader.operators.asserting import AssertingMethods
@@ -367,9 +367,7 @@ class Dataset(
         [0, 2, 4]
         """
         made = check_callable("transformation_func", transformation_func)(self)
-        if not isinstance(made, Dataset):
-            what = f"{type(made).__name__} ({made!r})"
-            raise TypeError(f"transformation_func must return a Dataset, not {what}")
+        check_is(made, Dataset, "transformation_func must return a Dataset")
         return made
 
     def reduce(
@@ -449,8 +447,7 @@ class Dataset(
         ValueError
             They are something else.
         """
-        if not isinstance(data, bytes):
-            raise TypeError(f"data must be bytes, not {type(data).__name__} ({data!r})")
+        check_is(data, bytes, "data must be bytes")
         if not data.startswith(_PLAN):
             raise ValueError(f"data must be what Dataset.to_bytes gave, not {data[:16]!r}...")
         ds = pickle.loads(data[len(_PLAN) :])

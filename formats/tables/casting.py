@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tundish.calls import check_is
+
 if TYPE_CHECKING:
     from tundish.formats.tables.columns import Bad
 
@@ -59,14 +61,9 @@ def check_schema(schema: Any) -> tuple[tuple[str, Kind], ...] | None:
         if len(set(schema.names)) < len(schema):
             raise ValueError(f"schema names a column twice: {', '.join(schema.names)}")
         return tuple([(field.name, Kind(field.type)) for field in schema])
-    if not isinstance(schema, Mapping):
-        what = f"{type(schema).__name__} ({schema!r})"
-        raise TypeError(
-            f"schema must be a pyarrow.Schema or a dict of names and dtypes, not {what}"
-        )
+    check_is(schema, Mapping, "schema must be a pyarrow.Schema or a dict of names and dtypes")
     for name in schema:
-        if not isinstance(name, str):
-            raise TypeError(f"schema must have names as keys, not {type(name).__name__} ({name!r})")
+        check_is(name, str, "schema must have names as keys")
     return tuple([(name, Kind(arrow_type(name, dtype))) for name, dtype in schema.items()])
 
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from tundish.calls import check_is
 from tundish.errors import SpecError
 from tundish.formats.format import Format
 from tundish.formats.tables.casting import Kind, cast
@@ -64,8 +65,7 @@ def check_columns(columns: Any) -> tuple[str, ...] | None:
             f"columns must be a list of names, not {type(columns).__name__} ({columns!r})"
         )
     for name in columns:
-        if not isinstance(name, str):
-            raise TypeError(f"columns must hold names, not {type(name).__name__} ({name!r})")
+        check_is(name, str, "columns must hold names")
     if not columns:
         raise ValueError("columns is empty: name those that are wanted, or leave it out for all")
     for k, name in enumerate(columns):
@@ -81,14 +81,9 @@ def check_defaults(defaults: Any) -> tuple[tuple[str, Any], ...]:
     """The argument `defaults`."""
     if defaults is None:
         return ()
-    if not isinstance(defaults, Mapping):
-        what = f"{type(defaults).__name__} ({defaults!r})"
-        raise TypeError(f"defaults must be a dict of columns' names and values, not {what}")
+    check_is(defaults, Mapping, "defaults must be a dict of columns' names and values")
     for name, value in defaults.items():
-        if not isinstance(name, str):
-            raise TypeError(
-                f"defaults must have names as keys, not {type(name).__name__} ({name!r})"
-            )
+        check_is(name, str, "defaults must have names as keys")
         if value is None:
             raise ValueError(f"defaults[{name!r}] is None, which is what it should stand for")
     return tuple(defaults.items())

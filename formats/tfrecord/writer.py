@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tundish.calls import check_is
 from tundish.formats.tfrecord.records import TFRecordOptions
 from tundish.formats.tfrecord.records import TFRecordWriter as RecordWriter
 
@@ -69,10 +70,7 @@ class TFRecordWriter:
         *,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
-        if not isinstance(filename, (str, bytes, os.PathLike)):
-            raise TypeError(
-                f"filename must be a path, not {type(filename).__name__} ({filename!r})"
-            )
+        check_is(filename, (str, bytes, os.PathLike), "filename must be a path")
         self._path = os.fsdecode(filename)
         self._options = TFRecordOptions(compression_type)
         self._storage_options = storage_options

@@ -14,9 +14,9 @@ import numpy as np
 from tundish.formats.bytes.stream import check_compression, open_stream
 from tundish.formats.paths import find
 from tundish.loader.dataset import Dataset
-from tundish.loader.files.csvtuples import CsvDataset, check_text, csv_form
+from tundish.loader.files.csvtuples import CsvDataset, csv_form
 from tundish.loader.files.tables import check_character
-from tundish.loader.plan.checks import check_count, check_flag, check_items
+from tundish.loader.plan.checks import check_count, check_flag, check_items, check_text
 from tundish.loader.plan.node import AUTOTUNE
 from tundish.loader.plan.options import Options
 

@@ -12,7 +12,7 @@ from tundish.formats.tables.casting import Kind, arrow_type
 from tundish.formats.tables.csv import CsvTuplesFormat
 from tundish.loader.files.dataset import FileDataset, Paths, check_buffer
 from tundish.loader.files.tables import check_character
-from tundish.loader.plan.checks import check_count, check_flag, check_items
+from tundish.loader.plan.checks import check_count, check_flag, check_items, check_text
 from tundish.spec import normalise
 
 
@@ -159,10 +159,3 @@ def check_numbers(name: str, values: Any) -> list[int]:
     if found != sorted(set(found)):
         raise ValueError(f"{name} must be in ascending order, not {found}")
     return found
-
-
-def check_text(name: str, value: Any) -> str:
-    """A str."""
-    if not isinstance(value, str):
-        raise TypeError(f"{name} must be a str, not {type(value).__name__} ({value!r})")
-    return value

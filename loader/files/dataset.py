@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
+from tundish.calls import check_is
 from tundish.formats.bytes.stream import check_compression
 from tundish.loader.dataset import Dataset
 from tundish.loader.operators.files import Filenames, Index, Opening, ReadFiles, ReadFilesInTurn
@@ -73,8 +74,7 @@ def filenames_node(filenames: Any) -> Operator:
             f"filenames must be a path, a list of paths, or a Dataset of paths, not {what}"
         ) from None
     for each in found:
-        if not isinstance(each, (str, bytes, os.PathLike)):
-            raise TypeError(f"filenames must hold paths, not {type(each).__name__} ({each!r})")
+        check_is(each, (str, bytes, os.PathLike), "filenames must hold paths")
     return Filenames(tuple([os.fsdecode(each) for each in found]))
 
 
@@ -96,9 +96,7 @@ def check_storage(storage_options: Any) -> tuple[tuple[str, Any], ...] | None:
     """The argument `storage_options`, as a format keeps it."""
     if storage_options is None:
         return None
-    if not isinstance(storage_options, Mapping):
-        what = f"{type(storage_options).__name__} ({storage_options!r})"
-        raise TypeError(f"storage_options must be a dict, not {what}")
+    check_is(storage_options, Mapping, "storage_options must be a dict")
     return tuple(sorted(storage_options.items()))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tundish.calls import check_is
 from tundish.formats.example.parsing import parse_example
 from tundish.formats.paths import find
 from tundish.loader.dataset import Dataset
@@ -38,8 +39,7 @@ def parse_example_dataset(
     ValueError
         `features` is empty.
     """
-    if not isinstance(features, Mapping):
-        raise TypeError(f"features must be a dict, not {type(features).__name__} ({features!r})")
+    check_is(features, Mapping, "features must be a dict")
     if not features:
         raise ValueError("features must name at least one feature; it is empty")
     parse = functools.partial(parse_example, features=dict(features))

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from tundish.calls import check_is
 from tundish.formats.sql.rows import SqlFormat
 from tundish.formats.sql.source import DRIVERS, DataSource
 from tundish.formats.sql.values import check_types
@@ -102,8 +103,7 @@ class SqlDataset(FileDataset):
             raise TypeError(
                 f"data_source_name must be a path or str, not {type(data_source_name).__name__}"
             )
-        if not isinstance(query, str):
-            raise TypeError(f"query must be a str, not {type(query).__name__} ({query!r})")
+        check_is(query, str, "query must be a str")
         source = DataSource(os.fsdecode(data_source_name))
         form = SqlFormat(driver, source, query, check_types(output_types))
         self._read(source.shown, form, on_error=on_error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tundish.calls import check_is
 from tundish.formats.tables.arrow import ArrowFormat
 from tundish.formats.tables.casting import check_schema
 from tundish.formats.tables.csv import CsvFormat
@@ -18,7 +19,7 @@ from tundish.loader.files.dataset import (
     check_storage,
     compression_of,
 )
-from tundish.loader.plan.checks import check_flag
+from tundish.loader.plan.checks import check_flag, check_text
 
 if TYPE_CHECKING:
     from tundish.loader.operators.files import Index
@@ -368,11 +369,12 @@ class JsonLinesDataset(FileDataset):
 
 def check_character(name: str, value: Any) -> str:
     """One character of ASCII."""
-    if not isinstance(value, str):
-        raise TypeError(f"{name} must be a str, not {type(value).__name__} ({value!r})")
-    if len(value) != 1 or not value.isascii() or value in "\r\n":
-        raise ValueError(f"{name} must be one ASCII character, and no end of a line, not {value!r}")
-    return value
+    character = check_text(name, value)
+    if len(character) != 1 or not character.isascii() or character in "\r\n":
+        raise ValueError(
+            f"{name} must be one ASCII character, and no end of a line, not {character!r}"
+        )
+    return character
 
 
 def check_texts(name: str, values: Any) -> tuple[str, ...] | None:
@@ -382,8 +384,7 @@ def check_texts(name: str, values: Any) -> tuple[str, ...] | None:
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise TypeError(f"{name} must be a list of str, not {type(values).__name__} ({values!r})")
     for value in values:
-        if not isinstance(value, str):
-            raise TypeError(f"{name} must hold str, not {type(value).__name__} ({value!r})")
+        check_is(value, str, f"{name} must hold str")
     return tuple(values)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tundish.calls import check_is
 from tundish.formats.tar.elements import TarFormat
 from tundish.loader.files.dataset import FileDataset, Paths, check_storage, compression_of
 from tundish.loader.plan.checks import check_items
@@ -119,8 +120,7 @@ def _check_extensions(extensions: Any) -> tuple[str, ...] | None:
     if not found:
         raise ValueError("extensions must name at least one, or be None for all that are there")
     for each in found:
-        if not isinstance(each, str):
-            raise TypeError(f"extensions must hold str, not {type(each).__name__} ({each!r})")
+        check_is(each, str, "extensions must hold str")
         if each.startswith(".") or "/" in each:
             raise ValueError(f"extensions are what follows the first dot, as 'jpg', not {each!r}")
     lower = tuple([each.lower() for each in found])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from tundish.loader.plan.groups import check_text
+from tundish.loader.plan.checks import check_text
 from tundish.loader.plan.rebuilding import other_inputs
 from tundish.loader.protocols.chains import chain_base, run_of
 from tundish.loader.protocols.fluent import Fluent

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import NoneType
 from typing import Any
 
 import numpy as np
+
+from tundish.calls import check_is
 
 LARGEST = 2**63 - 1
 """Of numbers that arrays are made by."""
@@ -32,15 +35,13 @@ def check_count(name: str, value: Any, *, least: int | None = None, most: int | 
 
 def check_flag(name: str, value: Any) -> bool:
     """A bool: 4 in its place is an argument meant for another parameter."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} must be a bool, not {type(value).__name__} ({value!r})")
+    check_is(value, (bool, np.bool_), f"{name} must be a bool")
     return bool(value)
 
 
 def check_optional_flag(name: str, value: Any) -> bool | None:
     """A bool or None."""
-    if value is not None and not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} must be a bool or None, not {type(value).__name__} ({value!r})")
+    check_is(value, (bool, np.bool_, NoneType), f"{name} must be a bool or None")
     return None if value is None else bool(value)
 
 
@@ -51,20 +52,25 @@ def check_word(name: str, value: Any, allowed: Sequence[str]) -> str:
     return value
 
 
+def check_text(name: str, value: Any) -> str:
+    """A str."""
+    return check_is(value, str, f"{name} must be a str")
+
+
 def check_items(name: str, value: Any, what: str) -> list[Any]:
     """A list of things, as a list: lists, tuples, ranges and arrays of one dimension are."""
     if isinstance(value, np.ndarray) and value.ndim == 1:
         value = list(value)
-    if not isinstance(value, (list, tuple, range)):
-        raise TypeError(f"{name} must be a list of {what}, not {type(value).__name__} ({value!r})")
+    check_is(value, (list, tuple, range), f"{name} must be a list of {what}")
     return list(value)
 
 
 def check_options(name: str, value: Any) -> Mapping[str, Any] | None:
     """A dict of options."""
-    if value is not None and not isinstance(value, Mapping):
-        raise TypeError(f"{name} must be a dict, not {type(value).__name__} ({value!r})")
-    return value
+    checked: Mapping[str, Any] | None = check_is(
+        value, (Mapping, NoneType), f"{name} must be a dict"
+    )
+    return checked
 
 
 def check_counts(name: str, value: Any, *, least: int | None = None) -> tuple[int, ...]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Any
 
-from tundish.loader.plan.checks import check_optional_flag
+from tundish.calls import check_is
+from tundish.loader.plan.checks import check_optional_flag, check_text
 from tundish.loader.plan.settings import Settings, at_least, checked, member_of
 from tundish.loader.watch.summary import StatsAggregator
 
@@ -82,8 +83,8 @@ class ThreadingOptions(Settings):
     ThreadingOptions(private_threadpool_size=4)
     """
 
-    max_intra_op_parallelism: int | None = field(default=None, metadata=checked(at_least(0)))
-    private_threadpool_size: int | None = field(default=None, metadata=checked(at_least(0)))
+    max_intra_op_parallelism: int | None = checked(at_least(0))
+    private_threadpool_size: int | None = checked(at_least(0))
 
 
 @dataclass(kw_only=True, repr=False)
@@ -114,14 +115,12 @@ class AutotuneOptions(Settings):
     False
     """
 
-    enabled: bool | None = field(default=None, metadata=checked(check_optional_flag))
-    cpu_budget: int | None = field(default=None, metadata=checked(at_least(1)))
-    ram_budget: int | None = field(default=None, metadata=checked(at_least(1)))
-    autotune_algorithm: AutotuneAlgorithm | None = field(
-        default=None, metadata=checked(member_of(AutotuneAlgorithm))
-    )
-    initial_parallelism: int | None = field(default=None, metadata=checked(at_least(0)))
-    min_parallelism: int | None = field(default=None, metadata=checked(at_least(0)))
+    enabled: bool | None = checked(check_optional_flag)
+    cpu_budget: int | None = checked(at_least(1))
+    ram_budget: int | None = checked(at_least(1))
+    autotune_algorithm: AutotuneAlgorithm | None = checked(member_of(AutotuneAlgorithm))
+    initial_parallelism: int | None = checked(at_least(0))
+    min_parallelism: int | None = checked(at_least(0))
 
     @property
     def tunes(self) -> bool:
@@ -142,10 +141,8 @@ class DistributeOptions(Settings):
         How many devices of this process are fed. Set by who distributes.
     """
 
-    auto_shard_policy: AutoShardPolicy | None = field(
-        default=None, metadata=checked(member_of(AutoShardPolicy))
-    )
-    num_devices: int | None = field(default=None, metadata=checked(at_least(0)))
+    auto_shard_policy: AutoShardPolicy | None = checked(member_of(AutoShardPolicy))
+    num_devices: int | None = checked(at_least(0))
 
 
 _ELSEWHERE = "it is {} now"
@@ -183,24 +180,18 @@ class OptimizationOptions(Settings):
     process. Here it would start processes that nobody asked for.
     """
 
-    apply_default_optimizations: bool | None = field(
-        default=None, metadata=checked(check_optional_flag)
-    )
-    filter_fusion: bool | None = field(default=None, metadata=checked(check_optional_flag))
-    filter_parallelization: bool | None = field(default=None, metadata=checked(check_optional_flag))
-    inject_prefetch: bool | None = field(default=None, metadata=checked(check_optional_flag))
-    map_and_batch_fusion: bool | None = field(default=None, metadata=checked(check_optional_flag))
-    map_and_filter_fusion: bool | None = field(default=None, metadata=checked(check_optional_flag))
-    map_fusion: bool | None = field(default=None, metadata=checked(check_optional_flag))
-    map_parallelization: bool | None = field(default=None, metadata=checked(check_optional_flag))
-    noop_elimination: bool | None = field(default=None, metadata=checked(check_optional_flag))
-    parallel_batch: bool | None = field(default=None, metadata=checked(check_optional_flag))
-    seq_interleave_prefetch: bool | None = field(
-        default=None, metadata=checked(check_optional_flag)
-    )
-    shuffle_and_repeat_fusion: bool | None = field(
-        default=None, metadata=checked(check_optional_flag)
-    )
+    apply_default_optimizations: bool | None = checked(check_optional_flag)
+    filter_fusion: bool | None = checked(check_optional_flag)
+    filter_parallelization: bool | None = checked(check_optional_flag)
+    inject_prefetch: bool | None = checked(check_optional_flag)
+    map_and_batch_fusion: bool | None = checked(check_optional_flag)
+    map_and_filter_fusion: bool | None = checked(check_optional_flag)
+    map_fusion: bool | None = checked(check_optional_flag)
+    map_parallelization: bool | None = checked(check_optional_flag)
+    noop_elimination: bool | None = checked(check_optional_flag)
+    parallel_batch: bool | None = checked(check_optional_flag)
+    seq_interleave_prefetch: bool | None = checked(check_optional_flag)
+    shuffle_and_repeat_fusion: bool | None = checked(check_optional_flag)
 
     moved = {  # noqa: RUF012 - of the class, as the base says; a dataclass takes an annotated one for a field
         "autotune": _ELSEWHERE.format("Options.autotune.enabled"),
@@ -224,26 +215,15 @@ class ServiceOptions(Settings):
         ``pin_memory``.
     """
 
-    pinned: bool | None = field(default=None, metadata=checked(check_optional_flag))
-
-
-def check_text(name: str, value: Any) -> str:
-    """A str."""
-    if not isinstance(value, str):
-        raise TypeError(f"{name} must be a str, not {type(value).__name__} ({value!r})")
-    return value
+    pinned: bool | None = checked(check_optional_flag)
 
 
 def _aggregator(name: str, value: Any) -> StatsAggregator:
-    if not isinstance(value, StatsAggregator):
-        what = f"{type(value).__name__} ({value!r})"
-        raise TypeError(f"{name} must be a td.StatsAggregator, not {what}")
-    return value
+    return check_is(value, StatsAggregator, f"{name} must be a td.StatsAggregator")
 
 
 def _path(name: str, value: Any) -> str:
-    if not isinstance(value, (str, os.PathLike)):
-        raise TypeError(f"{name} must be a path, not {type(value).__name__} ({value!r})")
+    check_is(value, (str, os.PathLike), f"{name} must be a path")
     path = os.fspath(value)
     if not isinstance(path, str) or not path:
         raise ValueError(f"{name} must be the path of a file, not {path!r}")
@@ -279,9 +259,9 @@ class StatsOptions(Settings):
     StatsOptions(prefix='train', latency_all_edges=True)
     """
 
-    enabled: bool | None = field(default=None, metadata=checked(check_optional_flag))
-    aggregator: StatsAggregator | None = field(default=None, metadata=checked(_aggregator))
-    prefix: str | None = field(default=None, metadata=checked(check_text))
-    counter_prefix: str | None = field(default=None, metadata=checked(check_text))
-    latency_all_edges: bool | None = field(default=None, metadata=checked(check_optional_flag))
-    trace: str | None = field(default=None, metadata=checked(_path))
+    enabled: bool | None = checked(check_optional_flag)
+    aggregator: StatsAggregator | None = checked(_aggregator)
+    prefix: str | None = checked(check_text)
+    counter_prefix: str | None = checked(check_text)
+    latency_all_edges: bool | None = checked(check_optional_flag)
+    trace: str | None = checked(_path)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from tundish.loader.plan.checks import check_callable, check_count, check_optional_flag
+from tundish.loader.plan.checks import check_callable, check_count, check_optional_flag, check_text
 from tundish.loader.plan.groups import (
     AutotuneOptions,
     DistributeOptions,
@@ -22,10 +22,9 @@ from tundish.loader.plan.settings import (
     Settings,
     at_least,
     checked,
-    is_a,
+    group_of,
     member_of,
     one_of,
-    text,
     texts,
 )
 
@@ -151,41 +150,29 @@ class Options(Settings):
     {'workers': 2, 'deterministic': False, 'threading.private_threadpool_size': 7}
     """
 
-    workers: int | None = field(default=None, metadata=checked(worker_count))
-    executor: str | None = field(default=None, metadata=checked(one_of("process", "thread")))
-    start: str | None = field(default=None, metadata=checked(one_of("zygote", "spawn", "fork")))
-    deterministic: bool | None = field(default=None, metadata=checked(check_optional_flag))
-    on_error: str | None = field(default=None, metadata=checked(one_of("raise", "skip", "retry")))
-    deadline: float | None = field(default=None, metadata=checked(_seconds))
-    max_deaths: int | None = field(default=None, metadata=checked(at_least(0)))
-    memory_budget: int | str | None = field(default=None, metadata=checked(_size))
-    worker_init: Callable[[], Any] | None = field(default=None, metadata=checked(check_callable))
-    globals: str | None = field(default=None, metadata=checked(one_of("ship", "error", "ignore")))
-    max_intra_op_parallelism: int | None = field(default=None, metadata=checked(at_least(1)))
-    threading: ThreadingOptions = field(
-        default_factory=ThreadingOptions, metadata=checked(is_a(ThreadingOptions))
-    )
-    autotune: AutotuneOptions = field(
-        default_factory=AutotuneOptions, metadata=checked(is_a(AutotuneOptions))
-    )
-    distribute: DistributeOptions = field(
-        default_factory=DistributeOptions, metadata=checked(is_a(DistributeOptions))
-    )
-    optimization: OptimizationOptions = field(
-        default_factory=OptimizationOptions, metadata=checked(is_a(OptimizationOptions))
-    )
-    stats: StatsOptions = field(default_factory=StatsOptions, metadata=checked(is_a(StatsOptions)))
-    service: ServiceOptions = field(
-        default_factory=ServiceOptions, metadata=checked(is_a(ServiceOptions))
-    )
-    external_state_policy: ExternalStatePolicy | None = field(
-        default=None, metadata=checked(member_of(ExternalStatePolicy))
-    )
-    slack: bool | None = field(default=None, metadata=checked(check_optional_flag))
-    dataset_name: str | None = field(default=None, metadata=checked(text))
-    symbolic_checkpoint: bool | None = field(default=None, metadata=checked(check_optional_flag))
-    warm_start: bool | None = field(default=None, metadata=checked(check_optional_flag))
-    framework_type: list[str] | None = field(default=None, metadata=checked(texts))
+    workers: int | None = checked(worker_count)
+    executor: str | None = checked(one_of("process", "thread"))
+    start: str | None = checked(one_of("zygote", "spawn", "fork"))
+    deterministic: bool | None = checked(check_optional_flag)
+    on_error: str | None = checked(one_of("raise", "skip", "retry"))
+    deadline: float | None = checked(_seconds)
+    max_deaths: int | None = checked(at_least(0))
+    memory_budget: int | str | None = checked(_size)
+    worker_init: Callable[[], Any] | None = checked(check_callable)
+    globals: str | None = checked(one_of("ship", "error", "ignore"))
+    max_intra_op_parallelism: int | None = checked(at_least(1))
+    threading: ThreadingOptions = group_of(ThreadingOptions)
+    autotune: AutotuneOptions = group_of(AutotuneOptions)
+    distribute: DistributeOptions = group_of(DistributeOptions)
+    optimization: OptimizationOptions = group_of(OptimizationOptions)
+    stats: StatsOptions = group_of(StatsOptions)
+    service: ServiceOptions = group_of(ServiceOptions)
+    external_state_policy: ExternalStatePolicy | None = checked(member_of(ExternalStatePolicy))
+    slack: bool | None = checked(check_optional_flag)
+    dataset_name: str | None = checked(check_text)
+    symbolic_checkpoint: bool | None = checked(check_optional_flag)
+    warm_start: bool | None = checked(check_optional_flag)
+    framework_type: list[str] | None = checked(texts)
 
     @property
     def intra_op_threads(self) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import field, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from tundish.calls import did_you_mean
+from tundish.calls import check_is, did_you_mean
 from tundish.loader.plan.checks import check_count
 from tundish.tracebacks import callers_level
 
@@ -39,9 +39,9 @@ class Settings:
                 "Options and give them to Dataset.with_options"
             )
         known = self._known(name)
-        check: Check | None = known.metadata["check"]
+        check: Check = known.metadata["check"]
         may_be_none = known.default is None
-        kept = value if check is None or (value is None and may_be_none) else check(name, value)
+        kept = value if value is None and may_be_none else check(name, value)
         object.__setattr__(self, known.name, kept)
 
     if not TYPE_CHECKING:  # a checker that saw this would take any misspelt name
@@ -178,23 +178,12 @@ def member_of(kind: type[Enum]) -> Check:
         if isinstance(value, kind):
             return value
         words = ", ".join(kind.__members__)
-        if not isinstance(value, str):
-            what = f"{type(value).__name__} ({value!r})"
-            raise TypeError(
-                f"{name} must be a td.experimental.{kind.__name__} ({words}), not {what}"
-            )
+        check_is(value, str, f"{name} must be a td.experimental.{kind.__name__} ({words})")
         if value.upper() not in kind.__members__:
             raise ValueError(f"{name} must be one of {words}, not {value!r}")
         return kind[value.upper()]
 
     return check
-
-
-def text(name: str, value: Any) -> str:
-    """A check for a str."""
-    if not isinstance(value, str):
-        raise TypeError(f"{name} must be a str, not {type(value).__name__} ({value!r})")
-    return value
 
 
 def texts(name: str, value: Any) -> list[str]:
@@ -204,18 +193,15 @@ def texts(name: str, value: Any) -> list[str]:
     return list(value)
 
 
-def is_a(kind: type[Settings]) -> Check:
-    """A check for a group of settings."""
-
-    def check(name: str, value: Any) -> Any:
-        if not isinstance(value, kind):
-            what = f"{type(value).__name__} ({value!r})"
-            raise TypeError(f"{name} must be {kind.__name__}, not {what}")
-        return value
-
-    return check
+def checked(check: Check) -> Any:
+    """A field that is None until it is set, and checked then."""
+    return field(default=None, metadata={"check": check})
 
 
-def checked(check: Check | None = None) -> dict[str, Any]:
-    """The metadata of a field that is checked when it is set."""
-    return {"check": check}
+def group_of(kind: type[Settings]) -> Any:
+    """A field that is a group of settings."""
+
+    def check(name: str, value: Any) -> Settings:
+        return check_is(value, kind, f"{name} must be {kind.__name__}")
+
+    return field(default_factory=kind, metadata={"check": check})

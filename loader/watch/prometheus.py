@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import weakref
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Self
 
+from tundish.calls import check_is
 from tundish.loader.watch.exposition import registry_of
 from tundish.loader.watch.summary import StatsAggregator, take_no_more, take_of_all
 
@@ -113,11 +115,10 @@ def _check(port: Any, host: Any, aggregator: Any) -> None:
         raise TypeError(f"port must be an int, not {type(port).__name__} ({port!r})")
     if not 0 <= port <= 65535:
         raise ValueError(f"port must be from 0 to 65535 (0: any that is free), not {port}")
-    if not isinstance(host, str):
-        raise TypeError(f"host must be a str, not {type(host).__name__} ({host!r})")
-    if aggregator is not None and not isinstance(aggregator, StatsAggregator):
-        what = f"{type(aggregator).__name__} ({aggregator!r})"
-        raise TypeError(f"aggregator must be a td.StatsAggregator or None, not {what}")
+    check_is(host, str, "host must be a str")
+    check_is(
+        aggregator, (StatsAggregator, NoneType), "aggregator must be a td.StatsAggregator or None"
+    )
 
 
 def _listening(port: int, host: str, registry: Any) -> Answering:

@@ -30,6 +30,7 @@ _CLASSES = {
 
 _OTHERS = {
     "debugging.filtering": "disable_traceback_filtering enable_traceback_filtering is_traceback_filtering_enabled",
+    "distribute.cluster_resolver.spec": "ClusterSpec",
     "distribute.cluster_resolver.tfconfig": "TFConfigClusterResolver",
     "distribute.cluster_resolver.union": "UnionResolver",
     "formats.tables.csvtuples": "CsvTuplesFormat",

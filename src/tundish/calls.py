@@ -12,7 +12,7 @@ from tundish.tracebacks import hide_frames
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["answering", "did_you_mean"]
+__all__ = ["answering", "check_is", "did_you_mean"]
 
 _ALIKE = tuple(
     frozenset(words.split())
@@ -97,7 +97,36 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return f"; {_ELSEWHERE[name]}" if name in _ELSEWHERE else ""
 
 
+T = TypeVar("T")
 C = TypeVar("C", bound=type)
+
+
+def check_is(value: Any, kind: type[T] | tuple[type[Any], ...], demand: str) -> T:
+    """See that an argument is of a type; the error ends with what it is instead.
+
+    Parameters
+    ----------
+    value : object
+        The argument, which is returned.
+    kind : type or tuple of type
+        What it may be.
+    demand : str
+        What is said of another: ``"size must be an int"``.
+
+    Raises
+    ------
+    TypeError
+        It is another.
+
+    Examples
+    --------
+    >>> check_is(None, str, "query must be a str")
+    Traceback (most recent call last):
+    TypeError: query must be a str, not NoneType (None)
+    """
+    if not isinstance(value, kind):
+        raise TypeError(f"{demand}, not {type(value).__name__} ({value!r})")
+    return value
 
 
 def answering(cls: C) -> C:

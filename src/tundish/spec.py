@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tundish.arraylikes import plain
+from tundish.calls import check_is
 from tundish.errors import SpecError
 from tundish.gaps import copied, has_gaps
 
@@ -190,9 +191,7 @@ class DatasetSpec:
         TypeError
             It is something else.
         """
-        if not isinstance(value, Nested):
-            raise TypeError(f"value must be a Dataset, not {type(value).__name__} ({value!r})")
-        return value._leaf_spec()  # noqa: SLF001 - what a leaf of ours says of itself
+        return check_is(value, Nested, "value must be a Dataset")._leaf_spec()  # noqa: SLF001 - what a leaf of ours says of itself
 
     def accepts(self, value: Any) -> bool:
         """Whether a normalised leaf is a dataset; its elements are not looked at.

@@ -8,6 +8,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tundish.calls import check_is
 from tundish.loader.protocols import probes
 
 if TYPE_CHECKING:
@@ -121,8 +122,7 @@ def set_log_device_placement(enabled: bool) -> None:
     tundish: range#0 runs in the consumer
     tundish: map#1 runs in the consumer
     """
-    if not isinstance(enabled, bool):
-        raise TypeError(f"enabled must be a bool, not {type(enabled).__name__} ({enabled!r})")
+    check_is(enabled, bool, "enabled must be a bool")
     if enabled:
         probes.activate(_PROBE)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tundish.calls import check_is
 from tundish.distribute.dataset import DistributedDataset
 from tundish.distribute.division import Division, check_uneven, divided, policy_of
 from tundish.distribute.feeds import BatchFeed
@@ -118,8 +119,7 @@ def distribute_dataset(
     [[0, 1], [4, 5], [8]]
     [[2, 3], [6, 7], [9]]
     """
-    if not isinstance(dataset, Dataset):
-        raise TypeError(f"dataset must be a Dataset, not {type(dataset).__name__} ({dataset!r})")
+    check_is(dataset, Dataset, "dataset must be a Dataset")
     options = checked(options, all_min, mask_key)
     if options.experimental_replication_mode is not InputReplicationMode.PER_WORKER:
         raise ValueError(

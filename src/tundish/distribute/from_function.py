@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tundish.calls import check_is
 from tundish.distribute.dataset import DistributedDataset
 from tundish.distribute.division import batches_below, check_uneven
 from tundish.distribute.feeds import ElementFeed
@@ -104,10 +105,7 @@ def distribute_datasets_from_function(
     made = []
     for one in contexts:
         found = dataset_fn(one)
-        if not isinstance(found, Dataset):
-            raise TypeError(
-                f"dataset_fn must return a Dataset, not {type(found).__name__} ({found!r})"
-            )
+        check_is(found, Dataset, "dataset_fn must return a Dataset")
         made.append(found)
     endless = all(ds.cardinality() == INFINITE_CARDINALITY for ds in made)
     if chosen in ("drop", "pad", "error") and count > 1 and all_min is None and not endless:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from types import NoneType
 from typing import Any
 
+from tundish.calls import check_is
 from tundish.loader.operators.options import Prefetch
 from tundish.loader.plan.checks import check_callable, check_count, check_flag, check_optional_flag
 from tundish.loader.plan.inputs import InputContext
@@ -98,19 +100,16 @@ def checked(options: Any, all_min: Any, mask_key: Any) -> InputOptions:
     """The options, all of these being of the right types."""
     if isinstance(options, InputContext):
         raise TypeError("options must be InputOptions, not an InputContext: say context=")
-    if options is not None and not isinstance(options, InputOptions):
-        raise TypeError(f"options must be InputOptions, not {type(options).__name__} ({options!r})")
+    check_is(options, (InputOptions, NoneType), "options must be InputOptions")
     if all_min is not None:
         check_callable("all_min", all_min)
-    if not isinstance(mask_key, str):
-        raise TypeError(f"mask_key must be a str, not {type(mask_key).__name__} ({mask_key!r})")
+    check_is(mask_key, str, "mask_key must be a str")
     return InputOptions() if options is None else options
 
 
 def context_of(given: Any, replicas: Any) -> InputContext:
     """Which process this is, with the number of all replicas."""
-    if given is not None and not isinstance(given, InputContext):
-        raise TypeError(f"context must be an InputContext, not {type(given).__name__} ({given!r})")
+    check_is(given, (InputContext, NoneType), "context must be an InputContext")
     context = InputContext.from_environment() if given is None else given
     count, index, total = (
         context.num_input_pipelines,

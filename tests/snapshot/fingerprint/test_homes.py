@@ -91,6 +91,7 @@ def test_exports_have_the_names_of_the_first_keys(home: str) -> None:
 
 def test_classes_that_moved_have_the_names_of_the_first_keys() -> None:
     moved = {
+        "distribute.cluster_resolver.spec": td.distribute.ClusterSpec,
         "distribute.cluster_resolver.tfconfig": td.distribute.TFConfigClusterResolver,
         "formats.tables.csvtuples": CsvTuplesFormat,
     }

@@ -1,21 +1,66 @@
-"""``tundish snapshot info|verify|gc|compact|export``: what `tundish.snapshot.upkeep` does, shown."""
+"""``tundish snapshot info|verify|gc|compact|export``: what `tundish.snapshot.upkeep` does, as text or as one JSON object a line."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tundish.cli.snapshot.exits import DONE, INCOMPLETE, USAGE, Refusal
 from tundish.cli.snapshot.log import amount
-from tundish.cli.snapshot.showing import key_of, open_catalog, show
 from tundish.cli.terminal import bold, dim, good, say, table, warn
 from tundish.snapshot import upkeep
+from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.manifest import Outcome
 
 if TYPE_CHECKING:
     from tundish.snapshot.upkeep.information import KeyInfo, RunInfo
+
+
+def show(as_json: bool, text: str, **fields: Any) -> None:
+    """Print a text, or what it says as an object."""
+    say(json.dumps(fields) if as_json else text)
+
+
+def open_catalog(path: str) -> Catalog:
+    """What stands under a path.
+
+    Raises
+    ------
+    Refusal
+        Nothing does.
+    """
+    local = "://" not in path and "::" not in path
+    if local and not Path(path).expanduser().is_dir():
+        raise Refusal(USAGE, f"{path}: there is no such folder")
+    catalog = Catalog(path)
+    if not catalog.keys():
+        raise Refusal(USAGE, f"{path}: no snapshot is here")
+    return catalog
+
+
+def key_of(catalog: Catalog, key: str | None) -> str:
+    """The pipeline that is asked for: by default the one that was completed last, or the only one.
+
+    Raises
+    ------
+    Refusal
+        There is none, or nothing says which.
+    """
+    keys = catalog.keys()
+    if key is not None:
+        found = [each for each in keys if each.startswith(key)]
+        if len(found) != 1:
+            raise Refusal(USAGE, f"there is no key {key} here; there are {', '.join(keys)}")
+        return found[0]
+    newest = catalog.newest()
+    if newest is not None:
+        return newest
+    if len(keys) == 1:
+        return keys[0]
+    raise Refusal(USAGE, f"none is complete here; say --key: {', '.join(keys)}")
 
 
 def info(path: str, key: str | None = None, *, as_json: bool = False) -> int:

@@ -3,14 +3,13 @@
 They read what a cluster says of itself, open no connection and set nothing. `input_context` of each
 is what `distribute_dataset` wants.
 
-- `spec`: who is in a cluster; `base`: what resolvers have in common;
-- `simple`, `tfconfig`, `slurm`, `kubernetes`, `union`: the resolvers;
-- `hostlist`: Slurm's lists of hosts.
+- `base`: who is in a cluster, and what resolvers have in common;
+- `simple`, `slurm`, `kubernetes`: the resolvers.
 """
 
 from __future__ import annotations
 
-from tundish.distribute.cluster_resolver.base import ClusterResolver
+from tundish.distribute.cluster_resolver.base import ClusterResolver, ClusterSpec
 from tundish.distribute.cluster_resolver.kubernetes import (
     KubernetesClusterResolver,
     KubernetesExecutableLocation,
@@ -21,7 +20,6 @@ from tundish.distribute.cluster_resolver.simple import (
     UnionResolver,
 )
 from tundish.distribute.cluster_resolver.slurm import SlurmClusterResolver
-from tundish.distribute.cluster_resolver.spec import ClusterSpec
 
 __all__ = [
     "ClusterResolver",

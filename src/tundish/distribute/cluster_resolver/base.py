@@ -1,17 +1,142 @@
-"""What resolvers have in common."""
+"""Who is in a cluster, and what resolvers have in common."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tundish.calls import check_is
 from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.inputs import InputContext
 
-if TYPE_CHECKING:
-    from tundish.distribute.cluster_resolver.spec import ClusterSpec
+Tasks = list[str] | dict[int, str]
+
+
+class ClusterSpec:
+    """The jobs of a cluster, and the network addresses of their tasks.
+
+    Parameters
+    ----------
+    cluster : mapping or ClusterSpec
+        Of each job a list of addresses, or a dict of them by the task's number.
+
+    Raises
+    ------
+    TypeError
+        It is something else.
+
+    Notes
+    -----
+    tf.train.ClusterSpec, without protocol buffers.
+
+    Examples
+    --------
+    >>> cluster = ClusterSpec({"worker": ["a:1", "b:1"], "ps": {3: "c:1"}})
+    >>> cluster.num_tasks("worker"), cluster.task_address("ps", 3)
+    (2, 'c:1')
+    """
+
+    def __init__(self, cluster: Any) -> None:
+        if isinstance(cluster, ClusterSpec):
+            cluster = cluster.as_dict()
+        check_is(cluster, Mapping, "cluster must be a dict of jobs and their addresses")
+        self._jobs = {str(job): _by_number(job, tasks) for job, tasks in cluster.items()}
+
+    def __bool__(self) -> bool:
+        return bool(self._jobs)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ClusterSpec) and self._jobs == other._jobs
+
+    def __hash__(self) -> int:
+        return hash(tuple(sorted((job, tuple(sorted(x.items()))) for job, x in self._jobs.items())))
+
+    def __repr__(self) -> str:
+        return f"ClusterSpec({dict(sorted(self.as_dict().items()))!r})"
+
+    def as_dict(self) -> dict[str, Tasks]:
+        """Of each job a list of addresses; a dict where numbers are left out."""
+        return {
+            job: [tasks[k] for k in range(len(tasks))]
+            if set(tasks) == set(range(len(tasks)))
+            else dict(tasks)
+            for job, tasks in self._jobs.items()
+        }
+
+    @property
+    def jobs(self) -> list[str]:
+        """The names of the jobs."""
+        return list(self._jobs)
+
+    def num_tasks(self, job_name: str) -> int:
+        """How many tasks a job has.
+
+        Parameters
+        ----------
+        job_name : str
+            Which job.
+        """
+        return len(self._tasks(job_name))
+
+    def task_indices(self, job_name: str) -> list[int]:
+        """The numbers of a job's tasks.
+
+        Parameters
+        ----------
+        job_name : str
+            Which job.
+        """
+        return sorted(self._tasks(job_name))
+
+    def task_address(self, job_name: str, task_index: int) -> str:
+        """The address of a task.
+
+        Parameters
+        ----------
+        job_name : str
+            Which job.
+        task_index : int
+            Which of its tasks.
+
+        Raises
+        ------
+        ValueError
+            There is no such job, or no such task in it.
+        """
+        tasks = self._tasks(job_name)
+        if task_index not in tasks:
+            raise ValueError(f"job {job_name!r} has no task {task_index!r}; it has {sorted(tasks)}")
+        return tasks[task_index]
+
+    def job_tasks(self, job_name: str) -> list[str | None]:
+        """The addresses of a job's tasks; None where a number is left out.
+
+        Parameters
+        ----------
+        job_name : str
+            Which job.
+        """
+        tasks = self._tasks(job_name)
+        return [tasks.get(k) for k in range(max(tasks, default=-1) + 1)]
+
+    def _tasks(self, job: str) -> dict[int, str]:
+        if job not in self._jobs:
+            there = ", ".join(self._jobs) or "none"
+            raise ValueError(f"the cluster has no job {job!r}; it has {there}")
+        return self._jobs[job]
+
+
+def _by_number(job: Any, tasks: Any) -> dict[int, str]:
+    if isinstance(tasks, (list, tuple)):
+        return dict(enumerate(map(str, tasks)))
+    if isinstance(tasks, Mapping):
+        return {int(number): str(address) for number, address in tasks.items()}
+    raise TypeError(
+        f"the tasks of job {job!r} must be a list of addresses, or a dict of them by number, not {tasks!r}"
+    )
+
 
 _READERS = ("chief", "master", "worker")
 """The jobs whose tasks read training input, in the order in which they are numbered."""
@@ -31,6 +156,7 @@ class ClusterResolver(ABC):
     _task_type: str | None = None
     _task_id: int | None = None
     _rpc_layer: str | None = None
+    _environment: str | None = ""
     _accelerators: Mapping[str, int] = MappingProxyType({})
 
     @abstractmethod
@@ -85,13 +211,13 @@ class ClusterResolver(ABC):
 
     @property
     def environment(self) -> str:
-        """tf.distribute's word for where it runs: ""."""
-        return ""
+        """tf.distribute's word for where it runs: what the resolver was made with, else ""."""
+        return self._said("environment") if self._environment is None else self._environment
 
     @property
     def task_type(self) -> str | None:
         """The job that this process belongs to; may be set."""
-        return self._task_type
+        return self._said("task_type") if self._task_type is None else self._task_type
 
     @task_type.setter
     def task_type(self, task_type: str | None) -> None:
@@ -100,7 +226,7 @@ class ClusterResolver(ABC):
     @property
     def task_id(self) -> int | None:
         """Which task of its job this process is; may be set."""
-        return self._task_id
+        return self._said("task_id") if self._task_id is None else self._task_id
 
     @task_id.setter
     def task_id(self, task_id: int | None) -> None:
@@ -108,12 +234,16 @@ class ClusterResolver(ABC):
 
     @property
     def rpc_layer(self) -> str | None:
-        """What stands before an address."""
-        return self._rpc_layer
+        """What stands before an address; may be set."""
+        return self._said("rpc_layer") if self._rpc_layer is None else self._rpc_layer
 
     @rpc_layer.setter
     def rpc_layer(self, rpc_layer: str | None) -> None:
         self._rpc_layer = rpc_layer
+
+    def _said(self, name: str) -> Any:
+        """What the cluster says of this process, where the resolver was not told: a property, by name."""
+        return None
 
     def input_context(self, replicas: int | None = None) -> InputContext:
         """Which input pipeline this process is.
@@ -148,9 +278,8 @@ class ClusterResolver(ABC):
         elif kind in _READERS or kind is None:
             jobs = tuple(job for job in _READERS if job in cluster.jobs)
         else:
-            raise ValueError(
-                f"task_type {kind!r} reads no input: {', '.join(_READERS)}, evaluator do"
-            )
+            readers = ", ".join((*_READERS, "evaluator"))
+            raise ValueError(f"task_type {kind!r} reads no input: {readers} do")
         count = sum(cluster.num_tasks(job) for job in jobs)
         if kind is None or index is None:
             if count <= 1:

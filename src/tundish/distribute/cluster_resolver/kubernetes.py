@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
-from tundish.distribute.cluster_resolver.base import ClusterResolver
-from tundish.distribute.cluster_resolver.spec import ClusterSpec
+from tundish.distribute.cluster_resolver.base import ClusterResolver, ClusterSpec
 from tundish.loader.plan.inputs import InputContext
 
 _VARIABLES = ("JOB_COMPLETION_INDEX", "JOB_COMPLETIONS", "JAX_PROCESS_COUNT", "JAX_NUM_PROCESSES")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from tundish.distribute.cluster_resolver.base import ClusterResolver, with_layer
-from tundish.distribute.cluster_resolver.spec import ClusterSpec, Tasks
+from tundish.calls import check_is
+from tundish.distribute.cluster_resolver.base import ClusterResolver, ClusterSpec, Tasks, with_layer
 from tundish.loader.plan.launchers import tf_config, tf_task, tf_tasks
 
 if TYPE_CHECKING:
@@ -53,13 +53,8 @@ class SimpleClusterResolver(ClusterResolver):
         num_accelerators: Mapping[str, int] | None = None,
         rpc_layer: str | None = None,
     ) -> None:
-        if not isinstance(cluster_spec, ClusterSpec):
-            raise TypeError(
-                "cluster_spec must be a ClusterSpec, not "
-                f"{type(cluster_spec).__name__} ({cluster_spec!r})"
-            )
-        if not isinstance(master, str):
-            raise TypeError(f"master must be a str, not {type(master).__name__} ({master!r})")
+        check_is(cluster_spec, ClusterSpec, "cluster_spec must be a ClusterSpec")
+        check_is(master, str, "master must be a str")
         self._cluster_spec, self._master, self._environment = cluster_spec, master, environment
         self._task_type, self._task_id, self._rpc_layer = task_type, task_id, rpc_layer
         self._accelerators = dict(num_accelerators or {})
@@ -74,11 +69,6 @@ class SimpleClusterResolver(ClusterResolver):
         if task_type is not None and task_id is not None:
             address = self._cluster_spec.task_address(task_type, task_id)
         return with_layer(address, rpc_layer or self._rpc_layer)
-
-    @property
-    def environment(self) -> str:
-        """What the resolver was made with."""
-        return self._environment
 
 
 class UnionResolver(ClusterResolver):
@@ -122,12 +112,10 @@ class UnionResolver(ClusterResolver):
         if not args:
             raise ValueError("UnionResolver needs at least one ClusterResolver, not none")
         for each in args:
-            if not isinstance(each, ClusterResolver):
-                raise TypeError(
-                    f"each argument must be a ClusterResolver, not {type(each).__name__} ({each!r})"
-                )
+            check_is(each, ClusterResolver, "each argument must be a ClusterResolver")
         self._resolvers = args
         self._rpc_layer, self._task_type, self._task_id = rpc_layer, task_type, task_id
+        self._environment = None
         self._accelerators = args[0].num_accelerators()
 
     def cluster_spec(self) -> ClusterSpec:
@@ -145,37 +133,9 @@ class UnionResolver(ClusterResolver):
             return with_layer(address, rpc_layer or self._rpc_layer)
         return self._resolvers[0].master(rpc_layer=rpc_layer)
 
-    @property
-    def task_type(self) -> str | None:
-        """The job that this process belongs to; may be set."""
-        return self._resolvers[0].task_type if self._task_type is None else self._task_type
-
-    @task_type.setter
-    def task_type(self, task_type: str | None) -> None:
-        self._task_type = task_type
-
-    @property
-    def task_id(self) -> int | None:
-        """Which task of its job this process is; may be set."""
-        return self._resolvers[0].task_id if self._task_id is None else self._task_id
-
-    @task_id.setter
-    def task_id(self, task_id: int | None) -> None:
-        self._task_id = task_id
-
-    @property
-    def environment(self) -> str:
+    def _said(self, name: str) -> Any:
         """What the first resolver says."""
-        return self._resolvers[0].environment
-
-    @property
-    def rpc_layer(self) -> str | None:
-        """What stands before an address; may be set."""
-        return self._resolvers[0].rpc_layer if self._rpc_layer is None else self._rpc_layer
-
-    @rpc_layer.setter
-    def rpc_layer(self, rpc_layer: str | None) -> None:
-        self._rpc_layer = rpc_layer
+        return getattr(self._resolvers[0], name)
 
 
 def _merged(job: str, all_tasks: list[Tasks]) -> Tasks:
@@ -218,40 +178,14 @@ class TFConfigClusterResolver(ClusterResolver):
         environment: str | None = None,
     ) -> None:
         self._task_type, self._task_id, self._rpc_layer = task_type, task_id, rpc_layer
-        self._environment = environment
+        self._environment = environment or ""
 
-    @property
-    def task_type(self) -> str | None:
-        """The job that this process belongs to; may be set."""
-        return tf_task(_config())[0] if self._task_type is None else self._task_type
-
-    @task_type.setter
-    def task_type(self, task_type: str | None) -> None:
-        self._task_type = task_type
-
-    @property
-    def task_id(self) -> int | None:
-        """Which task of its job this process is; may be set."""
-        return tf_task(_config())[1] if self._task_id is None else self._task_id
-
-    @task_id.setter
-    def task_id(self, task_id: int | None) -> None:
-        self._task_id = task_id
-
-    @property
-    def rpc_layer(self) -> str | None:
-        """What stands before an address; may be set."""
-        said = _config().get("rpc_layer")
-        return self._rpc_layer if self._rpc_layer is not None else said
-
-    @rpc_layer.setter
-    def rpc_layer(self, rpc_layer: str | None) -> None:
-        self._rpc_layer = rpc_layer
-
-    @property
-    def environment(self) -> str:
-        """What the resolver was made with."""
-        return self._environment or ""
+    def _said(self, name: str) -> Any:
+        """What the variable says."""
+        config = _config()
+        if name == "rpc_layer":
+            return config.get(name)
+        return tf_task(config)[name == "task_id"]
 
     def cluster_spec(self) -> ClusterSpec:
         """Who is in the cluster; nobody where the variable is not set."""

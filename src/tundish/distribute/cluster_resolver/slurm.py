@@ -8,8 +8,7 @@ import re
 from collections.abc import Mapping
 from itertools import product
 
-from tundish.distribute.cluster_resolver.base import ClusterResolver
-from tundish.distribute.cluster_resolver.spec import ClusterSpec
+from tundish.distribute.cluster_resolver.base import ClusterResolver, ClusterSpec
 from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.launchers import MOST, number_of
 
