@@ -61,21 +61,31 @@ class Run(ABC):
         """All of them."""
         return self.part(0, len(self))
 
+    def columns(self, first: int, stop: int) -> Any:
+        """Some of them as `batch` stacks them; None where it has to look at each."""
+        return None
+
 
 class Records(Run):
     """Records that are at hand one by one, in their normal form: bytes, str, dicts, ..."""
 
-    __slots__ = ("values",)
+    __slots__ = ("_text", "values")
 
     def __init__(self, places: Sequence[int] | np.ndarray, after: int, values: list[Any]) -> None:
         super().__init__(places, after)
         self.values = values
+        self._text: bool | None = None
 
     def __getitem__(self, k: int) -> Any:
         return self.values[k]
 
     def part(self, first: int, stop: int) -> list[Any]:
         return self.values[first:stop]
+
+    def columns(self, first: int, stop: int) -> Any:
+        if self._text is None:
+            self._text = set(map(type, self.values)) in ({str}, {bytes})
+        return np.array(self.values[first:stop], object) if self._text else None
 
 
 class Columns(Run):
@@ -114,19 +124,15 @@ class Columns(Run):
             return [unflatten(tree, []) for _ in range(first, stop)]
         return [unflatten(tree, list(row)) for row in zip(*parts, strict=True)]
 
-    @property
-    def stackable(self) -> bool:
-        """Whether slices of the columns are what `batch` makes of the records.
-
-        Arrays of several shapes do not stand in one batch: it has to look at each.
-        """
-        return all(
-            column.dtype != object or not len(column) or type(column[0]) in (str, bytes)
-            for column in self.flat[0]
-        )
+    def columns(self, first: int, stop: int) -> Any:
+        for column in self.flat[0]:
+            # Arrays of several shapes do not stand in one batch: it has to look at each.
+            if column.dtype == object and type(column[first]) not in (str, bytes):
+                return None
+        return self.stacked(first, stop)
 
     def stacked(self, first: int, stop: int) -> Any:
-        """Some of the records as a batch, of columns that are `stackable`: views of them."""
+        """Some of the records as views of the columns."""
         columns, tree = self.flat
         return unflatten(tree, [column[first:stop] for column in columns])
 

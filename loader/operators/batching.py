@@ -13,7 +13,7 @@ from tundish.loader.operators.sharing import BatchShare
 from tundish.loader.plan.checks import check_count, check_flag, check_optional_flag
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, check_workers
 from tundish.loader.protocols.blame import raise_from
-from tundish.loader.protocols.chunk import Chunk, one
+from tundish.loader.protocols.chunk import Chunk
 from tundish.loader.protocols.collate import collate
 from tundish.loader.protocols.columns import slices
 from tundish.loader.protocols.fluent import Fluent
@@ -201,48 +201,49 @@ class Unbatched:
         self._up, self._label = up, label
         self._row = self._rows = 0
         self._skip = 0
+        self._failure: Failure | None = None  # what comes next
         self._before: Mark = up.mark()
         self._reached = self._before
 
-    def _open(self) -> Failure | None:
+    def _open(self) -> None:
         """Go to the next row, unless an error comes first."""
-        while self._row >= self._rows:
+        while self._row >= self._rows and self._failure is None:
             item = self._up.next()
             # A mark is good just after an item: one that is not ready may have moved a part of it.
             self._before, self._reached = self._reached, self._up.mark()
             if type(item) is Failure:
-                return self._failed(item.ref, item.error)
+                self._failure = self._failed(item.ref, item.error)
+                return
             self._row = self._rows = 0
             self._value = item.value
             try:
                 self._rows, self._take = split(self._value)
             except SpecError as error:
                 error.add_note(f"tundish: in {self._label}, at element {item.ref}")
-                return self._failed(item.ref, error)
+                self._failure = self._failed(item.ref, error)
+                return
             self._ref = item.ref
             self._row, self._skip = self._skip, 0
-        return None
 
     def _failed(self, ref: Ref, error: BaseException) -> Failure:
         return Failure((ref, -1), error)
 
     def next(self) -> Any:
-        failure = self._open()
-        if failure is not None:
+        self._open()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
             return failure
         k = self._row
         self._row += 1
         return Made((self._ref, k), self._take(k))
 
-    def take(self, most: int) -> Chunk:
+    def take(self, most: int) -> Chunk | None:
         """Take the next rows of one element, `most` at most, as slices of its columns."""
-        failure = self._open()
-        if failure is not None:
-            return Chunk(failure=failure)
+        self._open()
         first, stop = self._row, min(self._rows, self._row + most)
-        columns = slices(self._value, first, stop)
+        columns = None if self._failure is not None else slices(self._value, first, stop)
         if columns is None:
-            return one(self.next())
+            return None
         self._row = stop
         return Chunk(Stretch(self._ref, range(stop), first, stop), columns=columns, ours=False)
 

@@ -10,9 +10,9 @@ import numpy as np
 from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.groups import SHARD_HINT
 from tundish.loader.plan.node import INFINITE_CARDINALITY
-from tundish.loader.protocols.chunk import taken
+from tundish.loader.protocols.chunk import at_once, taken
 from tundish.loader.protocols.fluent import Fluent
-from tundish.loader.protocols.items import End, several_of
+from tundish.loader.protocols.items import End
 from tundish.loader.protocols.operator import Passing, Unary
 from tundish.loader.protocols.refs import scaled
 from tundish.loader.protocols.stated import count, load_part
@@ -170,7 +170,7 @@ class Chosen:
         up, first, step = self._up, self._first, self._step
         while True:
             if self._seen < first:
-                left_out = several_of(up, first - self._seen)
+                left_out = taken(up, first - self._seen)
                 if left_out is not None:
                     self._seen += len(left_out)
                     continue
@@ -193,15 +193,10 @@ class Chosen:
             self._seen += len(found)
         return found
 
-    def several(self, most: int) -> list[Any] | None:
-        """Return elements as the input does, if it has such a method; None where some are left out, and at the end."""
-        if self._stop is not None:
-            most = min(most, self._stop - self._seen)
-        if self._step > 1 or self._seen < self._first or most < 1:
-            return None
-        found = several_of(self._up, most)
-        self._seen += len(found or ())
-        return found
+    @property
+    def at_once(self) -> int:
+        """How many may be taken when one is asked for."""
+        return at_once(self._up)
 
     def mark(self, left: int = 0) -> Mark:
         up: Any = self._up

@@ -200,13 +200,15 @@ class Concatenated:
         self._parts: tuple[Operator, ...] = node.inputs
         self._build, self._pass = build, pass_
         self._base = node.base
-        self._which = 0
-        self._up = build(self._parts[0], pass_)
+        self._go_to(0)
 
-    def _wrap(self, ref: Ref) -> Ref:
-        if self._base is None:
-            return (self._which, ref)
-        return ref + self._base if self._which else ref
+    def _go_to(self, which: int) -> None:
+        self._which, base = which, self._base
+        self._up = self._build(self._parts[which], self._pass)
+        if base is None:
+            self._wrap: Callable[[Ref], Ref] = lambda ref: (which, ref)
+        else:
+            self._wrap = lambda ref: ref + base * which
 
     def next(self) -> Any:
         while True:
@@ -215,8 +217,7 @@ class Concatenated:
             except End:
                 if self._which:
                     raise
-                self._which = 1
-                self._up = self._build(self._parts[1], self._pass)
+                self._go_to(1)
 
     def take(self, most: int) -> Any:
         """Take the next elements of one input, as it gives them; None where it gives one by one."""
@@ -226,8 +227,7 @@ class Concatenated:
             except End:
                 if self._which:
                     raise
-                self._which = 1
-                self._up = self._build(self._parts[1], self._pass)
+                self._go_to(1)
                 continue
             if found is None:
                 return None
@@ -244,8 +244,7 @@ class Concatenated:
 
     def load(self, state: Any) -> None:
         if count(state, "part", most=1):
-            self._which = 1
-            self._up = self._build(self._parts[1], self._pass)
+            self._go_to(1)
         load_part(self._up, state)
 
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.node import INFINITE_CARDINALITY
-from tundish.loader.protocols.chunk import renamed, taken
+from tundish.loader.protocols.chunk import at_once, renamed, taken
 from tundish.loader.protocols.columns import merged
 from tundish.loader.protocols.fluent import Fluent
-from tundish.loader.protocols.items import End, Made, rewrap, several_of
+from tundish.loader.protocols.items import End, Made, rewrap
 from tundish.loader.protocols.operator import Operator, Unary, position_under_up
 from tundish.loader.protocols.refs import array_of, ints, numbered, pieced, scaled
 from tundish.loader.protocols.stated import count, flag, load_part
@@ -238,14 +238,10 @@ class Repeated:
         self._some = False
         self._open()
 
-    def several(self, most: int) -> list[Any] | None:
-        """Return elements as the input does, if it has such a method; None at the end of a pass."""
-        try:
-            found = several_of(self._up, most)
-        except End:
-            return None
-        self._some = self._some or bool(found)
-        return found
+    @property
+    def at_once(self) -> int:
+        """How many may be taken when one is asked for."""
+        return at_once(self._up)
 
     def mark(self, left: int = 0) -> Mark:
         up: Any = self._up

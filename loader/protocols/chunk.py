@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.loader.protocols.columns import slices
-from tundish.loader.protocols.items import End, Failure
+from tundish.loader.protocols.items import End
 from tundish.loader.protocols.refs import ints, scaled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from tundish.formats.format import Run
     from tundish.loader.protocols.items import Ref
 
 
 class Chunk:
-    """Computed elements that come next in a stream, in order; or an error.
+    """Computed elements that come next in a stream, in order; none of them is an error.
 
     Parameters
     ----------
@@ -26,60 +27,104 @@ class Chunk:
     columns : nest of (k, ...) ndarray, optional
         The elements, stacked.
     values : sequence, optional
-        In their place the elements one by one: numbers of one numpy type, or one element of any kind. That one may be
-        lent: it is good until the stream is asked again.
-    failure : Failure, optional
-        In place of elements.
+        The elements one by one. There is one of the two at least.
     ours : bool
-        True if nobody else holds the columns.
+        True if nobody else writes into the columns, or reads them.
     """
 
-    __slots__ = ("columns", "failure", "ours", "refs", "values")
+    __slots__ = ("_columns", "_values", "ours", "refs")
 
     def __init__(
-        self,
-        refs: Any = (),
-        *,
-        columns: Any = None,
-        values: Sequence[Any] = (),
-        failure: Failure | None = None,
-        ours: bool = True,
+        self, refs: Any, *, columns: Any = None, values: Sequence[Any] = (), ours: bool = True
     ) -> None:
-        self.refs, self.columns, self.values = refs, columns, values
-        self.failure, self.ours = failure, ours
+        self.refs, self._columns, self._values, self.ours = refs, columns, values, ours
 
     def __len__(self) -> int:
-        return len(self.refs) + (self.failure is not None)
+        return len(self.refs)
 
     @property
-    def alone(self) -> bool:
-        """True if it is one element, which is no number."""
-        return len(self.values) == 1 and not is_number(self.values[0])
+    def columns(self) -> Any:
+        """The elements, stacked; None where they do not stand in one batch, or nobody has looked."""
+        return self._columns
+
+    @property
+    def values(self) -> Sequence[Any]:
+        """The elements one by one, where there are no columns."""
+        return self._values
 
     def after(self, count: int) -> Chunk | None:
         """Return the elements after the first ones; None if there is none."""
         if count == len(self):
             return None
-        refs = self.refs[count:]
-        if self.columns is None:
-            return Chunk(refs, values=self.values[count:])
-        return Chunk(refs, columns=slices(self.columns, count, len(self)), ours=False)
+        columns = self._columns
+        if columns is not None:
+            columns = slices(columns, count, len(self))
+        return Chunk(self.refs[count:], columns=columns, values=self._values[count:], ours=False)
 
 
-def is_number(value: Any) -> bool:
-    """Return True for a number of numpy's, whose type says its dtype."""
-    return isinstance(value, np.generic) and value.dtype.kind in "biufc"
+class RunChunk(Chunk):
+    """Consecutive records of a file: columns and values are made when they are asked for.
+
+    Parameters
+    ----------
+    refs : Refs or Stretch
+        Where they come from.
+    run : Run
+        What they are a part of.
+    first, stop : int
+        Which part.
+    """
+
+    __slots__ = ("_first", "_run", "_stop")
+
+    def __init__(self, refs: Any, run: Run, first: int, stop: int) -> None:
+        self.refs, self._run, self._first, self._stop, self.ours = refs, run, first, stop, True
+
+    def __len__(self) -> int:
+        return self._stop - self._first
+
+    @property
+    def columns(self) -> Any:
+        return self._run.columns(self._first, self._stop)
+
+    @property
+    def values(self) -> Sequence[Any]:
+        return self._run.part(self._first, self._stop)
+
+    def after(self, count: int) -> Chunk | None:
+        if count == len(self):
+            return None
+        return RunChunk(self.refs[count:], self._run, self._first + count, self._stop)
 
 
-def one(item: Any) -> Chunk:
-    """Return a chunk of one computed item."""
-    if type(item) is Failure:
-        return Chunk(failure=item)
-    return Chunk((item.ref,), values=(item.value,))
+class Wrapped:
+    """Refs in the terms of an operator that passes elements on; nobody may ever ask for them.
+
+    Parameters
+    ----------
+    refs : Refs, Stretch or Wrapped
+        Those of its input.
+    wrap : callable
+        Gives the operator's ref for one of the input's.
+    """
+
+    __slots__ = ("_refs", "_wrap")
+
+    def __init__(self, refs: Any, wrap: Callable[[Ref], Ref]) -> None:
+        self._refs, self._wrap = refs, wrap
+
+    def __len__(self) -> int:
+        return len(self._refs)
+
+    def __getitem__(self, which: slice) -> Wrapped:
+        return Wrapped(self._refs[which], self._wrap)
+
+    def __iter__(self) -> Iterator[Ref]:
+        return map(self._wrap, ints(self._refs))
 
 
 def taken(machine: Any, most: int) -> Any:
-    """Return what a machine gives of several items: refs, or a chunk; None where it gives one by one.
+    """Return what a machine gives of several items: refs, or a chunk; None: its next item comes from `next`.
 
     Raises
     ------
@@ -88,9 +133,14 @@ def taken(machine: Any, most: int) -> Any:
     """
     take = getattr(machine, "take", None)
     found = None if take is None else take(most)
-    if found is not None and not isinstance(found, Chunk) and not len(found):
+    if found is not None and not len(found):
         raise End
     return found
+
+
+def at_once(machine: Any) -> int:
+    """Return how many elements may be taken of a machine when one is asked for: 1 if a user's function would run early."""
+    return getattr(machine, "at_once", 1)
 
 
 def renamed(found: Any, wrap: Callable[[Ref], Ref], shift: int | None = None) -> Any:
@@ -106,10 +156,7 @@ def renamed(found: Any, wrap: Callable[[Ref], Ref], shift: int | None = None) ->
         What `wrap` adds, if it adds a number to an int.
     """
     if isinstance(found, Chunk):
-        if found.failure is not None:
-            found.failure.ref = wrap(found.failure.ref)
-        else:
-            found.refs = renamed(found.refs, wrap, shift)
+        found.refs = Wrapped(found.refs, wrap)
         return found
     if shift is not None and isinstance(found, (range, np.ndarray)):
         return scaled(found, 1, shift)

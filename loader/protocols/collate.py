@@ -116,23 +116,6 @@ class Collator:
             self._add_nest(k, value)
         self.count = k + 1
 
-    def add_numbers(self, values: Sequence[np.generic]) -> None:
-        """Write numbers of one numpy type into the next rows.
-
-        Raises
-        ------
-        SpecError
-            They do not fit the first one; the batch is as before.
-        """
-        k = self.count
-        if k == 0:
-            self._start(values[0])
-        if self._tree is not LEAF or self._keys[0] != leaf_key(values[0]):
-            return self.add_columns(np.array(values), len(values))
-        self.count = k + len(values)
-        self._columns[0][k : self.count] = values
-        return None
-
     def add_columns(self, columns: Any, rows: int) -> None:
         """Write elements that are stacked into the next rows.
 

@@ -145,12 +145,6 @@ def _read(data: Any, known: list[Ref]) -> Ref:
     return ref
 
 
-def several_of(machine: Any, most: int) -> list[Any] | None:
-    """The next elements of a machine that can give several at once; None: ask `next`."""
-    several = getattr(machine, "several", None)
-    return None if several is None else several(most)
-
-
 def rewrap(item: Any, wrap: Callable[[Ref], Ref]) -> Any:
     """Put an item's ref into an outer node's terms; a computed item keeps its value."""
     kind = type(item)

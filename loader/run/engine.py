@@ -11,7 +11,8 @@ from operator import length_hint
 from time import perf_counter, thread_time
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.protocols.items import Failure, several_of
+from tundish.loader.protocols.chunk import at_once, taken
+from tundish.loader.protocols.items import Failure
 from tundish.loader.protocols.lineage import add_origin
 from tundish.loader.protocols.ownership import frozen
 from tundish.loader.protocols.stated import go_to
@@ -265,6 +266,8 @@ class InlineEngine(Engine):
         self._network: Machine = open_inline(self.context, self.options)
         # What the last stage has made the receiver's own is not copied again.
         self._own = getattr(self._network, "delivers_own", False)
+        if hasattr(self._network, "deliver"):
+            self._network.deliver()
         if position is not None:
             go_to(self._network, position)
         self._trace = open_trace(self.options.stats.trace, self.reporter.plan, 0)
@@ -354,13 +357,15 @@ class InlineEngine(Engine):
 
     def _several(self) -> list[Any] | None:
         network = self._network
-        if not hasattr(network, "several") or self.context.probes:
+        most = min(at_once(network), _AT_ONCE)
+        if most == 1 or self.context.probes:
             return None
         self._note()
         self._undo = self._elements
         self.begun = True
-        found = several_of(network, _AT_ONCE)
-        if found:
+        chunk = taken(network, most)
+        found = None if chunk is None else chunk.values
+        if found is not None:
             self._since, self._some = 0, 1  # one call of ours, however many come out of it
             self._weigh(found[0])
         if self._sampling.on:

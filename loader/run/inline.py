@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.protocols.blame import NODE_MARK
-from tundish.loader.protocols.chunk import Chunk, one, taken
+from tundish.loader.protocols.chunk import Chunk, taken
 from tundish.loader.protocols.items import DROPPED, Failure, Made, Ref, ref_of
 from tundish.loader.protocols.lineage import add_origin, describe_origin
 from tundish.loader.protocols.machines import Counts
@@ -20,7 +20,7 @@ from tundish.loader.protocols.refs import BatchRefs, ints
 from tundish.loader.run.overtaking import load_stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator
 
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Gather, Hand, Identity, Machine, Mark, Value
@@ -59,7 +59,7 @@ class InlineStage:
         Gives columns of many elements, where refs tell them.
     elements : callable or None
         Gives many elements, to be delivered one by one, where nobody minds that they are made ahead.
-    at_once : callable
+    most : callable
         Gives the number of elements that may be made ahead at most.
     owning : bool
         Whether the elements are made the receiver's own. Who writes each into a row before asking for the
@@ -71,9 +71,19 @@ class InlineStage:
     hand: Hand = None
     gather: Gather | None = None
     elements: Elements | None = None
-    at_once = staticmethod(lambda: _AT_ONCE)
+    most = staticmethod(lambda: _AT_ONCE)
     owning = True
     passing = False
+    _delivers = False
+
+    @property
+    def at_once(self) -> int:
+        """How many may be taken when one is asked for."""
+        return self.most() if self._delivers and self.elements is not None else 1
+
+    def deliver(self) -> None:
+        """Give elements one by one, from now on, in place of columns."""
+        self._delivers = True
 
     @property
     def delivers_own(self) -> bool:
@@ -144,34 +154,34 @@ class InlineStage:
                 note = self._notes.pop() if self._notes else None
                 return Made(item if kind is int else _ref(item), element, note)
 
-    def take(self, most: int) -> Chunk:
-        """Take the next elements: as columns, `most` at most, where refs tell them, else one."""
-        up: Any = self._up
-        gather = self.gather
-        if gather is None or (refs := taken(up, most)) is None:
-            return one(self.next())
-        columns = gather(refs, self._pass)
-        if columns is None:  # each to its own element, then
-            self._up = OneByOne(up, refs)
-            return one(self.next())
+    def take(self, most: int) -> Chunk | None:
+        """Take the next elements, `most` at most, where refs tell them; None where each is to be made by itself."""
+        gather, elements = self.gather, self.elements if self._delivers else None
+        if (elements or gather) is None or (refs := taken(self._up, most)) is None:
+            return None
+        chunk, many, apart = None, 0, len(refs)  # all of them are to be made by themselves, then
+        if elements is not None:
+            try:
+                values = elements(refs, self._pass)
+            except BaseException as error:  # noqa: BLE001 - told at its element
+                element_error(error)
+            else:
+                many = len(values)
+                apart = 0 if many else 1
+                chunk = Chunk(refs[:many], values=values) if many else None
+        elif gather is not None and (columns := gather(refs, self._pass)) is not None:
+            chunk, many = Chunk(refs, columns=columns), len(refs)
+        if many < len(refs):
+            self._put_back(refs[many:], apart)
         if self._taken is None:
-            self._meter.elements += len(refs)
-        return Chunk(refs, columns=columns)
+            self._meter.elements += many
+        return chunk
 
-    def several(self, most: int) -> Sequence[Any] | None:
-        """Return the next elements, to be delivered one by one; None where they are to be asked for one by one."""
-        most = min(most, self.at_once()) if self.elements is not None else 1
-        if self.elements is None or most == 1 or (refs := taken(self._up, most)) is None:
-            return None
-        try:
-            found = self.elements(refs, self._pass)
-        except BaseException as error:  # noqa: BLE001 - told at its element
-            element_error(error)
-            self._up = OneByOne(self._up, refs)
-            return None
-        if self._taken is None:
-            self._meter.elements += len(found)
-        return found
+    def _put_back(self, refs: Any, apart: int) -> None:
+        """Have refs that were taken come again, the first ones each by itself."""
+        if type(self._up) is not Again:
+            self._up = Again(self._up)
+        self._up.put(refs, apart)
 
     def _of_made(self, item: Made) -> Any:
         """The element of an item that has been computed, which is ours if it only passes."""
@@ -200,31 +210,56 @@ class InlineStage:
             self._taken.restart()
 
 
-class OneByOne:
-    """Refs that were taken of a stream at once, one by one, and then the rest of it."""
+class Again:
+    """A stream of refs, of which the last that were taken may be put back.
 
-    def __init__(self, up: Any, refs: Any) -> None:
-        self._up, self._refs = up, iter(ints(refs))
-        self._left = len(refs)
+    Parameters
+    ----------
+    up : Machine
+        The stream.
+    """
+
+    def __init__(self, up: Any) -> None:
+        self._up = up
+        self._refs: Any = ()
+        self._at = self._apart = 0
+        self._listed: Iterator[Ref] | None = None
+
+    def put(self, refs: Any, apart: int) -> None:
+        """Have the last refs come again, the first ones each by itself."""
+        if self._at < len(self._refs):
+            self._at -= len(refs)
+        else:
+            self._refs, self._at = refs, 0
+        self._apart, self._listed = self._at + apart, None
 
     def next(self) -> Any:
-        for ref in self._refs:
-            self._left -= 1
-            return ref
-        return self._up.next()
+        if self._at == len(self._refs):
+            return self._up.next()
+        if self._listed is None:
+            self._listed = iter(ints(self._refs[self._at :]))
+        self._at += 1
+        return next(self._listed)
 
     def take(self, most: int) -> Any:
-        """Return the next refs; None as long as some are to be asked for one by one."""
-        return None if self._left else taken(self._up, most)
+        """Take the next refs; None where one is to be asked for by itself."""
+        first = self._at
+        if first == len(self._refs):
+            return taken(self._up, most)
+        if first < self._apart:
+            return None
+        found = self._refs[first : first + most]
+        self._at, self._listed = first + len(found), None
+        return found
 
     def mark(self, left: int = 0) -> Mark:
-        return self._up.mark(left + self._left)
+        return self._up.mark(left + len(self._refs) - self._at)
 
     def dump(self, mark: Mark) -> Any:
         return self._up.dump(mark)
 
     def load(self, state: Any) -> None:
-        self._refs, self._left = iter(()), 0
+        self._refs, self._at = (), 0
         self._up.load(state)
 
 

@@ -57,7 +57,7 @@ class InlineBatches:
         self, node: Batch, up: Machine, label: str, *, watch: Watch, meter: StageMeter
     ) -> None:
         self._up, self._size, self._drop = up, node.size, node.drop_remainder
-        self._take: Callable[[int], Chunk | None] | None = getattr(up, "take", None)
+        self._take: Callable[[int], Any] | None = getattr(up, "take", None)
         lend(up)
         self._label = label
         self._count = 0
@@ -86,12 +86,22 @@ class InlineBatches:
 
     def _next(self, inside: list[float] | None = None) -> Any:
         """The next batch; `inside` is told how long its items took."""
-        batch, size, up = Collator(self._size), self._size, self._up
-        parts: list[Any] = []  # refs of chunks
-        single: list[Ref] = []  # and of what comes one by one after them
-        add, note, pull, take = batch.add, single.append, up.next, self._take
+        size, pull, take = self._size, self._up.next, self._take
         if inside is not None:
             pull, take = clocked(pull, inside), None if take is None else clocked(take, inside)
+        if take is not None:
+            self._rest = self._rest or take(size)
+            if self._rest is None:
+                take = None  # what follows comes one by one, too, as a rule
+            elif self._rest.ours and len(self._rest) == size:
+                whole = self._rest.columns
+                if whole is not None:
+                    refs, self._rest = self._rest.refs, None
+                    return self._made(whole, [refs])
+        batch = Collator(size)
+        parts: list[Any] = []  # refs of chunks
+        single: list[Ref] = []  # and of what comes one by one after them
+        add, note = batch.add, single.append
         try:
             while batch.count < size:
                 if take is not None:
@@ -100,13 +110,9 @@ class InlineBatches:
                     if chunk is None:
                         take = None
                         continue
-                    if chunk.columns is not None and chunk.ours and len(chunk) == size:
-                        return self._made(chunk.columns, [chunk.refs])
                     failed = self._add(batch, parts, chunk)
                     if failed is not None:
                         return failed
-                    if chunk.alone:
-                        take = None  # what follows comes one by one, too
                     continue
                 item = pull()
                 if type(item) is Failure:
@@ -128,18 +134,18 @@ class InlineBatches:
 
     def _add(self, batch: Collator, parts: list[Any], chunk: Chunk) -> Failure | None:
         """Put a chunk into a batch; the error that comes in the batch's place, if one does."""
-        if chunk.failure is not None:
-            return self._given_up(parts, chunk.failure.error, chunk.failure.ref)
+        count, columns = batch.count, chunk.columns
         try:
-            if chunk.columns is not None:
-                batch.add_columns(chunk.columns, len(chunk))
-            elif chunk.alone:
-                batch.add(chunk.values[0])
+            if columns is not None:
+                batch.add_columns(columns, len(chunk))
             else:
-                batch.add_numbers(chunk.values)
+                for value in chunk.values:
+                    batch.add(value)
         except SpecError as error:
-            self._rest = chunk.after(1)
-            return self._misfitting(parts, error, next(iter(ints(chunk.refs))))
+            fit = batch.count - count
+            self._rest = chunk.after(fit + 1)
+            (ref,) = ints(chunk.refs[fit : fit + 1])
+            return self._misfitting([*parts, chunk.refs[:fit]], error, ref)
         parts.append(chunk.refs)
         return None
 

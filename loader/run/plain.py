@@ -1,4 +1,4 @@
-"""Elements that cannot fail and call no function of the user's, several at once: numbers, paths, rows of a snapshot.
+"""Elements that call no function of the user's, several at once: numbers, paths, records, rows of a snapshot.
 
 Asking a network of machines for one element at a time costs more than such an element is worth.
 Nothing a user wrote is called ahead of time, since nothing a user wrote is in such a plan.
@@ -15,12 +15,15 @@ from tundish.loader.plan.node import walk
 from tundish.loader.protocols.refs import ints
 
 if TYPE_CHECKING:
+    from tundish.formats.files import RecordFiles
     from tundish.loader.protocols.contracts import Gather, StoredElements, Value
+    from tundish.loader.protocols.items import Ref
     from tundish.loader.protocols.operator import Operator
     from tundish.loader.protocols.refs import Refs
 
 Elements = Callable[["Refs", int], Sequence[Any]]
-"""``elements(refs, pass)``: the elements of refs, to be delivered one by one."""
+"""``elements(refs, pass)``: the elements of refs, to be delivered one by one; of the first of them, where one after
+those cannot be made, or is not at hand."""
 
 
 def elements_of(node: Operator, value: Value, gather: Gather | None) -> Elements | None:
@@ -28,6 +31,8 @@ def elements_of(node: Operator, value: Value, gather: Gather | None) -> Elements
     stored = node.stored
     if stored is not None and stored.mapped and stored.safe:
         return _stored(stored)
+    if node.record_files is not None:
+        return _records(node.record_files)
     return _plain(value, gather) if is_plain(node) else None
 
 
@@ -57,3 +62,24 @@ def _rows(columns: Any) -> list[Any] | None:
 
 def _stored(found: StoredElements) -> Elements:
     return lambda refs, _: found.reader.handed(ints(refs))
+
+
+def _records(files: RecordFiles) -> Elements:
+    count = len(files)
+
+    def elements(refs: Refs, _: int) -> Sequence[Any]:
+        if isinstance(refs, range) and refs.step == 1:
+            number = refs[0] % count
+            found = files.run(number, min(len(refs), count - number))
+            return [] if isinstance(found, Exception) else found[0].part(*found[1:])
+        values = files.get([_innermost(ref) % count for ref in ints(refs)])
+        bad = (k for k, value in enumerate(values) if isinstance(value, Exception))
+        return values[: next(bad, len(values))]
+
+    return elements
+
+
+def _innermost(ref: Ref) -> int:
+    while type(ref) is tuple:
+        ref = ref[-1]
+    return int(ref)

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from tundish.loader.operators.measuring import measured, without_measuring
 from tundish.loader.plan.options import Options
 from tundish.loader.protocols.chains import chain_base, defers, run_of
+from tundish.loader.protocols.chunk import taken
 from tundish.loader.protocols.generating import Broken
-from tundish.loader.protocols.items import End, Failure, Ref, several_of
+from tundish.loader.protocols.items import End, Failure, Ref
 from tundish.loader.protocols.ownership import owned
 from tundish.loader.protocols.positional import Positions
 from tundish.loader.run.effective import effective
 from tundish.loader.run.evaluators import compile_gather, compile_inner, compile_values
-from tundish.loader.run.files.batches import FileBatches
-from tundish.loader.run.files.numbered import FileStage
 from tundish.loader.run.files.sequence import FileSequence
 from tundish.loader.run.inline import InlineStage
 from tundish.loader.run.inlinebatches import InlineBatches
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
 
 
-AnyStage = TypeVar("AnyStage", bound=InlineStage)
 AnyTimed = TypeVar("AnyTimed", bound=Timed)
 
 
@@ -71,34 +69,28 @@ class InlinePlanner(Planner):
             timer = Timer(context.watch.sample(meter.name)) if timed else None
             return compile_values(node, context, self.open_inner, timer, hand=hand)[0]
 
-        def made(kind: type[AnyStage]) -> AnyStage:
+        def made() -> InlineStage:
             chain = node.noting or chain_base(node)[1] or defers(node)
-            stage = kind(
+            stage = InlineStage(
                 up, value, identity, pass_, context, chain=chain, meter=meter, compiled=compiled
             )
             stage.hand, stage.gather = hand, gather
-            if kind is InlineStage:
-                run = run_of(node.inputs[0] if node.noting else node)
-                stage.passing = all(part.passes for part in run)
-                stage.owning = not (stage.passing and base.ours)
+            run = run_of(node.inputs[0] if node.noting else node)
+            stage.passing = all(part.passes for part in run)
+            stage.owning = not (stage.passing and base.ours)
             return self.timing(stage)
 
         if context.probes:
-            return made(InlineStage)
+            return made()
 
         elements = elements_of(node, value, gather)
         if elements is not None:
-            plain = made(InlineStage)
+            plain = made()
             plain.elements, plain.owning = elements, False  # nothing a user wrote is in it
             if node.stored is not None:
                 stored = node.stored
-                plain.at_once = lambda: stored.reader.at_once
+                plain.most = lambda: stored.reader.at_once
             return plain
-
-        if node.record_files is not None:
-            numbered = made(FileStage)
-            numbered.source = node.record_files
-            return numbered
 
         if isinstance(up, Positions) and not node.noting:
             steps = compile_steps(node, context)
@@ -114,10 +106,10 @@ class InlinePlanner(Planner):
                         pass_=pass_,
                         context=context,
                         meter=meter,
-                        closures=lambda: made(InlineStage),
+                        closures=made,
                     )
                 )
-        return made(InlineStage)
+        return made()
 
     def timing(self, stage: AnyTimed) -> AnyTimed:
         """Have a stage timed now and then, if this is the consumer's own network."""
@@ -128,8 +120,6 @@ class InlinePlanner(Planner):
     def batches(self, node: Batch, up: Machine) -> Machine:
         context = self.context
         label, meter = context.label(node), meter_of(node, context, "consumer")
-        if isinstance(up, FileSequence):
-            return self.timing(FileBatches(node, up, label, watch=context.watch, meter=meter))
         return self.timing(InlineBatches(node, up, label, watch=context.watch, meter=meter))
 
     def beside(self, plan: Operator, pass_: int) -> Machine:
@@ -226,7 +216,7 @@ def leave_out(machine: Machine, count: int, context: Context) -> None:
     try:
         with context.watch.unwatched():
             while count > 0:
-                found = several_of(machine, min(count, _AT_ONCE))
+                found = taken(machine, min(count, _AT_ONCE))
                 if found is None:
                     machine.next()
                 count -= 1 if found is None else len(found)

@@ -18,7 +18,7 @@ import numpy as np
 from tundish.loader.plan.node import walk
 from tundish.loader.protocols.blame import NODE_MARK
 from tundish.loader.protocols.chains import run_of
-from tundish.loader.protocols.chunk import Chunk, is_number, one
+from tundish.loader.protocols.chunk import Chunk
 from tundish.loader.protocols.items import End, Failure, Made
 from tundish.loader.protocols.lineage import add_origin, describe_origin
 from tundish.loader.protocols.ownership import lend, lent
@@ -201,11 +201,14 @@ class SweptStage:
                 return self._failed(error)
             self._refill()
 
-    def take(self, most: int) -> Chunk:
-        """Take the next elements: numbers of one type, `most` at most, or one element of any kind."""
+    def take(self, most: int) -> Chunk | None:
+        """Take the next elements, `most` at most, where they are numbers of one type."""
+        if self._other is not None:
+            return None
         item = self.next()
-        if self._other is not None or type(item) is Failure or not is_number(item.value):
-            return one(item)
+        if type(item) is Failure or not _is_number(item.value):
+            self._pending = item
+            return None
         kind, values, places = type(item.value), [item.value], [self._place]
         note, keep = places.append, values.append
         counter, last = self._counter, self._count - 1
@@ -221,7 +224,7 @@ class SweptStage:
         except Exception as error:  # noqa: BLE001 - the element's error
             self._pending = self._failed(error)
         self._places = places
-        return Chunk([self._refs[place] for place in places], values=values)
+        return Chunk([self._refs[place] for place in places], columns=np.array(values))
 
     def mark(self, left: int = 0) -> Mark:
         if self._other is not None:
@@ -246,6 +249,11 @@ class SweptStage:
         self._begin(())
         self._pending = None
         self._taken.restart()
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a value is a number of numpy's, whose type says its dtype."""
+    return isinstance(value, np.generic) and value.dtype.kind in "biufc"
 
 
 def _evaluated(value: Value, refs: Iterable[Any], pass_: int) -> Iterator[Any]:

@@ -15,6 +15,7 @@ from tundish.loader.operators.records import (
     listed_places,
     name_damage,
 )
+from tundish.loader.protocols.chunk import RunChunk
 from tundish.loader.protocols.items import Failure, Made, Ref, ref_of
 from tundish.loader.protocols.lineage import add_origin, describe_origin
 from tundish.loader.protocols.machines import Counts
@@ -50,6 +51,8 @@ class FileSequence:
     meter : StageMeter
         Where it is counted.
     """
+
+    at_once = AT_ONCE
 
     def __init__(
         self,
@@ -181,35 +184,17 @@ class FileSequence:
                 return failure
             self._refill()
 
-    def several(self, most: int) -> list[Any] | None:
-        """The next elements at once; None where the next is an error."""
+    def take(self, most: int) -> RunChunk | None:
+        """Take the next records of a run, `most` at most; None where the next is an error."""
         if self._k >= self._count:
             self._refill()
             if self._failed is not None:
                 return None
-        assert self._run is not None
-        k = self._k
-        self._k = min(self._count, k + most)
-        self._meter.elements += self._k - k
-        return self._run.part(k, self._k)
-
-    def some(self, most: int) -> tuple[Stretch, Run, int, int] | Failure:
-        """As `next`, but as many records of a run as are there: refs, the run, and from where to where in it."""
-        if self._k >= self._count:
-            self._refill()
-            if self._failed is not None:
-                failure: Failure = self.next()
-                return failure
-        assert self._run is not None
-        k = self._k
-        self._k = min(self._count, k + most)
-        self._meter.elements += self._k - k
-        return Stretch(self._outer, self._run.places, k, self._k), self._run, k, self._k
-
-    def back(self, count: int) -> None:
-        """Give the last records of `some` again."""
-        self._k -= count
-        self._meter.elements -= count
+        run, first = self._run, self._k
+        assert run is not None
+        stop = self._k = min(self._count, first + most)
+        self._meter.elements += stop - first
+        return RunChunk(Stretch(self._outer, run.places, first, stop), run, first, stop)
 
     # -- state ---------------------------------------------------------------------------------
 
