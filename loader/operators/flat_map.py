@@ -11,20 +11,21 @@ from tundish.loader.plan.drawing import check_drawing
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY
 from tundish.loader.protocols.blame import NODE_MARK, raise_from
 from tundish.loader.protocols.chains import chain_base
+from tundish.loader.protocols.chunk import at_once
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure, Ref, ref_of
 from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.ownership import owned
-from tundish.loader.protocols.pieces import taken
+from tundish.loader.protocols.pieces import RowChunk
 from tundish.loader.protocols.raised import Carried
 from tundish.loader.protocols.refs import not_there, within_one
 from tundish.loader.protocols.stated import count, counted_in, part, within
 
 if TYPE_CHECKING:
-    from tundish.loader.protocols.block import Block
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Value
     from tundish.loader.protocols.machines import Counts
+    from tundish.loader.protocols.pieces import Stretch
     from tundish.loader.watch.watch import StageMeter
 
 
@@ -214,38 +215,46 @@ class FlatMapped:
         self._inner: Inner | None = None
         self._skip = 0  # of the first one, after a restore
         self._before: Mark = inners.mark()
+        self._marks: Stretch  # after the rows that were taken last
 
-    def next(self) -> Any:
-        return self._asked(None)
-
-    def run(self, most: int) -> Any:
-        """As `next`, but of a chunk that a worker has made several rows: (chunk, first, stop, None)."""
-        return self._asked(most)
-
-    def take_rows(self, most: int) -> Any:
-        """As `run`, with the marks after the rows."""
-        got = self._asked(most)
-        return taken(got, self.marks_in(got[0])) if type(got) is tuple else got
-
-    def give_back(self, rows: int) -> None:
-        """Take back the last rows of the last run."""
-        inner: Any = self._inner
-        inner.give_back(rows)
-
-    def _asked(self, most: int | None) -> Any:
+    def take(self, most: int) -> RowChunk | None:
+        """Take the next rows of a chunk that a worker has made, `most` at most; None where there is none at hand."""
+        if not self.gives_runs:
+            return None
         while True:
-            if self._inner is None:
-                before = self._inners.mark()
-                self._inner = self._inners.open()
-                self._before, self._skip = before, 0
-            inner: Any = self._inner
+            inner: Any = self._inner or self._opened()
             try:
-                item = inner.next() if most is None else inner.run(most)
+                found = inner.take(most)
             except End:
                 self._inner = None
                 continue
-            if type(item) is tuple:
-                return item
+            if found is None:
+                return None
+            block, first, stop = found
+            marks = ChunkMarks(self._inners.counts.by_event, block.refs, self._before)
+            self._marks = (marks, first, stop)
+            return RowChunk(block, first, stop, self._marks)
+
+    def _opened(self) -> Inner:
+        """Open the dataset of the next input."""
+        before = self._inners.mark()
+        self._inner = self._inners.open()
+        self._before, self._skip = before, 0
+        return self._inner
+
+    @property
+    def at_once(self) -> int:
+        """How many may be taken when one is asked for."""
+        return 1 if self._inner is None else at_once(self._inner)
+
+    def next(self) -> Any:
+        while True:
+            inner = self._inner or self._opened()
+            try:
+                item = inner.next()
+            except End:
+                self._inner = None
+                continue
             if item.ref[1] < 0:
                 self._inner = None
             if self._leaves_out is not None and self._leaves_out.has(item):
@@ -254,23 +263,10 @@ class FlatMapped:
                 continue
             return item
 
-    def rest(self) -> tuple[Block | None, int, list[Any]]:
-        """Return the rest of a chunk that a worker has made, as a list, if its elements are small.
-
-        Returns
-        -------
-        (Block or None, int, list)
-            The chunk and the row after the last one; None where elements have to be asked for one
-            by one.
-        """
-        inner: Any = self._inner
-        return (None, 0, []) if inner is None else inner.rest()
-
-    def marks_in(self, block: Block) -> ChunkMarks:
-        """Return the marks after the rows of the chunk that the last one came from."""
-        return ChunkMarks(self._inners.counts.by_event, block.refs, self._before)
-
-    def mark(self) -> Mark:
+    def mark(self, left: int = 0) -> Mark:
+        if left:
+            marks, _, stop = self._marks
+            return marks[stop - 1 - left]
         # Between two inputs the state names the next one; within one, that one and the element.
         counts = self._inners.counts.by_event
         if self._inner is None:

@@ -14,7 +14,7 @@ from tundish.loader.plan.node import AUTOTUNE
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure, Ref, to_json
 from tundish.loader.protocols.lineage import check_named, note_wanted
-from tundish.loader.protocols.pieces import BlockRows, Braid, Taken
+from tundish.loader.protocols.pieces import BlockRows, Braid, RowChunk
 from tundish.loader.protocols.stated import (
     Unfit,
     check_whole,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tundish.loader.operators.flat_map import Inner, Inners
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Machine, Mark
+    from tundish.loader.protocols.pieces import Stretch
 
 CYCLE_LENGTH = 16
 """The number of datasets read in turn by default, the same on every machine."""
@@ -109,6 +110,7 @@ class Interleaved:
         self._slots: list[Inner | None] = []
         self._cursor = self._count = self._filled = 0
         self._ended = False
+        self._marks: Stretch  # after the rows that were taken last
         self._snapshot()
 
     def _snapshot(self) -> None:
@@ -116,8 +118,10 @@ class Interleaved:
         self._since: tuple[Slots, list[Any]] = (slots, [])
         self._changed = False
 
-    def take_rows(self, most: int) -> Any:
-        """Take the next rows, at most so many: whole rounds of all slots, or of one; or an item."""
+    def take(self, most: int) -> RowChunk | None:
+        """Take the next rows, `most` at most: whole rounds of all slots, or of one; None where none is at hand."""
+        if not self.gives_runs:
+            return None
         slots, cursor, each = self._slots, self._cursor, self._node.block
         around = len(slots) if self._ended else self._node.cycle
         turns = [k % around for k in range(cursor, cursor + around)] if around else []
@@ -132,22 +136,22 @@ class Interleaved:
         if not rows:
             turns, inners = turns[:1], inners[:1]
             if not inners or inners[0] is None or turns != [cursor]:
-                return self.next()
+                return None
             rows = min(most, each - self._count, inners[0].ready)
-        return self._taken(turns, inners, rows, around) if rows else self.next()
+        return self._taken(turns, inners, rows, around) if rows else None
 
-    def _taken(self, turns: list[int], inners: list[Any], rows: int, around: int) -> Taken:
+    def _taken(self, turns: list[int], inners: list[Any], rows: int, around: int) -> RowChunk:
         """Take so many rows of each of some slots, in turn."""
         if self._changed or len(self._since[1]) >= _LOG:
             self._snapshot()
         each, begun, log = self._node.block, self._count, self._since[1]
         marks = Turns(self.mark(), turns, each, around)
-        runs = [inner.run(rows) for inner in inners]
+        runs = [inner.take(rows) for inner in inners]
         noted = [
             [(at, block.refs.after(row)) for row in range(first, stop)]
             if self._placed
             else [at] * rows
-            for at, (block, first, stop, _) in zip(turns, runs, strict=True)
+            for at, (block, first, stop) in zip(turns, runs, strict=True)
         ]
         for row in range(0, rows, each):
             for strand in noted:
@@ -156,9 +160,12 @@ class Interleaved:
         self._cursor, self._count = turns[-1], (begun + rows) % each
         if not self._count:
             self._advance()
-        strands = [(BlockRows(block), first) for block, first, _, _ in runs]
-        source, first = strands[0] if len(strands) == 1 else (Braid(strands, each), 0)
-        return Taken((source, first, first + count), (marks, 0, count))
+        self._marks = (marks, 0, count)
+        if len(runs) == 1:
+            block, first, stop = runs[0]
+            return RowChunk(block, first, stop, self._marks)
+        braid = Braid([(BlockRows(block), first) for block, first, _ in runs], each)
+        return RowChunk(braid, 0, count, self._marks)
 
     def next(self) -> Any:
         slots = self._slots
@@ -221,7 +228,10 @@ class Interleaved:
         if self._cursor >= (len(self._slots) if self._ended else self._node.cycle):
             self._cursor = 0
 
-    def mark(self) -> Mark:
+    def mark(self, left: int = 0) -> Mark:
+        if left:
+            marks, _, stop = self._marks
+            return marks[stop - 1 - left]
         since, inners = self._since, self._inners
         up = inners.mark()
         taken = len(since[1])

@@ -125,6 +125,23 @@ class Block:
             failed = sum(row < rows for row in tuple(self.errors))
         return rows - dropped - failed, dropped, failed
 
+    def plain_until(self, first: int, limit: int) -> int:
+        """The row after the plain elements that begin at a row: none is an error, left out, or kept by itself."""
+        limit = min(self.total, limit)
+        if self.clean or self.layout is None:
+            return limit if self.clean else first
+        odd = (self.drops, self.errors, self.events, self.elements, self.notes)
+        row = first
+        while row < limit and not any(row in rows for rows in odd):
+            row += 1
+        return row
+
+    @property
+    def small(self) -> bool:
+        """Whether `elements_of` gives the rows."""
+        layout = self.layout
+        return layout is not None and not self.elements and layout.row_nbytes <= _SMALL_ROW
+
     def reset(self) -> None:
         """Forget what was made: it is to be made again, by one task."""
         self.left = self.total
@@ -205,11 +222,10 @@ class Block:
             value.flags.writeable = False
         return value
 
-    def elements_of(self, first: int, stop: int) -> list[Any] | None:
-        """The elements as a list of private values; None where that would be dear."""
+    def elements_of(self, first: int, stop: int) -> list[Any]:
+        """Plain rows as a list of private values, of a block whose rows are `small`."""
         layout = self.layout
-        if layout is None or self.elements or layout.row_nbytes > _SMALL_ROW:
-            return None
+        assert layout is not None
         if layout.tree is not LEAF:
             return [self.element(row, copy=True) for row in range(first, stop)]
         column = self.columns[0]

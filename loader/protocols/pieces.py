@@ -5,10 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from tundish.loader.protocols.chunk import Chunk
 from tundish.loader.protocols.items import ref_of
-from tundish.loader.protocols.rows import Row, Run, as_ref, run_told
+from tundish.loader.protocols.rows import Row, Run, as_ref, refs_of, run_told
 from tundish.loader.protocols.told import SharedBraid, SharedRun
 
 if TYPE_CHECKING:
@@ -137,20 +138,78 @@ class Braid:
         return SharedBraid(runs, self._each, first - begin * around, stop - begin * around)
 
 
-class Taken(NamedTuple):
-    """Rows that were taken at once, with the marks behind them.
+class RowChunk(Chunk):
+    """Rows that workers have made and that come next in a stream; none of them is an error.
 
     Parameters
     ----------
-    rows, marks : Stretch
-        Of as many rows.
+    source : Block or Braid
+        What has them.
+    first, stop : int
+        Which of its rows.
+    marks : Stretch, optional
+        The marks after them, as far as they can be known later.
+    refs : sequence of Ref, optional
+        Where they come from, if the source does not say it.
     """
 
-    rows: Stretch
-    marks: Stretch
+    __slots__ = ("_refs", "first", "marks", "source", "stop")
+
+    def __init__(
+        self,
+        source: Any,
+        first: int,
+        stop: int,
+        marks: Stretch | None = None,
+        refs: Any = None,
+    ) -> None:
+        self.source, self.first, self.stop, self.marks, self._refs = (
+            source,
+            first,
+            stop,
+            marks,
+            refs,
+        )
 
     def __len__(self) -> int:
-        return self.rows[2] - self.rows[1]
+        return self.stop - self.first
+
+    @property
+    def refs(self) -> Any:
+        """Where they come from."""
+        return refs_of(self.run) if self._refs is None else self._refs
+
+    @refs.setter
+    def refs(self, refs: Any) -> None:
+        self._refs = refs
+
+    @property
+    def columns(self) -> Any:
+        """None: a batch of them names the rows, and leaves them where they lie."""
+        return None
+
+    @property
+    def values(self) -> list[Any]:
+        """Private copies of the elements, which are small."""
+        values: list[Any] = self.source.elements_of(self.first, self.stop)
+        return values
+
+    @property
+    def run(self) -> Run:
+        """The rows, which are of one block."""
+        return self.source, self.first, self.stop, self._refs
+
+    @property
+    def items(self) -> Stretch:
+        """The rows as items."""
+        source = self.source
+        return (source if type(source) is Braid else BlockRows(source), self.first, self.stop)
+
+    def after(self, count: int) -> RowChunk | None:
+        if count == len(self):
+            return None
+        refs = None if self._refs is None else self._refs[count:]
+        return RowChunk(self.source, self.first + count, self.stop, None, refs)
 
 
 class BlockMarks:
@@ -176,12 +235,6 @@ class BlockMarks:
 def mark_behind(marks: Any, row: int) -> Mark:
     """The mark of a stage's input behind a row of a block."""
     return marks + row + 1 if type(marks) is int else marks[row]
-
-
-def taken(run: Run, marks: Any) -> Taken:
-    """A run of rows of a block, with its marks by row."""
-    block, first, stop, _ = run
-    return Taken((BlockRows(block), first, stop), (marks, first, stop))
 
 
 def refs_only(rows: Pieces) -> Pieces:

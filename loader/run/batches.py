@@ -10,18 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SpecError
 from tundish.loader.operators.flat_map import FlatMapped
+from tundish.loader.operators.interleaving import Interleaved
 from tundish.loader.protocols.blame import give_up
 from tundish.loader.protocols.collate import Collator, misfit, unstackable
 from tundish.loader.protocols.forms import form_of_value
 from tundish.loader.protocols.items import End, Failure, Made, Ref
+from tundish.loader.protocols.pieces import Braid
 from tundish.loader.protocols.rows import Row, Rows, refs_of
 from tundish.loader.protocols.stated import count, load_part
 from tundish.loader.run.stages import ParallelStage
 from tundish.loader.run.storing.recorded import Recorded
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tundish.loader.operators.batching import Batch
     from tundish.loader.protocols.contracts import Machine, Mark
+    from tundish.loader.protocols.pieces import RowChunk
+    from tundish.loader.protocols.rows import Run
 
 
 class Batches:
@@ -40,7 +46,11 @@ class Batches:
     def __init__(self, node: Batch, up: Machine, label: str) -> None:
         self._up, self._size, self._drop = up, node.size, node.drop_remainder
         self._label = label
-        self._stage = up if isinstance(up, (FlatMapped, ParallelStage, Recorded)) else None
+        givers = (FlatMapped, Interleaved, ParallelStage, Recorded)
+        self._take: Callable[[int], RowChunk | None] | None = None
+        if isinstance(up, givers):
+            self._take = up.take
+        self._rest: RowChunk | None = None  # what did not come into a batch that was given up
         self._count = 0
         self._fits: Any = None  # the last key whose rows can be stacked
         self._begin()
@@ -52,11 +62,13 @@ class Batches:
         self._key: Any = None
 
     def next(self) -> Any:
-        stage = self._stage
+        take, pull, size = self._take, self._up.next, self._size
         try:
-            while self._have < self._size:
-                got = stage.run(self._size - self._have) if stage is not None else self._up.next()
-                failed = self._add(got)
+            while self._have < size:
+                chunk = self._rest
+                if chunk is None and take is not None:
+                    chunk = take(size - self._have)
+                failed = self._add(pull()) if chunk is None else self._add_rows(chunk)
                 if failed is not None:
                     return failed
         except End:
@@ -73,16 +85,30 @@ class Batches:
         if kind is Failure:
             return self._fail(got.ref, got.error)
         if kind is Row:
-            got = (got.block, got.row, got.row + 1, [got.ref])
-        elif kind is not tuple:
-            return self._add_value(got)
-        block, first, stop, refs = got
+            return self._add_run((got.block, got.row, got.row + 1, [got.ref]))
+        return self._add_value(got)
+
+    def _add_rows(self, chunk: RowChunk) -> Failure | None:
+        """Add rows that were taken at once; those after one that does not fit are left for the next batch."""
+        self._rest = None
+        if type(chunk.source) is not Braid:
+            failed = self._add_run(chunk.run)
+            if failed is not None:
+                self._rest = chunk.after(1)
+            return failed
+        rows, first, stop = chunk.items
+        for k in range(first, stop):
+            failed = self._add(rows[k])
+            if failed is not None:
+                self._rest = chunk.after(k + 1 - first)
+                return failed
+        return None
+
+    def _add_run(self, run: Run) -> Failure | None:
+        block, first, stop, refs = run
         key = block.key_of(first) or form_of_value(block.elements[first])
         problem = self._misfit(key)
         if problem is not None:
-            if stop - first > 1:
-                assert self._stage is not None
-                self._stage.give_back(stop - first - 1)
             return self._misfitting(refs_of((block, first, first + 1, refs))[0], problem)
         runs = self._runs
         last = runs[-1] if runs else None
@@ -90,7 +116,7 @@ class Batches:
             joined = None if refs is None else [*refs_of(last), *refs]
             runs[-1] = (block, last[1], stop, joined)
         else:
-            runs.append(got)
+            runs.append(run)
         self._have += stop - first
         return None
 
@@ -148,7 +174,9 @@ class Batches:
         return Made((n, tuple(refs)), batch.finish())
 
     def mark(self) -> Mark:
-        return (self._count, self._up.mark())
+        up: Any = self._up
+        left = 0 if self._rest is None else len(self._rest)
+        return (self._count, up.mark(left) if left else up.mark())
 
     def dump(self, mark: Mark) -> Any:
         return {"n": mark[0], "up": self._up.dump(mark[1])}

@@ -6,9 +6,9 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from tundish.loader.operators.flat_map import FlatMapped
+from tundish.loader.protocols.chunk import at_once, taken
 from tundish.loader.protocols.items import Failure, NotReady
 from tundish.loader.protocols.ownership import frozen
 from tundish.loader.protocols.rows import Row, Rows
@@ -23,7 +23,6 @@ from tundish.loader.run.parallel import ParallelPlanner
 from tundish.loader.run.pool import Pool
 from tundish.loader.run.recruiting import descriptors_for
 from tundish.loader.run.reference import open_inline
-from tundish.loader.run.stages import ParallelStage
 from tundish.loader.run.storing.live import linger as linger_on
 from tundish.loader.run.watching.tracing import open_trace
 from tundish.loader.watch.stats import StageStats, Stats, with_begun
@@ -31,7 +30,6 @@ from tundish.spec import copy_element
 
 if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
-    from tundish.loader.protocols.block import Block
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Machine
     from tundish.loader.run.parallel import AnyStage
@@ -42,21 +40,6 @@ if TYPE_CHECKING:
 
 _LEAVING_S = 0.2
 _LOOK_EVERY_S = 0.0002
-
-
-class Span(NamedTuple):
-    """The marks behind several elements that were given at once.
-
-    Parameters
-    ----------
-    marks : indexable by row
-        That behind each.
-    stop : int
-        The row behind the last one.
-    """
-
-    marks: Any
-    stop: int
 
 
 class ParallelEngine(Engine):
@@ -96,7 +79,7 @@ class ParallelEngine(Engine):
         self._trace: Trace | None = None
         self._pool: Pool | None = None
         self._final: Pool | None = None
-        self._mark: Any = (None,)
+        self._mark: Any = (None,)  # after what was delivered; None: the network says it
         self._before: Any = self._mark
 
     def open(self, position: Any) -> None:
@@ -150,6 +133,8 @@ class ParallelEngine(Engine):
             self.told()
         if self._slack:
             coordinator.feed()
+        if self._mark is None:
+            self._mark = self._network.mark()
         self._before = self._mark
         item = self._awaited(self._network.next)
         element = self._deliver(item)
@@ -173,19 +158,22 @@ class ParallelEngine(Engine):
 
     def _several(self) -> list[Any] | None:
         network = self._network
-        if not isinstance(network, (FlatMapped, ParallelStage)) or os.getpid() != self._owner:
+        if self.context.probes or os.getpid() != self._owner:
             return None
-        if self.context.probes or not self._coordinator.workers:  # there may be a writer only
+        if not self._coordinator.workers:  # there is only a writer
             return None
         if self._timed:
             self._ledger.enter()
+        if self._mark is None:
+            self._mark = network.mark()
         self._before, self._undo = self._mark, self._elements
-        got: tuple[Block | None, int, list[Any]] = self._awaited(network.rest)
-        block, stop, elements = got
-        if block is None:  # `next` is asked now: it is still the same call
+        most = self._awaited(lambda: at_once(network))
+        chunk = None if most == 1 else self._awaited(lambda: taken(network, most))
+        if chunk is None:  # `next` is asked now: it is still the same call
             self._undo = None
             return None
-        self._mark, self.given = Span(network.marks_in(block), stop), 1
+        elements: list[Any] = chunk.values
+        self._mark, self.given = None, 1
         self._elements += len(elements)
         if self._kept:
             for element in elements:
@@ -255,11 +243,8 @@ class ParallelEngine(Engine):
             self._uncount()
 
     def position(self, left: int = 0) -> Any:
-        mark = self._mark
-        network = self._network
-        if type(mark) is Span:
-            mark = mark.marks[mark.stop - 1 - left]
-        return network.dump(mark)
+        network: Any = self._network
+        return network.dump(network.mark(left) if self._mark is None else self._mark)
 
     # -- around --------------------------------------------------------------------------------
 

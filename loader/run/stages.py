@@ -17,7 +17,7 @@ import numpy as np
 from tundish.loader.protocols.block import Block
 from tundish.loader.protocols.items import End, Failure, Made, NotReady, ref_of
 from tundish.loader.protocols.machines import Counts
-from tundish.loader.protocols.pieces import BlockMarks, Pieces, Taken, mark_behind, taken
+from tundish.loader.protocols.pieces import BlockMarks, Pieces, RowChunk, mark_behind
 from tundish.loader.protocols.positional import Positions
 from tundish.loader.protocols.rows import Row, Rows, as_ref
 from tundish.loader.run.overtaking import load_stage, with_left_out
@@ -206,14 +206,13 @@ class ParallelStage:
                         return self._take_later()
                 taken += 1
                 if self._in_runs:
-                    item = up.take_rows((size or self._size()) - self._rows)
-                    if type(item) is Taken:
-                        marks, at, stop = item.marks
-                        self._add(item.rows, item.marks, stop - at, marks[stop - 1])
+                    chunk = up.take((size or self._size()) - self._rows)
+                    if chunk is not None:
+                        marks, _, stop = chunk.marks
+                        self._add(chunk.items, chunk.marks, len(chunk), marks[stop - 1])
                         size = size or self._size()
                         continue
-                else:
-                    item = up.next()
+                item = up.next()
                 mark = up.mark()
                 if self._passes(item):
                     self._flush_partial()
@@ -354,10 +353,7 @@ class ParallelStage:
                 self.meter.pass_on(failed=type(item) is Failure)
                 return item
             row = self._at
-            self._at += 1
-            self.waiting -= 1
-            if row in head.events:
-                self._counts.add(list(head.events[row]))
+            self._leave_out(head, row)
             if row in head.drops:
                 continue
             self._last = (head, row)
@@ -365,67 +361,56 @@ class ParallelStage:
                 return Failure(ref_of(as_ref(head.refs[row])), head.error_of(row))
             return Row(ref_of(as_ref(head.refs[row])), head, row)
 
-    def run(self, most: int) -> Any:
-        """As `next`, but of a block without exceptions a `Run`."""
-        head = self._head()
-        if type(head) is tuple or not head.clean:
-            return self.next()
-        first = self._at
-        stop = self._at = min(head.total, first + most)
+    def take(self, most: int) -> RowChunk | None:
+        """Take the next rows of a block, `most` at most; None where the next item is no plain row."""
+        while True:
+            head = self._head()
+            if type(head) is tuple:
+                return None
+            first = self._at
+            if first not in head.drops:
+                break
+            self._leave_out(head, first)
+        stop = head.plain_until(first, first + most)
+        if stop == first:
+            return None
+        self._at = stop
         self.waiting -= stop - first
         self._last = (head, stop - 1)
-        return (head, first, stop, None)
+        marks = BlockMarks(self._counts.by_event, head.marks)
+        return RowChunk(head, first, stop, (marks, first, stop))
 
-    def take_rows(self, most: int) -> Any:
-        """As `run`, with the marks behind the rows."""
-        got = self.run(most)
-        return taken(got, self.marks_in(got[0])) if type(got) is tuple else got
-
-    def rest(self) -> tuple[Block | None, int, list[Any]]:
-        """The rest of the head block as a list, where its elements are small.
-
-        Returns
-        -------
-        (Block or None, int, list)
-            The block and the row behind the last one; None where elements have to be asked for
-            one by one.
-        """
+    @property
+    def at_once(self) -> int:
+        """How many may be taken when one is asked for; raises NotReady or End."""
         head = self._head()
-        if type(head) is Block and head.clean and self._ordered:
-            elements = head.elements_of(self._at, head.total)
-            if elements is not None:
-                self.run(head.total)
-                return head, head.total, elements
-        return None, 0, []
+        small = type(head) is Block and head.small and self._ordered
+        return head.total - self._at if small else 1
+
+    def _leave_out(self, head: Block, row: int) -> None:
+        """Go over a row that was left out."""
+        self._at = row + 1
+        self.waiting -= 1
+        if row in head.events:
+            self._counts.add(list(head.events[row]))
 
     def begun(self) -> tuple[int, int, int]:
         """Of the block at hand: how many elements were given, left out, and given as errors."""
         head = self._queue[0] if self._queue else None
         return head.outcomes(self._at) if type(head) is Block else (0, 0, 0)
 
-    def give_back(self, rows: int) -> None:
-        """Take back the last rows of the last run."""
-        self._at -= rows
-        self.waiting += rows
-        head, last = self._last
-        self._last = (head, last - rows)
-
     # -- state ---------------------------------------------------------------------------------
 
-    def mark(self) -> Mark:
+    def mark(self, left: int = 0) -> Mark:
         if not self._ordered:
-            return (self._counts.by_event, self._unordered_mark())
+            return (self._counts.by_event, self._unordered_mark(left))
         last = self._last
         if type(last) is tuple and len(last) == 2 and type(last[0]) is Block:
             block, row = last
-            return (self._counts.by_event, mark_behind(block.marks, row))
+            return (self._counts.by_event, mark_behind(block.marks, row - left))
         return (self._counts.by_event, last)
 
-    def marks_in(self, block: Block) -> BlockMarks:
-        """The marks after the rows of the block that the last one came from."""
-        return BlockMarks(self._counts.by_event, block.marks)
-
-    def _unordered_mark(self) -> Mark:
+    def _unordered_mark(self, left: int) -> Mark:
         """The mark before the oldest item that has not come, and which behind it have."""
         waiting: list[tuple[int, int, Mark]] = []
         for entry in self._queue:
@@ -433,7 +418,7 @@ class ParallelStage:
                 waiting.append((entry[2], entry[2] + 1, entry[3]))
                 continue
             first, before = entry.origin
-            begun = self._at if entry is self._queue[0] else 0
+            begun = self._at - left if entry is self._queue[0] else 0
             if begun < entry.total:
                 mark = before if not begun else mark_behind(entry.marks, begun - 1)
                 waiting.append((first + begun, first + entry.total, mark))

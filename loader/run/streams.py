@@ -63,7 +63,7 @@ class Stream:
 
     def next(self) -> Any:
         """Its next item; raises End or NotReady."""
-        return self._stage.take(self)
+        return self._stage.next_of(self)
 
     @property
     def ready(self) -> int:
@@ -71,27 +71,21 @@ class Stream:
         block = self._at_hand()
         return 0 if block is None else block.total - self.row
 
-    def rest(self) -> tuple[Block | None, int, list[Any]]:
-        """The rest of the chunk at hand; see `FlatMapped.rest`."""
+    @property
+    def at_once(self) -> int:
+        """How many may be taken when one is asked for."""
         block = self._at_hand()
-        elements = None if block is None else block.elements_of(self.row, block.total)
-        if block is None or elements is None:
-            return None, 0, []
-        self._goes_to(block.total)
-        return block, block.total, elements
+        return block.total - self.row if block is not None and block.small else 1
 
-    def run(self, most: int) -> Any:
-        """As `next`, but several rows of a chunk where that can be."""
-        block = self._at_hand()
-        if block is None:
-            return self.next()
+    def take(self, most: int) -> tuple[Block, int, int] | None:
+        """Take the next rows of a chunk, `most` at most: the chunk, and from where to where in it; None: ask `next`."""
+        block = self._stage.head(self)
+        if block is None or not block.clean:
+            return None
         first = self.row
-        self._goes_to(min(block.total, first + most))
-        return (block, first, self.row, None)
-
-    def give_back(self, rows: int) -> None:
-        """Take back the last rows of the last run."""
-        self._goes_to(self.row - rows)
+        self.row = min(block.total, first + most)
+        self.taken = block.refs.after(self.row - 1)
+        return block, first, self.row
 
     def _at_hand(self) -> Block | None:
         """A chunk that is made and in which nothing failed, of which rows are left."""
@@ -99,10 +93,6 @@ class Stream:
         if block is None or block.left or not block.clean or self.row >= block.total:
             return None
         return block
-
-    def _goes_to(self, row: int) -> None:
-        self._stage.turn_to(self)
-        self.row, self.taken = row, self.chunks[0].refs.after(row - 1)
 
 
 class StreamStage:
@@ -306,31 +296,33 @@ class StreamStage:
         self._open[stream.number] = stream
         return stream
 
-    def take(self, stream: Stream) -> Any:
+    def next_of(self, stream: Stream) -> Any:
         """The next item of a stream."""
-        self.turn_to(stream)
-        if type(stream.item) is Failure:
+        block, row = self.head(stream), stream.row
+        if block is None or block.gone:
             self._close(stream)
             self.meter.fail(self.meter.name)
-            return Failure((stream.outer, NOT_OPENED), stream.item.error)
+            error = stream.item.error if block is None else block.error_of(row)
+            return Failure((stream.outer, NOT_OPENED), error)
+        stream.row += 1
+        refs = block.refs
+        stream.taken = refs.after(row)
+        ref = refs[row]
+        return Failure(ref, block.error_of(row)) if row in block.errors else Row(ref, block, row)
+
+    def head(self, stream: Stream) -> Block | None:
+        """The chunk whose row is next, or which is an error; None if what the stream is made of is one."""
+        self.turn_to(stream)
+        if type(stream.item) is Failure:
+            return None
         while stream.chunks:
             block = stream.chunks[0]
             if block.left:
                 raise NotReady
-            row = stream.row
-            if not row:  # what was told when it was opened
-                self.counts.add(list(block.events.pop(row, ())))
-            if block.gone:
-                self._close(stream)
-                self.meter.fail(self.meter.name)
-                return Failure((stream.outer, NOT_OPENED), block.error_of(row))
-            if row < block.total:
-                stream.row += 1
-                refs = block.refs
-                stream.taken = refs.after(row)
-                ref = refs[row]
-                failed = row in block.errors
-                return Failure(ref, block.error_of(row)) if failed else Row(ref, block, row)
+            if not stream.row:  # what was told when it was opened
+                self.counts.add(list(block.events.pop(0, ())))
+            if block.gone or stream.row < block.total:
+                return block
             self._drop_chunk(stream)
         if stream.ended:
             self._close(stream)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tundish.errors import SharedMemoryError, SnapshotError, StalledError, WorkerDiedError
 from tundish.loader.operators.stored import read_position, stored_position
 from tundish.loader.protocols.items import End, Failure, Made, NotReady
+from tundish.loader.protocols.pieces import RowChunk
 from tundish.loader.protocols.raised import element_error
 from tundish.loader.protocols.rows import Row, Rows
 from tundish.loader.run.stages import ParallelStage
@@ -86,27 +87,17 @@ class Recorded:
                 item.ref = self._at - 1
                 return item
 
-    def run(self, most: int) -> Any:
-        """As `next`, but of rows that lie together a `Run`."""
+    def take(self, most: int) -> RowChunk | None:
+        """Take the next rows of a block, `most` at most; None where the next item is no such row."""
         up = self._up
         if not isinstance(up, ParallelStage) or self._given != self._at:
-            return self.next()
+            return None
         self._check_over()
-        got = self._pulled(lambda: up.run(most))
-        if type(got) is not tuple:
-            self._given = self._at
-            got.ref = self._at - 1
-            return got
-        block, first, stop, _ = got
-        at = self._given = self._at
-        return block, first, stop, list(range(at - (stop - first), at))
-
-    def give_back(self, rows: int) -> None:
-        """Take back the last rows of the last run; they have been recorded."""
-        assert isinstance(self._up, ParallelStage)
-        self._up.give_back(rows)
-        self._at -= rows
-        self._given -= rows
+        chunk: RowChunk | None = self._pulled(lambda: up.take(most))
+        if chunk is not None:
+            at = self._given = self._at
+            chunk.refs = range(at - len(chunk), at)
+        return chunk
 
     def _begin(self) -> None:
         recorder = self._recorder
@@ -171,7 +162,7 @@ class Recorded:
             raise End
 
     def _pulled(self, ask: Callable[[], Any]) -> Any:
-        """What the input gives: an item or a run of rows, recorded."""
+        """What the input gives: an item, rows of a block, or None; recorded."""
         recorder = self._recorder
         if recorder is None:
             return self._counted(ask())
@@ -182,21 +173,24 @@ class Recorded:
             recorder.end(self._state())
             self._ended = True
             raise
-        at = self._at
-        self._counted(got)
-        self._record(recorder, got, at)
+        if got is not None:
+            at = self._at
+            self._counted(got)
+            self._record(recorder, got, at)
         return got
 
     def _counted(self, got: Any) -> Any:
-        if type(got) is tuple:
-            relaid(got[0])
-            self._at += got[2] - got[1]
+        if type(got) is RowChunk:
+            relaid(got.source)
+            self._at += len(got)
             return got
+        if got is None:
+            return None
         self._at += 1
         return as_stored(got)
 
     def _record(self, recorder: Recorder, got: Any, at: int) -> None:
-        """Record what came at an index; what was given back has been before."""
+        """Record what came at an index, unless it has been before."""
         if self._at <= recorder.at and recorder.error is None:
             return
         assert self._up is not None
@@ -206,9 +200,8 @@ class Recorded:
                 recorder.give_up(got.error)
             return
         mark = self._up.mark()  # not later: an item that is not ready may move a part of it
-        if type(got) is tuple:
-            block, first, stop, _ = got
-            recorder.take_rows(block, first + max(0, recorder.at - at), stop, mark)
+        if type(got) is RowChunk:
+            recorder.take_rows(got.source, got.first + max(0, recorder.at - at), got.stop, mark)
         else:
             recorder.take(got, mark)
         if recorder.due():
@@ -244,8 +237,8 @@ class Recorded:
         """Where the input stands behind what passed; None as long as it was not asked."""
         return None if self._up is None else self._state()
 
-    def mark(self) -> Mark:
-        return self._given
+    def mark(self, left: int = 0) -> Mark:
+        return self._given - left
 
     def dump(self, mark: Mark) -> Any:
         return stored_position(mark, self.content)
