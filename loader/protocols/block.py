@@ -125,22 +125,11 @@ class Block:
             failed = sum(row < rows for row in tuple(self.errors))
         return rows - dropped - failed, dropped, failed
 
-    def plain_until(self, first: int, limit: int) -> int:
-        """The row after the plain elements that begin at a row: none is an error, left out, or kept by itself."""
-        limit = min(self.total, limit)
-        if self.clean or self.layout is None:
-            return limit if self.clean else first
-        odd = (self.drops, self.errors, self.events, self.elements, self.notes)
-        row = first
-        while row < limit and not any(row in rows for rows in odd):
-            row += 1
-        return row
-
     @property
     def small(self) -> bool:
-        """Whether `elements_of` gives the rows."""
+        """Whether it is clean, and its rows are to be delivered as copies, many at once."""
         layout = self.layout
-        return layout is not None and not self.elements and layout.row_nbytes <= _SMALL_ROW
+        return self.clean and layout is not None and layout.row_nbytes <= _SMALL_ROW
 
     def reset(self) -> None:
         """Forget what was made: it is to be made again, by one task."""
@@ -223,7 +212,7 @@ class Block:
         return value
 
     def elements_of(self, first: int, stop: int) -> list[Any]:
-        """Plain rows as a list of private values, of a block whose rows are `small`."""
+        """Rows as a list of private values, of a block that is clean and whose rows are `small`."""
         layout = self.layout
         assert layout is not None
         if layout.tree is not LEAF:

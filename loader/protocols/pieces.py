@@ -147,29 +147,17 @@ class RowChunk(Chunk):
         What has them.
     first, stop : int
         Which of its rows.
-    marks : Stretch, optional
-        The marks after them, as far as they can be known later.
+    marks : Stretch or dict
+        The marks after them; of a stage's block what was counted up to there.
     refs : sequence of Ref, optional
         Where they come from, if the source does not say it.
     """
 
-    __slots__ = ("_refs", "first", "marks", "source", "stop")
+    __slots__ = ("_marks", "_refs", "first", "source", "stop")
 
-    def __init__(
-        self,
-        source: Any,
-        first: int,
-        stop: int,
-        marks: Stretch | None = None,
-        refs: Any = None,
-    ) -> None:
-        self.source, self.first, self.stop, self.marks, self._refs = (
-            source,
-            first,
-            stop,
-            marks,
-            refs,
-        )
+    def __init__(self, source: Any, first: int, stop: int, marks: Any, refs: Any = None) -> None:
+        self.source, self.first, self.stop = source, first, stop
+        self._marks, self._refs = marks, refs
 
     def __len__(self) -> int:
         return self.stop - self.first
@@ -195,6 +183,14 @@ class RowChunk(Chunk):
         return values
 
     @property
+    def marks(self) -> Stretch:
+        """The marks after them."""
+        found = self._marks
+        if type(found) is tuple:
+            return found
+        return (BlockMarks(found, self.source.marks), self.first, self.stop)
+
+    @property
     def run(self) -> Run:
         """The rows, which are of one block."""
         return self.source, self.first, self.stop, self._refs
@@ -209,7 +205,7 @@ class RowChunk(Chunk):
         if count == len(self):
             return None
         refs = None if self._refs is None else self._refs[count:]
-        return RowChunk(self.source, self.first + count, self.stop, None, refs)
+        return RowChunk(self.source, self.first + count, self.stop, self._marks, refs)
 
 
 class BlockMarks:

@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SpecError
 from tundish.loader.operators.flat_map import FlatMapped
-from tundish.loader.operators.interleaving import Interleaved
 from tundish.loader.protocols.blame import give_up
 from tundish.loader.protocols.collate import Collator, misfit, unstackable
 from tundish.loader.protocols.forms import form_of_value
 from tundish.loader.protocols.items import End, Failure, Made, Ref
-from tundish.loader.protocols.pieces import Braid
 from tundish.loader.protocols.rows import Row, Rows, refs_of
 from tundish.loader.protocols.stated import count, load_part
 from tundish.loader.run.stages import ParallelStage
@@ -46,9 +44,8 @@ class Batches:
     def __init__(self, node: Batch, up: Machine, label: str) -> None:
         self._up, self._size, self._drop = up, node.size, node.drop_remainder
         self._label = label
-        givers = (FlatMapped, Interleaved, ParallelStage, Recorded)
         self._take: Callable[[int], RowChunk | None] | None = None
-        if isinstance(up, givers):
+        if isinstance(up, (FlatMapped, ParallelStage, Recorded)):
             self._take = up.take
         self._rest: RowChunk | None = None  # what did not come into a batch that was given up
         self._count = 0
@@ -91,18 +88,10 @@ class Batches:
     def _add_rows(self, chunk: RowChunk) -> Failure | None:
         """Add rows that were taken at once; those after one that does not fit are left for the next batch."""
         self._rest = None
-        if type(chunk.source) is not Braid:
-            failed = self._add_run(chunk.run)
-            if failed is not None:
-                self._rest = chunk.after(1)
-            return failed
-        rows, first, stop = chunk.items
-        for k in range(first, stop):
-            failed = self._add(rows[k])
-            if failed is not None:
-                self._rest = chunk.after(k + 1 - first)
-                return failed
-        return None
+        failed = self._add_run(chunk.run)
+        if failed is not None:
+            self._rest = chunk.after(1)
+        return failed
 
     def _add_run(self, run: Run) -> Failure | None:
         block, first, stop, refs = run

@@ -17,7 +17,7 @@ import numpy as np
 from tundish.loader.protocols.block import Block
 from tundish.loader.protocols.items import End, Failure, Made, NotReady, ref_of
 from tundish.loader.protocols.machines import Counts
-from tundish.loader.protocols.pieces import BlockMarks, Pieces, RowChunk, mark_behind
+from tundish.loader.protocols.pieces import Pieces, RowChunk, mark_behind
 from tundish.loader.protocols.positional import Positions
 from tundish.loader.protocols.rows import Row, Rows, as_ref
 from tundish.loader.run.overtaking import load_stage, with_left_out
@@ -353,7 +353,10 @@ class ParallelStage:
                 self.meter.pass_on(failed=type(item) is Failure)
                 return item
             row = self._at
-            self._leave_out(head, row)
+            self._at += 1
+            self.waiting -= 1
+            if row in head.events:
+                self._counts.add(list(head.events[row]))
             if row in head.drops:
                 continue
             self._last = (head, row)
@@ -362,23 +365,15 @@ class ParallelStage:
             return Row(ref_of(as_ref(head.refs[row])), head, row)
 
     def take(self, most: int) -> RowChunk | None:
-        """Take the next rows of a block, `most` at most; None where the next item is no plain row."""
-        while True:
-            head = self._head()
-            if type(head) is tuple:
-                return None
-            first = self._at
-            if first not in head.drops:
-                break
-            self._leave_out(head, first)
-        stop = head.plain_until(first, first + most)
-        if stop == first:
+        """Take the next rows of a block, `most` at most; None where one of its rows is an error, or was left out."""
+        head = self._head()
+        if type(head) is tuple or not head.clean:
             return None
-        self._at = stop
+        first = self._at
+        stop = self._at = min(head.total, first + most)
         self.waiting -= stop - first
         self._last = (head, stop - 1)
-        marks = BlockMarks(self._counts.by_event, head.marks)
-        return RowChunk(head, first, stop, (marks, first, stop))
+        return RowChunk(head, first, stop, self._counts.by_event)
 
     @property
     def at_once(self) -> int:
@@ -386,13 +381,6 @@ class ParallelStage:
         head = self._head()
         small = type(head) is Block and head.small and self._ordered
         return head.total - self._at if small else 1
-
-    def _leave_out(self, head: Block, row: int) -> None:
-        """Go over a row that was left out."""
-        self._at = row + 1
-        self.waiting -= 1
-        if row in head.events:
-            self._counts.add(list(head.events[row]))
 
     def begun(self) -> tuple[int, int, int]:
         """Of the block at hand: how many elements were given, left out, and given as errors."""
