@@ -70,8 +70,7 @@ class Machine(Protocol):
         """Return the place just after the last item: immutable, good while the machine runs ahead.
 
         It is asked for as soon as the item has been given. After `NotReady` it may be between two items. A mark
-        holds refs, not items: who is given an item may change its ref (`rewrap`). A machine that gives several items at
-        once has ``mark(left)``: the place so many items before the last one.
+        holds refs, not items: who is given an item may change its ref (`rewrap`).
         """
         ...
 
@@ -81,6 +80,21 @@ class Machine(Protocol):
 
     def load(self, state: Any) -> None:
         """Bring a new machine to a place that was dumped."""
+        ...
+
+
+class Takeable(Machine, Protocol):
+    """A machine of which several items can be taken at once; nobody has to ask for them so."""
+
+    def take(self, most: int) -> Any:
+        """Return the next items, `most` at most, at least one: refs, or a `Chunk` of computed elements.
+
+        None: the next item comes from `next`; it is an error, say, or has to be made by itself. Raises as `next` does.
+        """
+        ...
+
+    def mark(self, left: int = 0) -> Mark:
+        """Return the place so many items before the last one; they were taken with it."""
         ...
 
 

@@ -377,8 +377,11 @@ class ParallelStage:
 
     @property
     def at_once(self) -> int:
-        """How many may be taken when one is asked for; raises NotReady or End."""
-        head = self._head()
+        """How many may be taken when one is asked for; raises NotReady."""
+        try:
+            head = self._head()
+        except End:
+            return 1  # `next` tells it: who is asked through others may go on after it
         small = type(head) is Block and head.small and self._ordered
         return head.total - self._at if small else 1
 
