@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.protocols.chunk import Chunk
+from tundish.loader.protocols.chunk import Chunk, Wrapped
 from tundish.loader.protocols.items import ref_of
-from tundish.loader.protocols.rows import Row, Run, as_ref, refs_of, run_told
+from tundish.loader.protocols.rows import Row, as_ref, run_told
 from tundish.loader.protocols.told import SharedBraid, SharedRun
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from tundish.loader.protocols.block import Block
     from tundish.loader.protocols.contracts import Mark
+    from tundish.loader.protocols.items import Ref
 
 Stretch = tuple[Any, int, int]
 """What is indexed by row, the first row, and the one behind the last."""
@@ -150,14 +151,14 @@ class RowChunk(Chunk):
     marks : Stretch or dict
         The marks after them; of a stage's block what was counted up to there.
     refs : sequence of Ref, optional
-        Where they come from, if the source does not say it.
+        Where they come from, if the source does not say it: `own_refs`.
     """
 
-    __slots__ = ("_marks", "_refs", "first", "source", "stop")
+    __slots__ = ("_marks", "first", "own_refs", "source", "stop")
 
     def __init__(self, source: Any, first: int, stop: int, marks: Any, refs: Any = None) -> None:
         self.source, self.first, self.stop = source, first, stop
-        self._marks, self._refs = marks, refs
+        self._marks, self.own_refs = marks, refs
 
     def __len__(self) -> int:
         return self.stop - self.first
@@ -165,11 +166,13 @@ class RowChunk(Chunk):
     @property
     def refs(self) -> Any:
         """Where they come from."""
-        return refs_of(self.run) if self._refs is None else self._refs
+        if self.own_refs is not None:
+            return self.own_refs
+        return Wrapped(Pieces([(self.source.refs, self.first, self.stop)]), _named)
 
     @refs.setter
     def refs(self, refs: Any) -> None:
-        self._refs = refs
+        self.own_refs = refs
 
     @property
     def columns(self) -> Any:
@@ -191,11 +194,6 @@ class RowChunk(Chunk):
         return (BlockMarks(found, self.source.marks), self.first, self.stop)
 
     @property
-    def run(self) -> Run:
-        """The rows, which are of one block."""
-        return self.source, self.first, self.stop, self._refs
-
-    @property
     def items(self) -> Stretch:
         """The rows as items."""
         source = self.source
@@ -204,7 +202,7 @@ class RowChunk(Chunk):
     def after(self, count: int) -> RowChunk | None:
         if count == len(self):
             return None
-        refs = None if self._refs is None else self._refs[count:]
+        refs = None if self.own_refs is None else self.own_refs[count:]
         return RowChunk(self.source, self.first + count, self.stop, self._marks, refs)
 
 
@@ -231,6 +229,10 @@ class BlockMarks:
 def mark_behind(marks: Any, row: int) -> Mark:
     """The mark of a stage's input behind a row of a block."""
     return marks + row + 1 if type(marks) is int else marks[row]
+
+
+def _named(item: Any) -> Ref:
+    return ref_of(as_ref(item))
 
 
 def refs_only(rows: Pieces) -> Pieces:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tundish.loader.operators.batching import Batch
+    from tundish.loader.protocols.block import Block
     from tundish.loader.protocols.contracts import Machine, Mark
     from tundish.loader.protocols.pieces import RowChunk
-    from tundish.loader.protocols.rows import Run
 
 
 class Batches:
@@ -65,7 +65,11 @@ class Batches:
                 chunk = self._rest
                 if chunk is None and take is not None:
                     chunk = take(size - self._have)
-                failed = self._add(pull()) if chunk is None else self._add_rows(chunk)
+                if chunk is None:
+                    failed = self._add(pull())
+                else:
+                    failed = self._add_run(chunk.source, chunk.first, chunk.stop, chunk.own_refs)
+                    self._rest = None if failed is None else chunk.after(1)
                 if failed is not None:
                     return failed
         except End:
@@ -82,19 +86,11 @@ class Batches:
         if kind is Failure:
             return self._fail(got.ref, got.error)
         if kind is Row:
-            return self._add_run((got.block, got.row, got.row + 1, [got.ref]))
+            return self._add_run(got.block, got.row, got.row + 1, [got.ref])
         return self._add_value(got)
 
-    def _add_rows(self, chunk: RowChunk) -> Failure | None:
-        """Add rows that were taken at once; those after one that does not fit are left for the next batch."""
-        self._rest = None
-        failed = self._add_run(chunk.run)
-        if failed is not None:
-            self._rest = chunk.after(1)
-        return failed
-
-    def _add_run(self, run: Run) -> Failure | None:
-        block, first, stop, refs = run
+    def _add_run(self, block: Block, first: int, stop: int, refs: Any) -> Failure | None:
+        """Add rows of a block; an error stands for the first one, if they do not fit."""
         key = block.key_of(first) or form_of_value(block.elements[first])
         problem = self._misfit(key)
         if problem is not None:
@@ -105,7 +101,7 @@ class Batches:
             joined = None if refs is None else [*refs_of(last), *refs]
             runs[-1] = (block, last[1], stop, joined)
         else:
-            runs.append(run)
+            runs.append((block, first, stop, refs))
         self._have += stop - first
         return None
 
