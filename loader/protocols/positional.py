@@ -92,10 +92,6 @@ class Positions:
         """The refs at any positions, wherever the stream stands."""
         return self._node.refs_at(positions, self._pass, self._context)
 
-    def back(self, count: int) -> None:
-        """Give the last refs of `take` again."""
-        self._at -= count
-
     def advance(self, count: int) -> None:
         """Leave out items without making them."""
         self._at += count if self._count is None else min(count, self._count - self._at)

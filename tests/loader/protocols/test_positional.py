@@ -67,9 +67,6 @@ def test_any_way_of_asking_gives_what_stands_there(name: str, seed: int) -> None
             refs = stream.take(count)
             assert listed(refs) == list(every[at : at + count])
             assert stream.mark(count - 1) == at + 1
-            back = rng.randint(0, count)
-            stream.back(back)
-            count -= back
         elif way == 2:
             stream.advance(count)
         else:
@@ -87,8 +84,6 @@ def test_the_end_is_where_it_was(name: str) -> None:
     assert found == stream.mark() == count
     with pytest.raises(End):
         stream.next()
-    stream.back(1)
-    assert len(stream.take(10)) == 1
 
 
 def test_a_permutation_is_asked_for_few_positions_first_and_for_many_soon() -> None:
