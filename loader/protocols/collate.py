@@ -17,7 +17,6 @@ from tundish.loader.protocols.ownership import private
 from tundish.loader.protocols.writer import Write, writer
 from tundish.shm.layout import MOST_DIMENSIONS
 from tundish.spec import (
-    LEAF,
     Tree,
     flatten,
     leaf_key,
