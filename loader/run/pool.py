@@ -8,6 +8,7 @@ All of it happens in calls of the consumer's thread; a death is noticed by the w
 from __future__ import annotations
 
 import itertools
+import math
 import pickle
 import time
 import warnings
@@ -346,7 +347,7 @@ class Pool:
                 if writable:
                     self._flush(source)
                 if readable:
-                    self._receive(source)
+                    self._receive(source, waiting=soon_s is None)
             if soon_s is not None or self._owner.moved or not self.in_flight:
                 return
 
@@ -372,11 +373,12 @@ class Pool:
         except ChannelClosed:
             self._poller.modify(peer.channel.fileno(), peer)
 
-    def _receive(self, peer: Peer) -> None:
+    def _receive(self, peer: Peer, *, waiting: bool) -> None:
+        """Read what a worker has sent; who waits for it reads one message, which is all there is most often."""
         dead = False
         before, self.cut = self.cut, True
         try:
-            messages = peer.channel.recv_all()
+            messages = peer.channel.recv_all(1 if waiting else math.inf)
         except ChannelClosed:
             messages, dead = [], True
         try:

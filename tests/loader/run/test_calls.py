@@ -20,13 +20,13 @@ def slow(index: int) -> int:
     return index * 2
 
 
-def calls_of(iterator: Any) -> int:
-    """Count the calls of one ``next``."""
+def calls_of(iterator: Any, name: str | None) -> int:
+    """Count the calls of one ``next``: of Python functions, or of a method of C's."""
     calls = 0
 
-    def count(_: Any, event: str, __: Any) -> None:
+    def count(_: Any, event: str, called: Any) -> None:
         nonlocal calls
-        calls += event == "call"
+        calls += event == "call" if name is None else event == "c_call" and called.__name__ == name
 
     before = sys.getprofile()
     sys.setprofile(count)
@@ -37,18 +37,28 @@ def calls_of(iterator: Any) -> int:
     return calls
 
 
-def counts(iterator: Any) -> list[int]:
+def counts(iterator: Any, name: str | None = None) -> list[int]:
     for _ in range(WARM):
         next(iterator)
-    return [calls_of(iterator) for _ in range(COUNTED)]
+    return [calls_of(iterator, name) for _ in range(COUNTED)]
 
 
-def test_a_batch_of_eight_tasks() -> None:
+def batches_of_eight_tasks() -> Any:
     options = Options()
     options.stats.enabled = False  # what is reported twice a second is no matter of a batch
     dataset = Dataset.range(1 << 40).map(slow).batch(4000).with_options(options)
-    with dataset.iterator(workers=2) as batches:
+    return dataset.iterator(workers=2)
+
+
+def test_a_batch_of_eight_tasks() -> None:
+    with batches_of_eight_tasks() as batches:
         assert statistics.median(counts(batches)) <= 210
+
+
+def test_a_wait_reads_each_answer_once() -> None:
+    """Nobody asks after each whether there is another."""
+    with batches_of_eight_tasks() as batches:
+        assert statistics.median(counts(batches, "recv_into")) <= 10
 
 
 def test_elements_that_no_machine_has_at_once() -> None:
