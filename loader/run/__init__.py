@@ -1,4 +1,4 @@
-"""How a plan is computed, so that workers do not show.
+"""The running of a plan, with workers or without: the elements are the same.
 
 Without workers the machines of a plan run in the caller's process: that is each operator's
 meaning. With workers the same machines decide, and only the work per element goes elsewhere.

@@ -1,4 +1,4 @@
-"""What is asked of a dataset without an iteration: an element by its position, how many there are, their spec."""
+"""Questions to a dataset without an iteration: an element by its position, the number of elements, their spec."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def stored_rows(node: Operator) -> Callable[[int], Any] | None:
 
 
 def element_at(node: Operator, index: int) -> Any:
-    """The element at a position of a positional plan."""
+    """Return the element at a position of a positional plan."""
     node = indexed_for_access(resolve(effective(node), 0, None, fresh=True, write=False).root)
     if not node.positional:
         why = why_unnumbered(node)
@@ -54,7 +54,7 @@ def element_at(node: Operator, index: int) -> Any:
 
 
 def counted(node: Operator) -> int:
-    """How many elements a plan has, where looking at its files tells.
+    """Return the number of elements of a plan, where looking at its files tells.
 
     Raises
     ------
@@ -69,12 +69,12 @@ def counted(node: Operator) -> int:
 
 
 def learnt_spec(node: Operator) -> Any:
-    """The spec of a plan's elements: what the plan tells, and what first elements do."""
+    """Return the spec of a plan's elements: as the plan tells it, or learnt from its first elements."""
     return static_spec(node, _first_spec)
 
 
 def _first_spec(node: Operator) -> Any:
-    """The spec of a plan's first element."""
+    """Return the spec of a plan's first element."""
     setup = resolve(effective(node), 0, global_seed(), fresh=True, write=False)
     context = Context(setup.root, 0, setup.seed, setup.graph_seed)
     context.live = setup.live

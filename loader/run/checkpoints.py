@@ -111,7 +111,7 @@ def read_state(path: str | os.PathLike[str]) -> Any:
 
 
 def holds_state(path: str | os.PathLike[str]) -> bool:
-    """Whether there is a file, or a folder with a series of states.
+    """Return True if there is a file, or a folder with a series of states.
 
     Raises
     ------

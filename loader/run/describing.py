@@ -1,4 +1,4 @@
-"""What a plan computes, as JSON that is the same in every process: what a snapshot of it is named after."""
+"""The computation of a plan as JSON that is the same in every process: a snapshot of it is named after that."""
 
 from __future__ import annotations
 

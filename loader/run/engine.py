@@ -1,4 +1,4 @@
-"""What an iterator pulls from: a network, and what it takes to run it."""
+"""The engine that an iterator pulls from: a network, and what it takes to run it."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ _CPU_EVERY = 8
 
 
 def refused(item: Any, error: Exception) -> BaseException:
-    """What a probe says of an element that is delivered, as the element's error."""
+    """Make an element's error of the error that a probe raises when the element is delivered."""
     return add_origin(error, f"element {item.ref}", "in this process")
 
 
 class Engine:
-    """What an iterator pulls from: a network, and what it takes to run it.
+    """The engine that an iterator pulls from: a network, and what it takes to run it.
 
     Attributes
     ----------
@@ -101,7 +101,7 @@ class Engine:
         raise NotImplementedError
 
     def next(self) -> Any:
-        """The next element; raises End or the element's error."""
+        """Return the next element; raise End or the element's error."""
         raise NotImplementedError
 
     def several(self) -> list[Any] | None:
@@ -123,7 +123,7 @@ class Engine:
         """The last call was interrupted: what it was about to deliver has not been. Idempotent."""
 
     def _uncount(self) -> None:
-        """What the last call delivered does not count."""
+        """Do not count what the last call delivered."""
         if self._undo is not None:
             self._elements, self.handed = self._undo, iter(())
         elif self.given < 0:
@@ -165,7 +165,7 @@ class Engine:
         """The end was delivered: nothing more will be asked for."""
 
     def stats(self, *, whole: bool = True) -> Stats:
-        """What happened so far.
+        """Return what happened so far.
 
         Parameters
         ----------
@@ -213,7 +213,7 @@ class Engine:
 
     @property
     def starting(self) -> int:
-        """How many workers are not up yet."""
+        """The number of workers that are not up yet."""
         return 0
 
     def _resize(self, workers: int) -> None:
@@ -296,7 +296,7 @@ class InlineEngine(Engine):
         self._asked = perf_counter()
 
     def _enter(self) -> None:
-        """The caller asks, and somebody wants to know."""
+        """Note that the caller asks, where somebody wants to know."""
         if self._sampling.on:
             self._ledger.enter()
             if not self._since % _CPU_EVERY:
@@ -404,7 +404,7 @@ class InlineEngine(Engine):
         return again.dump(again.mark())
 
     def stats(self, *, whole: bool = True) -> Stats:
-        """What happened so far; of the time a part was measured, which stands for all of it."""
+        """Return what happened so far; of the time a part was measured, which stands for all of it."""
         stats, ledger = super().stats(whole=whole), self._ledger
         # Beyond the last call that was measured the ledger knows nothing.
         own_s, outside_s = ledger.own_s, ledger.outside_s
@@ -428,7 +428,7 @@ class InlineEngine(Engine):
         )
 
     def _queued_s(self) -> float:
-        """How long the consumer's thread has waited for a core since it began."""
+        """Return for how long the consumer's thread has waited for a core since it began."""
         if self._queued is not None:
             return self._queued
         if self._thread is None:

@@ -74,7 +74,7 @@ _TOLD: weakref.WeakSet[Operator] = weakref.WeakSet()
 
 
 def external_state(root: Operator) -> tuple[ExternalState, ...]:
-    """What a plan holds that cannot be saved; it is looked for once.
+    """Return what a plan holds that cannot be saved; the search is made once.
 
     Parameters
     ----------

@@ -87,7 +87,7 @@ class InlineStage:
 
     @property
     def delivers_own(self) -> bool:
-        """Whether every element it gives has been made the receiver's own here."""
+        """True if every element it gives has been made the receiver's own here."""
         return self.owning and self._taken is not None
 
     def __init__(

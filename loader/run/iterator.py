@@ -1,4 +1,4 @@
-"""`Iterator`: what ``iter(ds)`` gives, whoever computes the elements."""
+"""`Iterator`: the object that ``iter(ds)`` gives, whoever computes the elements."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Iterator:
             self._finalizer = weakref.finalize(self, _close_all, self._box)
 
     def _how_many(self, context: Context) -> int:
-        """How many workers to begin with; the tuner's number, where there is one."""
+        """Return how many workers to begin with; the tuner's number, where there is one."""
         if self._tuning is not None:
             return self._tuning.workers
         options = self._options
@@ -199,7 +199,7 @@ class Iterator:
             del raised  # else the error and this frame would keep each other
 
     def _next_again(self) -> Any:
-        """The next element after a call that was interrupted.
+        """Return the next element after a call that was interrupted.
 
         To heal takes time. Interrupts that come faster would start it over for ever: they wait for
         the element, if that comes soon.
@@ -279,11 +279,11 @@ class Iterator:
 
     @property
     def _exiting(self) -> bool:
-        """Whether the interpreter's exit has closed the engine: nothing else does without closing this."""
+        """True if the interpreter's exit has closed the engine: nothing else does without closing this."""
         return not (self._finalizer.alive or self._closed or self._ended)
 
     def get_next(self) -> Any:
-        """The next element.
+        """Return the next element.
 
         Raises
         ------
@@ -296,7 +296,7 @@ class Iterator:
             raise OutOfRangeError("the dataset has no more elements") from None
 
     def get_next_as_optional(self) -> Optional:
-        """The next element as an `Optional`, which has no value where there is none.
+        """Return the next element as an `Optional`, which has no value where there is none.
 
         An element that failed raises its error, as ``next`` does.
         """
@@ -366,7 +366,7 @@ class Iterator:
             return make_state(self._root, self._here())
 
     def _here(self) -> dict[str, Any]:
-        """What of a state is not the plan's."""
+        """Return the part of a state that is not the plan's."""
         return {
             "iteration": self._iteration,
             "seed": self._base_seed,
@@ -488,7 +488,7 @@ class Iterator:
 
     @property
     def stats(self) -> Stats:
-        """What happened so far: counts of elements, copies, restarts, errors; slots in use."""
+        """The counts so far: elements, copies, restarts, errors; slots in use."""
         engine, earlier = self._engine, self._earlier
         if earlier is None:
             stats = engine.stats()
@@ -506,7 +506,7 @@ class Iterator:
         return stats
 
     def explain(self, since: Stats | None = None) -> Verdict:
-        """What the pipeline is waiting for, and what would change that.
+        """Say what the pipeline is waiting for, and what would change that.
 
         Parameters
         ----------

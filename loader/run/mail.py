@@ -64,7 +64,7 @@ class Outbox:
 
 
 class Inbox:
-    """What has come for a worker: messages that arrive before an answer wait.
+    """The messages that have come for a worker: those that arrive before an answer wait.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What was verified of snapshots, shared with workers: none of them verifies a batch again."""
+"""Marks of what was verified of snapshots, shared with workers: none of them verifies a batch again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _current: list[Arena] = []
 
 
 def shared_marks() -> Arena | None:
-    """The memory to send to a worker; None where no snapshot was read, or nothing can be shared."""
+    """Return the memory to send to a worker; None where no snapshot was read, or nothing can be shared."""
     if not is_used():
         return None
     with _lock:

@@ -1,4 +1,4 @@
-"""What the coordinator and a worker say to each other: fixed records, some with a tail.
+"""Messages between the coordinator and a worker: fixed records, some with a tail.
 
 A message is one or more records. To a worker: STAGE (what to compute), TASK (which rows, into which
 slot). From it: HELLO (ready), LAYOUT (the columns of the blocks to come), DONE (rows are made),
@@ -33,7 +33,7 @@ class Kind(IntEnum):
 
 
 class Items(IntEnum):
-    """How a task names its elements."""
+    """The ways in which a task names its elements."""
 
     RANGE = 0  # start and step
     INDICES = 1  # int64 in the tail
@@ -121,11 +121,11 @@ INLINE_EXTRA = 32768
 
 
 def share_offset(stride: int, first: int, total: int) -> int:
-    """Where in a slot a task of a block with several has its own share for an encoded part."""
+    """Return where in a slot a task of a block with several has its own share for an encoded part."""
     half = stride // 2
     return (half + half // total * first) // 4096 * 4096
 
 
 def align(nbytes: int) -> int:
-    """The next 128-byte line."""
+    """Return the next multiple of 128 bytes."""
     return -(-nbytes // 128) * 128

@@ -1,4 +1,4 @@
-"""What an iterator may give instead of an element or an end: `Optional`; and what it is: `IteratorSpec`."""
+"""`Optional`, which an iterator may give instead of an element or an end; and `IteratorSpec`, an iterator's spec."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EMPTY: Any = object()
 
 @dataclass(frozen=True)
 class IteratorSpec:
-    """What an iterator's elements are.
+    """The spec of an iterator: of its elements.
 
     Parameters
     ----------
@@ -35,12 +35,12 @@ class IteratorSpec:
 
     @property
     def value_type(self) -> type:
-        """What an iterator is, whoever computes its elements: anything with ``next``."""
+        """The type of an iterator, whoever computes its elements: anything with ``next``."""
         return Iterator
 
     @staticmethod
     def from_value(value: Any) -> IteratorSpec:
-        """The spec of an iterator.
+        """Return the spec of an iterator.
 
         Parameters
         ----------
@@ -59,7 +59,7 @@ class IteratorSpec:
         return IteratorSpec(value.element_spec)
 
     def is_compatible_with(self, spec_or_value: Any) -> bool:
-        """Whether elements of the one may be elements of the other.
+        """Return True if elements of the one may be elements of the other.
 
         Parameters
         ----------
@@ -134,7 +134,7 @@ class Optional:
         return made
 
     def has_value(self, name: str | None = None) -> bool:
-        """Whether there is a value.
+        """Return True if there is a value.
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class Optional:
         return self._value is not _EMPTY
 
     def get_value(self, name: str | None = None) -> Any:
-        """The value.
+        """Return the value.
 
         Parameters
         ----------

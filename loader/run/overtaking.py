@@ -1,4 +1,4 @@
-"""What came out of turn before a state was taken: the items behind its position that have come.
+"""Items that came out of turn before a state was taken: those after its position that have already come.
 
 With ``deterministic=False`` they have come in part, and the state of a stage says which.
 """
@@ -58,12 +58,12 @@ class LeftOut:
 
 
 def with_left_out(state: Any, ranges: list[list[int]]) -> Any:
-    """A stage's state, with what has come out of turn behind it."""
+    """Return a stage's state together with what has come out of turn after it."""
     return {"ahead": ranges, "up": state} if ranges else state
 
 
 class Counted(Protocol):
-    """What a stage counts; see `tundish.loader.run.inline.Counts`."""
+    """The counts of a stage; see `tundish.loader.run.inline.Counts`."""
 
     by_event: dict[str, int]
 

@@ -1,4 +1,4 @@
-"""How long a row of a stage takes and how large it is: what a task is to hold is decided by that."""
+"""The time a row of a stage takes and its size: they decide how much a task holds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MOST_ROWS = 4096
 
 
 class Pace:
-    """How long a row takes and how large it is, as far as known: who takes in what was made says so."""
+    """The time a row takes and its size, as far as known: noted by whoever takes in what was made."""
 
     __slots__ = ("row_nbytes", "row_s")
 
@@ -19,7 +19,7 @@ class Pace:
         self.row_nbytes = 0
 
     def rows_in(self, seconds: float) -> int:
-        """How many rows take so long; 1 as long as nothing is known."""
+        """Return how many rows take so long; 1 as long as nothing is known."""
         if self.row_s is None:
             return _FIRST_ROWS
         return max(1, min(_MOST_ROWS, int(seconds / max(self.row_s, 1e-7))))

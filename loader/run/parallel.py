@@ -1,4 +1,4 @@
-"""The planner of a coordinator: what computes does so in workers."""
+"""The planner of a coordinator: workers compute all that needs computing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AnyStage = ParallelStage | StreamStage
 
 
 class PlannerOwner(StageOwner, Protocol):
-    """Whose stages these are: the coordinator."""
+    """The owner of the stages that a planner builds: the coordinator."""
 
     context: Context
     options: Options
@@ -38,7 +38,7 @@ class PlannerOwner(StageOwner, Protocol):
     stages: list[AnyStage]
 
     def define(self, node: Operator, base: Operator, pass_: int, *, is_stream: bool) -> int:
-        """A number for a new stage."""
+        """Return a number for a new stage."""
         ...
 
     def look_after(self, repeated: AheadRepeated) -> None:
@@ -80,12 +80,12 @@ class AheadRepeated(Repeated):
 
     @property
     def exhausted(self) -> bool:
-        """Whether this is the last pass, and all of it has been handed out."""
+        """True if this is the last pass, and all of it has been handed out."""
         count = self._node.count
         return count is not None and self._p + 1 >= count and self._planners()[0].exhausted
 
     def _planners(self) -> list[ParallelPlanner]:
-        """Of this pass and, if it was opened early, of the next one."""
+        """Return the planners of this pass and, if it was opened early, of the next one."""
         assert self._own is not None
         return [self._own] if self._early is None else [self._own, self._early[2]]
 
@@ -111,7 +111,7 @@ class AheadRepeated(Repeated):
 
 
 class ParallelPlanner(Planner):
-    """What computes does so in workers."""
+    """A planner of networks whose stages are computed by workers."""
 
     ahead = True
 
@@ -127,7 +127,7 @@ class ParallelPlanner(Planner):
     # -- what was built ------------------------------------------------------------------------
 
     def for_pass(self) -> ParallelPlanner:
-        """A planner of the same plan that has built nothing yet."""
+        """Return a planner of the same plan that has built nothing yet."""
         planner = copy(self)
         planner._built, planner._kept = [], []  # noqa: SLF001 - a copy of this one
         return planner
@@ -145,7 +145,7 @@ class ParallelPlanner(Planner):
 
     @property
     def exhausted(self) -> bool:
-        """Whether there is anything that computes ahead, and all of it has been handed out."""
+        """True if there is anything that computes ahead, and all of it has been handed out."""
         return bool(self._built) and all(built.exhausted for built in self._built)
 
     def feed(self) -> None:
@@ -183,7 +183,7 @@ class ParallelPlanner(Planner):
         return stage
 
     def _in_order(self, node: Operator, base: Operator) -> bool:
-        """Whether a stage's elements have to come in the order of its input."""
+        """Return True if a stage's elements have to come in the order of its input."""
         owner = self._coordinator
         return owner.ordered or id(node) in self._sequential or not is_static(base)
 
@@ -213,7 +213,7 @@ class ParallelPlanner(Planner):
 
 
 def is_static(node: Operator) -> bool:
-    """Whether the order of a node's stream is decided without a stage.
+    """Return True if the order of a node's stream is decided without a stage.
 
     Only then may what is computed of it come out of turn: a state names ordinals of the input.
     """

@@ -183,7 +183,7 @@ class ParallelEngine(Engine):
         return elements
 
     def _awaited(self, ask: Callable[[], Any]) -> Any:
-        """What a machine gives, waiting for workers as long as it is not ready."""
+        """Return what a machine gives, waiting for workers as long as it is not ready."""
         while True:
             try:
                 return ask()
@@ -297,7 +297,7 @@ class ParallelEngine(Engine):
         self._settle(None)
 
     def _settle(self, timeout_s: float | None) -> bool:
-        """Wait until all orders have been answered; whether they have."""
+        """Wait until all orders have been answered; return True if they have."""
         pool, deadline = self._coordinator.pool, time.monotonic() + (timeout_s or 0.0)
         assert pool is not None
         while any(recorder.pending for recorder in self._recorders):
@@ -353,7 +353,7 @@ class ParallelEngine(Engine):
 
 
 def _measured(watch: Watch, stages: Iterable[AnyStage]) -> tuple[StageStats, ...]:
-    """What is known of each stage, with what is on its way."""
+    """Return what is known of each stage, with what is on its way."""
     given: dict[str, tuple[int, int, int]] = {}
     for meter in watch.meters.values():
         meter.in_flight = meter.ready = 0

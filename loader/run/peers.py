@@ -29,7 +29,7 @@ _STARTING_S = 1.0
 
 @dataclass(frozen=True)
 class Crew:
-    """What the workers of a pool are.
+    """The description of a pool's workers: the same for all of them.
 
     Parameters
     ----------
@@ -112,19 +112,19 @@ class Job:
 
 
 class Owner(Protocol):
-    """Who uses a pool."""
+    """The user of a pool."""
 
     moved: bool
     """Whether an answer was what a wait without a timeout is for."""
 
     def done(self, job: Job, done: Done, layout: Layout | None, tail: memoryview) -> None:
-        """A task was done."""
+        """Take note that a task was done."""
 
     def need(self, job: Job, nbytes: int, *, alone: bool) -> None:
-        """A task needs a larger slot, or one to itself."""
+        """Take note that a task needs a larger slot, or one to itself."""
 
     def lost(self, jobs: list[Job], begun: Job | None, how: Exit) -> None:
-        """A worker died and left these; it had begun one of them."""
+        """Take note that a worker died and left these jobs; it had begun one of them."""
 
 
 class Peer:
@@ -186,7 +186,7 @@ class Peer:
         self.sentinel: int | None = None
 
     def measured(self) -> WorkerStats:
-        """What it has done."""
+        """Return what the worker has done."""
         alive_s = time.perf_counter() - self.since
         done = (self.tasks, self.rows, self.busy_s, self.cpu_s, alive_s)
         runner, pid = self.runner(), self.pid if self.thread is None else None
@@ -210,7 +210,7 @@ class Peer:
         return None if self.pid is None else Runner(self.pid)
 
     def is_gone(self, wait_s: float) -> bool:
-        """Whether it certainly writes no more; a killed process is waited for."""
+        """Return True if it certainly writes no more; a killed process is waited for."""
         if self.thread is not None:
             self.thread.join(max(0.0, wait_s))
             return not self.thread.is_alive()

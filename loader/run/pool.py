@@ -203,7 +203,7 @@ class Pool:
             self._poller.register(process.sentinel, peer)
 
     def measured(self) -> tuple[WorkerStats, ...]:
-        """What each worker has done; those that are gone are left out."""
+        """Return what each worker has done; those that are gone are left out."""
         return tuple(peer.measured() for peer in self._peers if not peer.writes)
 
     def runners(self) -> list[Runner]:
@@ -219,12 +219,12 @@ class Pool:
 
     @property
     def starting(self) -> int:
-        """How many workers have not said yet that they are up."""
+        """The number of workers that have not said yet that they are up."""
         return sum(not (peer.ready or peer.writes) for peer in self._peers)
 
     @property
     def is_fresh(self) -> bool:
-        """Whether a worker has not done a task yet: the first ones import."""
+        """True if a worker has not done a task yet: the first ones import."""
         return any(not (peer.tasks or peer.writes) for peer in self._peers)
 
     def jobs(self) -> list[Job]:

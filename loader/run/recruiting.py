@@ -1,4 +1,4 @@
-"""How workers come: a process that the launcher starts, or a thread of this one; and descriptors for them."""
+"""Recruiting of workers: processes that the launcher starts, or threads of this one; and descriptors for them."""
 
 from __future__ import annotations
 

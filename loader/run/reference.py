@@ -159,7 +159,7 @@ class InlinePlanner(Planner):
         )
 
     def open_inner(self, plan: Operator, origin: tuple[Any, ...], skip: int) -> Machine:
-        """A network over the dataset that a flat_map's function returned."""
+        """Return a network over the dataset that a flat_map's function returned."""
         plan = resolved_inner(effective(plan, self.options.on_error))
         if not is_watched(self.options):
             plan = without_measuring(plan)
@@ -167,10 +167,10 @@ class InlinePlanner(Planner):
 
 
 def replays(options: Options, cache_bytes: int) -> Replay:
-    """How a pass is run again: in this process."""
+    """Return a function that runs a pass again, in this process."""
 
     def replay(context: Context, node: Operator, pass_: int) -> Iterator[tuple[Ref, Any]]:
-        """The elements of a pass of a node, from its start: (ref, element or `Broken`)."""
+        """Yield the elements of a pass of a node, from its start: (ref, element or `Broken`)."""
         alone = node.run_again()
         if alone is not None:
             yield from enumerate(alone)
@@ -190,7 +190,7 @@ def replays(options: Options, cache_bytes: int) -> Replay:
 def open_inline(
     context: Context, options: Options, skip: int = 0, cache_bytes: int = 2**34
 ) -> Machine:
-    """An in-process network over a whole plan, the first `skip` items left out.
+    """Return an in-process network over a whole plan, the first `skip` items left out.
 
     Of the records of a file `skip` is where to begin.
     """
@@ -212,7 +212,7 @@ def open_inline(
 
 
 def leave_out(machine: Machine, count: int, context: Context) -> None:
-    """Go over the next items of a machine, many at once where it can: they have come before."""
+    """Pass over the next items of a machine, many at once where it can: they have come before."""
     try:
         with context.watch.unwatched():
             while count > 0:

@@ -1,4 +1,4 @@
-"""A worker's loop: what it is told comes over a channel, what it has done goes back.
+"""A worker's loop: it takes orders from a channel, and answers over it.
 
 What is computed is another's affair: a pipeline's `Worker`, a `DataLoader`'s `LoaderWorker`.
 """
@@ -34,12 +34,12 @@ _COMPUTING = [True]
 
 
 def in_worker() -> bool:
-    """Whether this thread computes for an iterator."""
+    """Return True if this thread computes for an iterator."""
     return getattr(IN_WORKER, "yes", False) or _PROCESS[0]
 
 
 def overruled() -> int | None:
-    """How many workers there have to be, whatever is asked for; None where nothing says so.
+    """Return how many workers there have to be, whatever is asked for; None where nothing says so.
 
     0 inside a worker, else what ``TUNDISH_WORKERS`` says.
     """
@@ -120,7 +120,7 @@ Make = Callable[[Channel, "Arena | None", Luggage, dict[str, Any]], Serving]
 
 
 def serve(fds: list[int], config: bytes, make: Make, *, daemon: bool = False) -> int:
-    """Be a worker process: what the entries do that the launcher calls.
+    """Be a worker process: the body of the entries that the launcher calls.
 
     Parameters
     ----------

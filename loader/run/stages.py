@@ -39,7 +39,7 @@ _BLOCK_BYTES = 1 << 20
 
 
 class StageOwner(Protocol):
-    """Who hands out a stage's blocks: the coordinator."""
+    """The owner of a stage, which hands out its blocks: the coordinator."""
 
     workers: int
     """How many compute."""
@@ -48,7 +48,7 @@ class StageOwner(Protocol):
     """Set when something was done that may let others go on."""
 
     def may_issue(self, stage: Any) -> bool:
-        """Whether a stage may have one more block."""
+        """Return True if a stage may have one more block."""
         ...
 
     def issue(self, block: Block) -> None:
@@ -56,15 +56,15 @@ class StageOwner(Protocol):
         ...
 
     def next_block(self) -> int:
-        """A number for a new block."""
+        """Return a number for a new block."""
         ...
 
     def busy(self) -> bool:
-        """Whether workers have something to do."""
+        """Return True if workers have something to do."""
         ...
 
     def idle(self) -> bool:
-        """Whether a worker has nothing to do."""
+        """Return True if a worker has nothing to do."""
         ...
 
     def retire(self, stage: Any) -> None:
@@ -133,7 +133,7 @@ class ParallelStage:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the input has ended and all of it has been handed out."""
+        """True if the input has ended and all of it has been handed out."""
         return self._ended
 
     @property
@@ -157,7 +157,7 @@ class ParallelStage:
         return blocks
 
     def feed(self, *, until_one: bool = False) -> bool:
-        """Hand out blocks as long as there is room, or until there is one; whether anything moved."""
+        """Hand out blocks as long as there is room, or until there is one; return True if anything moved."""
         moved = False
         issue = self._issue_refs if isinstance(self._up, Positions) else self._issue_items
         while not (moved and until_one) and not self._ended and self._passing < _MOST_PASSING:
@@ -172,7 +172,7 @@ class ParallelStage:
         return moved
 
     def _size(self) -> int:
-        """How many rows the next block gets."""
+        """Return how many rows the next block gets."""
         group, rows = self.group, self.pace.rows_in(TASK_S)
         # As long as no row has been seen, its size is not known either.
         fit = max(1, _BLOCK_BYTES // self.pace.row_nbytes) if self.pace.row_nbytes else _FIRST_FIT
@@ -249,7 +249,7 @@ class ParallelStage:
         self._pulled, self._before = self._pulled + rows, after
 
     def _take_later(self) -> bool:
-        """Items come slowly, from a generator in this process: the consumer is not kept for them."""
+        """Stop taking: items come slowly, from a generator in this process, and the consumer is not kept for them."""
         if self._owner.idle():
             self._flush_partial()
         return False
@@ -304,7 +304,7 @@ class ParallelStage:
     # -- giving them ---------------------------------------------------------------------------
 
     def _head(self) -> Any:
-        """The block or item whose turn it is; raises NotReady or End."""
+        """Return the block or item whose turn it is; raise NotReady or End."""
         queue = self._queue
         while True:
             if not queue:
@@ -335,7 +335,7 @@ class ParallelStage:
             self._owner.moved = True
 
     def _overtake(self) -> bool:
-        """Let what is ready come before what is not; whether there was something."""
+        """Let what is ready come before what is not; return True if there was something."""
         for entry in self._queue:
             if type(entry) is tuple or not entry.left:
                 self._queue.remove(entry)
@@ -386,7 +386,7 @@ class ParallelStage:
         return head.total - self._at if small else 1
 
     def begun(self) -> tuple[int, int, int]:
-        """Of the block at hand: how many elements were given, left out, and given as errors."""
+        """Return how many elements of the block at hand were given, left out, and given as errors."""
         head = self._queue[0] if self._queue else None
         return head.outcomes(self._at) if type(head) is Block else (0, 0, 0)
 
@@ -402,7 +402,7 @@ class ParallelStage:
         return (self._counts.by_event, last)
 
     def _unordered_mark(self, left: int) -> Mark:
-        """The mark before the oldest item that has not come, and which behind it have."""
+        """Return the mark before the oldest item that has not come, and which items after it have."""
         waiting: list[tuple[int, int, Mark]] = []
         for entry in self._queue:
             if type(entry) is tuple:

@@ -22,7 +22,7 @@ VERSION = 1
 
 
 def describe_plan(root: Operator) -> list[list[Any]]:
-    """The plan as plain JSON: operators that change the elements, with their arguments."""
+    """Return the plan as plain JSON: operators that change the elements, with their arguments."""
     return [
         [node.label, node.params()]
         for node in walk(root)
@@ -31,12 +31,12 @@ def describe_plan(root: Operator) -> list[list[Any]]:
 
 
 def describe_interpreter() -> str:
-    """What functions' code may be compared within."""
+    """Name the interpreter: the code of functions can be compared within one of the same name only."""
     return f"{sys.implementation.name} {sys.version_info.major}.{sys.version_info.minor}"
 
 
 def fingerprint(plan: list[list[Any]]) -> str:
-    """A digest of a described plan."""
+    """Return a digest of a described plan."""
     text = json.dumps(plan, sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -143,7 +143,7 @@ def _check_plan(root: Operator, state: dict[str, Any]) -> None:
 
 
 def _wrong_in(state: dict[str, Any]) -> str | None:
-    """What of a state, besides its position, is not as it was written."""
+    """Say what is not as it was written in a state, besides its position; None if nothing is wrong."""
     for name in _WRITTEN:
         if name not in state:
             return f"it has no {name!r}"
@@ -191,7 +191,7 @@ def _differences(here: list[Any], there: list[Any]) -> list[str]:
 
 
 def _changes(what: str, mine: Any, theirs: Any) -> list[str]:
-    """How an argument differs; nothing if it does not."""
+    """Say how an argument differs; nothing if it does not."""
     if mine == theirs:
         return []
     if not isinstance(mine, dict) or not isinstance(theirs, dict):

@@ -1,4 +1,4 @@
-"""The process's shared memory: one arena and one ring of slots for all iterators; what is promised of it."""
+"""The process's shared memory: one arena and one ring of slots for all iterators, and the bytes promised of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _current: list[tuple[int, Ring | None]] = []
 
 
 def shared_ring(budget: int) -> Ring | None:
-    """The process's ring, made on first use and again in a forked child.
+    """Return the process's ring, made on first use and again in a forked child.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def visit_graves() -> None:
 
 
 class Holder(Protocol):
-    """What has a slot."""
+    """The holder of a slot."""
 
     slot: int | None
     reserved: int

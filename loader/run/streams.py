@@ -62,7 +62,7 @@ class Stream:
         self.peer: Any = None
 
     def next(self) -> Any:
-        """Its next item; raises End or NotReady."""
+        """Return its next item; raise End or NotReady."""
         return self._stage.next_of(self)
 
     @property
@@ -148,26 +148,26 @@ class StreamStage:
 
     @property
     def exhausted(self) -> bool:
-        """Whether the input has ended and every inner dataset has."""
+        """True if the input has ended and every inner dataset has."""
         return self._ended and all(stream.ended for stream in self._streams())
 
     @property
     def _width(self) -> int:
-        """How many inner datasets may be begun: those that are read in turn, and some ahead."""
+        """The number of inner datasets that may be begun: those that are read in turn, and some ahead."""
         return self._cycle + self._owner.workers + 1
 
     @property
     def _depth(self) -> int:
-        """How many chunks of a stream may be ready or on the way."""
+        """The number of chunks of a stream that may be ready or on the way."""
         return max(_CHUNKS_AHEAD, _ROWS_AHEAD // self._rows())
 
     @property
     def least_window(self) -> int:
-        """How many chunks it needs to read all streams ahead, if there is memory."""
+        """The number of chunks it needs to read all streams ahead, if there is memory."""
         return self._width * self._depth
 
     def _streams(self) -> Iterator[Stream]:
-        """All that are begun, what is wanted first at the front."""
+        """Return all that are begun, what is wanted first at the front."""
         # Copies: another thread may ask for `stats`.
         yield from list(self._open.values())
         yield from list(self._waiting)
@@ -186,7 +186,7 @@ class StreamStage:
         return [block for stream in self._streams() for block in list(stream.chunks)]
 
     def begun(self) -> tuple[int, int, int]:
-        """Of the chunks at hand: how many elements were given, left out, and given as errors."""
+        """Return how many elements of the chunks at hand were given, left out, and given as errors."""
         at_hand = [
             stream.chunks[0].outcomes(stream.row)
             for stream in self._streams()
@@ -221,7 +221,7 @@ class StreamStage:
         return stream
 
     def _ask_all(self) -> bool:
-        """Ask for chunks, where fewest are ready first; whether there was anything to ask for."""
+        """Ask for chunks, where fewest are ready first; return True if there was anything to ask for."""
         streams = list(self._streams())
         moved = False
         for depth in range(self._depth):
@@ -276,7 +276,7 @@ class StreamStage:
     # -- giving elements -----------------------------------------------------------------------
 
     def open(self) -> Stream:
-        """The next input's stream."""
+        """Open the next input's stream."""
         if not self._waiting:
             self.feed()
         if not self._waiting:
@@ -291,7 +291,7 @@ class StreamStage:
         return stream
 
     def reopen(self, outer: Ref, taken: int) -> Stream:
-        """The stream that a state names."""
+        """Open the stream that a state names."""
         stream = self._begin(outer, None, taken)
         self._open[stream.number] = stream
         return stream

@@ -1,4 +1,4 @@
-"""How a worker is told of the input of a task: items as `tundish.loader.protocols.told` opens them."""
+"""The input of a task as a worker is told it: items as `tundish.loader.protocols.told` opens them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 
 class Ordered:
-    """What a worker is told that is no element, and that names rows in shared memory."""
+    """An input that is no element, and that names rows in shared memory."""
 
     __slots__ = ()
 
     def roots(self) -> list[np.ndarray]:
-        """The memory that the worker reads."""
+        """Return the memory that the worker reads."""
         raise NotImplementedError
 
     def told(self) -> Any:
-        """What the worker is told; its ``opened(arena)`` gives back what was meant."""
+        """Return what the worker is told; its ``opened(arena)`` gives back what was meant."""
         raise NotImplementedError
 
 
 def roots_of(item: Any) -> list[np.ndarray]:
-    """The memory that a worker reads when it is told of an item."""
+    """Return the memory that a worker reads when it is told of an item."""
     kind = type(item)
     if kind is tuple:
         return [root for x in item for root in roots_of(x)]
@@ -43,7 +43,7 @@ def roots_of(item: Any) -> list[np.ndarray]:
 
 
 def roots_of_all(items: Sequence[Any]) -> list[np.ndarray]:
-    """The memory that a worker reads when it is told of items."""
+    """Return the memory that a worker reads when it is told of items."""
     if isinstance(items, Pieces):
         sources = [source for source, _, _ in items.stretches]
         return [
@@ -55,7 +55,7 @@ def roots_of_all(items: Sequence[Any]) -> list[np.ndarray]:
 
 
 def tell_all(items: Sequence[Any]) -> list[Any]:
-    """Items as a worker is told them: rows of one block at once, and those without a fixed size as one `Loose`."""
+    """Return items as a worker is told them: rows of one block at once, those without a fixed size as one `Loose`."""
     told: list[Any] = []
     if isinstance(items, Pieces):
         for source, first, stop in items.stretches:
@@ -77,7 +77,7 @@ def tell_all(items: Sequence[Any]) -> list[Any]:
 
 
 def tell(item: Any) -> Any:
-    """An item as a worker is told it."""
+    """Return an item as a worker is told it."""
     kind = type(item)
     if kind is tuple:
         return tuple([tell(x) for x in item])

@@ -32,7 +32,7 @@ class NeedsMore(Exception):  # noqa: N818 - a message, not a mistake
 
 
 class Rows:
-    """What one task has made: which rows are there, and where.
+    """The rows that one task has made: which are there, and where.
 
     ``elements[k]`` holds row k when the rows have no common layout.
     """
@@ -65,7 +65,7 @@ class Rows:
 
     @property
     def plain(self) -> bool:
-        """Whether what fits the layout is in its numpy form: arrays of numbers, and numbers."""
+        """True if what fits the layout is in its numpy form: arrays of numbers, and numbers."""
         layout = self.layout
         return layout is not None and all(
             not isinstance(key, type) and key[0] in NUMBERS for key in layout.keys
@@ -73,7 +73,7 @@ class Rows:
 
     @property
     def has_more(self) -> bool:
-        """Whether there is anything to tell beside the rows of a common layout."""
+        """True if there is anything to tell beside the rows of a common layout."""
         told = self.drops or self.errors or self.events or self.extras or self.notes or self.told
         return bool(told) or self.elements is not None
 
@@ -116,5 +116,5 @@ def scatter(rows: Rows, first: int, upto: int) -> Any:
 
 
 def _own(value: Any) -> Any:
-    """A value that shares no memory with its block."""
+    """Return a value that shares no memory with its block."""
     return copied(value) if isinstance(value, (np.ndarray, np.void)) else value

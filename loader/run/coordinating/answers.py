@@ -1,4 +1,4 @@
-"""What workers answer, put into the blocks whose rows they have made."""
+"""The answers of workers, put into the blocks whose rows they have made."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _in_slot(block: Block, done: Done, layout: Layout | None, memory: Memory) ->
 
 
 def _add(block: Block, piece: Any) -> None:
-    """What is told of single rows, and beside them."""
+    """Add what a part says of single rows, and what it holds besides."""
     drops, errors, events, extras, elements, notes, told = decode(piece)
     if told is not None:
         block.told.append(told)

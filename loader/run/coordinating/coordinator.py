@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class Coordinator:
-    """What hands out blocks of stages to workers, and takes in what they answer.
+    """The coordinator: it hands out blocks of stages to workers, and takes in their answers.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ class Coordinator:
         self.feed()
 
     def tick(self, now: float) -> None:
-        """See how things stand, now and then."""
+        """Take stock of how things stand, now and then."""
         if self._trace is not None:
             blocks = [b for stage in self.stages for b in stage.queued()]
             self._trace.level(
@@ -159,7 +159,7 @@ class Coordinator:
     # -- stages --------------------------------------------------------------------------------
 
     def define(self, node: Operator, base: Operator, pass_: int, *, is_stream: bool) -> int:
-        """A number for a new stage."""
+        """Return a number for a new stage."""
         number = self._define(Definition(node, base, pass_), is_stream)
         if self._trace is not None:
             self._trace.stage(number, self.context.label(node))
@@ -202,7 +202,7 @@ class Coordinator:
     # -- going on ------------------------------------------------------------------------------
 
     def goes_on(self) -> bool:
-        """Do what can be done before a worker answers; whether there was anything."""
+        """Do what can be done before a worker answers; return True if there was anything."""
         pool = self.pool
         assert pool is not None
         if self.moved:
@@ -238,7 +238,7 @@ class Coordinator:
             ledger.waited(waited_s)
 
     def runs_short(self, block: Block) -> bool:
-        """Whether a view of a block would leave too little memory to go on with."""
+        """Return True if a view of a block would leave too little memory to go on with."""
         memory = self._memory
         if memory.ring is None or block.slot is None or block.nbytes <= COPY_BELOW:
             return False
@@ -277,7 +277,7 @@ class Coordinator:
             self.pool.submit(wanted)
 
     def may_issue(self, stage: AnyStage) -> bool:
-        """Whether a stage may have one more block."""
+        """Return True if a stage may have one more block."""
         if stage.blocks >= (stage.window or self._lookahead.window(stage, self.workers)):
             return False
         memory = self._memory
@@ -286,16 +286,16 @@ class Coordinator:
         return memory.has_room(stage, len(self.stages), self.workers) and not self._deferred
 
     def busy(self) -> bool:
-        """Whether workers have something to do."""
+        """Return True if workers have something to do."""
         return self.pool is not None and (self.pool.in_flight > 0 or bool(self._queue))
 
     def idle(self) -> bool:
-        """Whether a worker has nothing to do."""
+        """Return True if a worker has nothing to do."""
         assert self.pool is not None
         return self.pool.in_flight + len(self._queue) < self.workers
 
     def next_block(self) -> int:
-        """A number for a new block."""
+        """Return a number for a new block."""
         self._next_block += 1
         return self._next_block
 

@@ -1,4 +1,4 @@
-"""What becomes of the task that a worker had begun when it died."""
+"""The fate of the task that a worker had begun when it died."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MAX_DEATHS = 3
 
 
 class Fate(Enum):
-    """What is done with a task, if it is done again."""
+    """The way in which a task is done again."""
 
     AGAIN = "as it is"
     SPLIT = "in blocks of one row, so that it is seen which one it was"
@@ -50,7 +50,7 @@ class Deaths:
         self._limit = _MAX_DEATHS if options.max_deaths is None else options.max_deaths
 
     def of(self, job: Job, how: Exit) -> Fate | BaseException:
-        """What becomes of a task on which a worker died; an error takes the place of its rows.
+        """Decide the fate of a task on which a worker died; an error takes the place of its rows.
 
         Parameters
         ----------

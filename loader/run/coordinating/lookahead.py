@@ -1,4 +1,4 @@
-"""How many blocks of a stage may be on the way or ready, as far as there is memory for them."""
+"""The number of blocks of a stage that may be on the way or ready, as far as there is memory for them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _EVERY_S = 0.1
 
 
 class LookAhead:
-    """What says how far ahead of the consumer stages may be.
+    """The limit on how far ahead of the consumer stages may be.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class LookAhead:
         self._before_all: dict[str, Histogram] = {}  # what tasks took before all workers were at it
 
     def window(self, stage: AnyStage, workers: int) -> int:
-        """How many blocks of a stage there may be, worked out once for each answer."""
+        """Return how many blocks of a stage there may be; the answer is worked out once and kept."""
         if stage.window:
             return stage.window
         # What was learnt with fewer workers may leave some of more without a task, and nothing is learnt then.
@@ -50,7 +50,7 @@ class LookAhead:
         return stage.window
 
     def is_due(self, now: float) -> bool:
-        """Whether it is time for `measure`, by ``perf_counter``."""
+        """Return True if it is time for `measure`, by ``perf_counter``."""
         if not self._measures or now < self._look_at:
             return False
         self._look_at = now + _EVERY_S

@@ -54,7 +54,7 @@ class Memory:
 
     @property
     def leased(self) -> int:
-        """How many slots of the process somebody holds a view of."""
+        """The number of slots of the process that somebody holds a view of."""
         return self.ring.leased if self.ring is not None else 0
 
     @property
@@ -71,7 +71,7 @@ class Memory:
     # -- how much there is ---------------------------------------------------------------------
 
     def quota(self, stage: AnyStage, stages: int) -> int:
-        """Bytes that a block of one of so many stages may take before the coordinator is asked."""
+        """Return the bytes that a block of one of so many stages may take before the coordinator is asked."""
         known = stage.block_nbytes
         if known:
             return min(self.budget, known + known // 8 + COPY_BELOW)
@@ -80,7 +80,7 @@ class Memory:
         return self.budget // (_UNKNOWN * max(1, stages))
 
     def has_room(self, stage: AnyStage, stages: int, spare: int) -> bool:
-        """Whether there is memory for one more block of a stage, and more than so many slots."""
+        """Return True if there is memory for one more block of a stage, and more than so many slots."""
         ring = self.ring
         if ring is None:
             return True
@@ -92,7 +92,7 @@ class Memory:
         return self.budget - ring.used_bytes - self.reserve.nbytes + ring.free_bytes >= nbytes
 
     def runs_short(self, need: int, workers: int) -> bool:
-        """Whether too little is left, if nothing comes back, for what so many workers need to go on."""
+        """Return True if too little is left, if nothing comes back, for what so many workers need to go on."""
         ring = self.ring
         assert ring is not None
         used = ring.used_bytes + self.reserve.nbytes
@@ -117,7 +117,7 @@ class Memory:
         return self.reserve.take(block, nbytes)
 
     def had_by(self, block: Block) -> int:
-        """Bytes that a block's slot has."""
+        """Return the number of bytes that a block's slot has."""
         ring = self.ring
         return ring.allocated(block.slot) if ring is not None and block.slot is not None else 0
 
@@ -204,7 +204,7 @@ class Memory:
 
 
 def budget_of(options: Options, *, tuned: bool) -> int:
-    """Bytes that an iterator's slots may have; `tuned`: the number of its workers may change."""
+    """Return the bytes that an iterator's slots may have; `tuned`: the number of its workers may change."""
     asked = options.memory_budget
     nbytes = default_budget().nbytes if asked is None else parse_bytes(asked)
     if tuned and options.autotune.ram_budget is not None:

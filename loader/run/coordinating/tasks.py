@@ -1,4 +1,4 @@
-"""What a block is cut into, and what a worker is told of each piece."""
+"""The tasks that a block is cut into, and what a worker is told of each."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class Tasks:
 
 
 def rows_per_task(stage: AnyStage, total: int, workers: int) -> int:
-    """How many of a block's rows are one task, for so many workers."""
+    """Return how many of a block's rows are one task, for so many workers."""
     if isinstance(stage, StreamStage) or stage.ragged:
         return total
     if stage.pace.row_s is None:
@@ -146,14 +146,14 @@ def rows_per_task(stage: AnyStage, total: int, workers: int) -> int:
 
 
 def tasks_per_block(stage: AnyStage, workers: int) -> int:
-    """Into how many tasks a block of a stage is cut, for so many workers."""
+    """Return into how many tasks a block of a stage is cut, for so many workers."""
     if isinstance(stage, StreamStage) or stage.group == 1:
         return 1
     return max(1, -(-stage.group // rows_per_task(stage, stage.group, workers)))
 
 
 class Definition(NamedTuple):
-    """What a stage computes.
+    """The definition of a stage: what it computes.
 
     Parameters
     ----------

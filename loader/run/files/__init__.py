@@ -1,1 +1,1 @@
-"""How files of records are read: one after another, in turn, or by number where an index says where each is."""
+"""Reading of files of records: one after another, in turn, or by number where an index says where each is."""

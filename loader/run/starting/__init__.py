@@ -1,1 +1,1 @@
-"""How worker processes begin, and what they are handed: the zygote, payloads, surroundings."""
+"""The start of worker processes, and all that they are handed: the zygote, payloads, surroundings."""

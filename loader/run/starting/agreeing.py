@@ -1,4 +1,4 @@
-"""What the consumer answers a worker whose globals differ: which values the worker is to take.
+"""The consumer's answer to a worker whose globals differ: the values that the worker is to take.
 
 A value that two fresh imports do not agree on (a start time, a process id, a device that is hidden
 from workers) comes of the import, not of a change at run time: the worker keeps its own. The second
@@ -167,7 +167,7 @@ def import_again(fds: list[int], config: bytes) -> int:
 
 
 class Known(NamedTuple):
-    """What is known about a global.
+    """The knowledge about one global.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ def module_name(value: Any) -> str:
 
 
 def _importable(name: str) -> bool:
-    """Whether a process with this ``sys.path`` would import this module from the same file."""
+    """Return True if a process with this ``sys.path`` would import this module from the same file."""
     file = getattr(sys.modules[name], "__file__", None)
     if not isinstance(file, str) or not file.endswith(".py"):
         return True  # built in, compiled, or made by one that is

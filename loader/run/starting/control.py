@@ -1,4 +1,4 @@
-"""What the consumer and its zygote say to each other: small messages that can carry descriptors.
+"""Messages between the consumer and its zygote: small ones that can carry descriptors.
 
 Neither end ever blocks in a send: what the kernel does not take waits here, and goes out before
 the next message or with `flush`. Whoever is left unread has more to read, so it will answer, and
@@ -35,7 +35,7 @@ _FULL = {errno.EAGAIN, errno.ENOBUFS, errno.ETOOMANYREFS}
 
 
 class Kind(IntEnum):
-    """What is said."""
+    """The kind of a message."""
 
     # To the zygote.
     START = 1
@@ -109,7 +109,7 @@ class Control:
 
     @property
     def unsent(self) -> bool:
-        """Whether something waits for room in the kernel's buffer."""
+        """True if something waits for room in the kernel's buffer."""
         return bool(self._unsent)
 
     def send(

@@ -167,7 +167,7 @@ class _Homes:
         self._by_value = by_value
 
     def sent(self, place: Global) -> bool:
-        """Whether a global came with the functions that read it."""
+        """Return True if a global came with the functions that read it."""
         return place.module == "__main__" or place.module in self._by_value
 
     def namespaces(self, module: str) -> list[dict[str, Any]]:
@@ -190,7 +190,7 @@ class _Homes:
             _attributes(holder)[name] = value
 
     def _holder(self, place: Global) -> Any:
-        """What has the last name of a place: a namespace, a class or an object."""
+        """Return the holder of the last name of a place: a namespace, a class or an object."""
         homes = self.namespaces(place.module)
         holder: Any = next((home for home in homes if place.names[0] in home), UNKNOWN)
         if holder is UNKNOWN:

@@ -74,7 +74,7 @@ _QUIT_S = 0.2  # for a zygote to end that was told to; then it and its workers a
 
 @dataclass(frozen=True)
 class Exit:
-    """How a worker ended.
+    """The end of a worker.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class Exit:
 
     @property
     def stuck(self) -> bool:
-        """Whether it was ended because it could not go on: a deadlock, for certain."""
+        """True if it was ended because it could not go on: a deadlock, for certain."""
         return self.stderr.startswith(STUCK)
 
 
@@ -426,7 +426,7 @@ class Launcher:
         return text
 
     def _end(self) -> None:
-        """The zygote is dead, or can no longer be trusted: whatever it has started ends, too."""
+        """End the zygote, which is dead or can no longer be trusted, and whatever it has started."""
         self.alive = False
         if not self._quitting:  # else it has seen to that itself
             kill_session(self._process.pid)  # which nobody has waited for: the number is its own

@@ -22,7 +22,7 @@ __all__ = ["Luggage", "Moment"]
 
 @dataclass(frozen=True)
 class Moment:
-    """What holds in the consumer at one moment, and is to hold in its workers.
+    """The state of the consumer at one moment, which is to hold in its workers.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Moment:
 
 
 class Luggage:
-    """What a worker is given of its consumer's.
+    """The objects and settings of a consumer that one of its workers is given.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What workers that are processes are given: objects, modules that are imported for them, the moment."""
+"""The outfit of workers that are processes: objects, modules that are imported for them, the moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every worker of an iterator gets: its functions and sources, once, in shared memory.
+"""The payload of every worker of an iterator: its functions and sources, once, in shared memory.
 
 One file without a name, written once and mapped read-only by all workers::
 
@@ -336,7 +336,7 @@ class _Nowhere(io.RawIOBase):
 
 
 class _Reader:
-    """What an unpickler reads from: a mapping, copied piece by piece.
+    """A file for an unpickler to read: a mapping, copied piece by piece.
 
     Not the file itself, whose position all processes share.
     """

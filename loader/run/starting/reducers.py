@@ -160,7 +160,7 @@ class Descriptor:
 
 
 class _Starting:
-    """What multiprocessing asks for descriptors while it believes that it starts a process."""
+    """A stand-in that multiprocessing asks for descriptors while it believes that it starts a process."""
 
     DupFd = Descriptor
 

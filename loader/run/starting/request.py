@@ -1,4 +1,4 @@
-"""What is asked of a new process: as what, where and with what it is to be a worker."""
+"""The request for a new process: what it is to be a worker as, where, and with what."""
 
 from __future__ import annotations
 

@@ -285,7 +285,7 @@ def _set_deterministic(torch: Any, value: Any) -> None:
 
 
 def _flushes(_: object) -> bool:
-    """Whether this thread's floating-point unit makes zeros of denormal numbers: of any library's."""
+    """Return True if this thread's floating-point unit makes denormal numbers zero, whichever library set it so."""
     return sys.float_info.min / 2 == 0.0
 
 

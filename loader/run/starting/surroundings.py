@@ -1,4 +1,4 @@
-"""What a worker shares with its consumer, and what it must not share.
+"""The surroundings that a worker shares with its consumer, and those that it must not share.
 
 Working directory, environment, ``sys.path`` and ``sys.argv`` are the consumer's of the moment a
 worker is asked for. The size of thread pools and the sight of accelerators are not, and how malloc
@@ -139,7 +139,7 @@ def interpreter() -> str:
 
 
 def frozen() -> bool:
-    """Whether this is a program made by a packager, which has no interpreter beside it."""
+    """Return True if this is a program made by a packager, which has no interpreter beside it."""
     return bool(getattr(sys, "frozen", False))
 
 
@@ -220,7 +220,7 @@ def find_pools() -> list[Callable[[int], Any]]:
 
 
 def _loaded() -> list[str]:
-    """The files that this process has mapped which may be libraries."""
+    """Return the files that this process has mapped which may be libraries."""
     with Path("/proc/self/maps").open(encoding="utf-8", errors="replace") as maps:
         paths = {line.split(maxsplit=5)[-1].rstrip("\n") for line in maps if ".so" in line}
     return sorted(paths)

@@ -50,7 +50,7 @@ _kept: list[Any] = []  # the consumer's streams: one that is let go would write 
 
 
 def inherited() -> list[Any]:
-    """The objects that a worker was forked with."""
+    """Return the objects that a worker was forked with."""
     return _inherited
 
 
@@ -97,7 +97,7 @@ class Forked:
 
 @dataclass(frozen=True)
 class Heritage:
-    """What workers have that the consumer has not.
+    """The objects and settings that workers have and the consumer has not.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ class _Template(Zygote):
         request.run(fds, self._settle)
 
     def _own(self) -> set[int]:
-        """The descriptors that are a template's, and no worker's; those of the user's stay open."""
+        """Return the descriptors that are a template's, and no worker's; those of the user's stay open."""
         assert self.asked is not None
         own = {self.control.fileno(), *self.pipes, self.parent_fd, *self.asked.fds, *self.began}
         return {fd for fd in (*own, *(each.stderr for each in self.workers.values())) if fd >= 0}

@@ -182,7 +182,7 @@ def stuck_threads(pid: int) -> list[str] | None:
 
 
 def _waits_for_ever(call: list[str]) -> bool:
-    """Whether a system call, as ``/proc/.../syscall`` shows it, is such a wait."""
+    """Return True if a system call, as ``/proc/.../syscall`` shows it, is a wait for ever."""
     if len(call) < 5 or call[0] != str(_FUTEX):
         return False
     operation, timeout = int(call[2], 16), int(call[4], 16)

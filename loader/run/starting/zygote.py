@@ -203,7 +203,7 @@ class Zygote:
         return {fd for fd, _ in poll.poll(self.patience_ms())}
 
     def patience_ms(self) -> int | None:
-        """How long to wait when nothing happens; None for ever."""
+        """Return how long to wait when nothing happens; None for ever."""
         return None if self.parent_fd >= 0 else _PARENT_CHECK_MS
 
     def look_after(self) -> None:

@@ -71,12 +71,12 @@ class Chunk:
             self.nbytes += sum([_nbytes(extra[row]) for row in range(first, stop)])
 
     def parts(self) -> tuple[Any, ...]:
-        """What an order is given: (block, first, stop, as one batch?), values and errors."""
+        """Return what an order is given: (block, first, stop, as one batch?), values and errors."""
         return tuple(self._parts)
 
 
 def part_of(item: Any) -> tuple[Any, int] | None:
-    """What a chunk keeps of an item, and about how large it is; None of a row, which stays where it is."""
+    """Return what a chunk keeps of an item, and about how large it is; None of a row, which stays where it is."""
     kind = type(item)
     if kind is Row and item.row not in item.block.elements:
         return None

@@ -1,4 +1,4 @@
-"""What becomes of the snapshots of a plan when an iterator is made."""
+"""The snapshots of a plan when an iterator is made: which are served, which are written."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Live:
     content: str | None = None
 
     def unrecorded(self) -> Live:
-        """The same for who runs it again: nothing is written."""
+        """Return the same for whoever runs it again: nothing is written."""
         return replace(self, recorder=None)
 
 
 def nothing_served() -> Served:
-    """What is served of a snapshot of which nothing stands in files."""
+    """Return what is served of a snapshot that has nothing in files."""
     return None, 0, None
 
 
@@ -68,7 +68,7 @@ class Setup:
     live: dict[int, Live] = field(default_factory=dict)
 
     def leave(self) -> None:
-        """No iterator came of it: let others write."""
+        """Let others write: no iterator came of it."""
         for live in self.live.values():
             if live.recorder is not None:
                 live.recorder.leave()

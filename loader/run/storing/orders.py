@@ -1,4 +1,4 @@
-"""What a recorder has done by a writer: an order is a task, carried out in a process of its own.
+"""Orders of a recorder to a writer: an order is a task, carried out in a process of its own.
 
 The elements of a chunk stand in shared memory, or in the order itself. An order may be carried out
 twice, when a writer died before it had answered; the second time only answers.
@@ -32,7 +32,7 @@ _REFRESH_S = 15.0
 
 @dataclass(frozen=True)
 class Target:
-    """Where a recorder's elements go: what makes a `RunWriter`.
+    """The run that a recorder's elements go to: it makes a `RunWriter`.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Commit:
-    """What a journal record says beside its shards.
+    """The fields of a journal record beside its shards.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ class Order(Ordered):
 
     @property
     def ref(self) -> int:
-        """Its first element: what names it where items are named."""
+        """The ref of its first element, which names the order where items are named."""
         return self.start
 
     def roots(self) -> list[np.ndarray]:
@@ -244,7 +244,7 @@ class Desk:
     refreshed: float = field(default_factory=time.monotonic)
 
     def do(self, order: Order) -> bytes:
-        """Carry out an order; an answer as JSON."""
+        """Carry out an order; return an answer as JSON."""
         answer: dict[str, Any] = {}
         target = order.target
         writer = self.writers.get(target)
@@ -312,15 +312,15 @@ def _pieces(order: Order) -> tuple[list[Columns], list[StoredError]]:
 
 
 class Answer(Protocol):
-    """What became of an order."""
+    """The answer to an order."""
 
     def result(self) -> dict[str, Any] | None:
-        """What the writer answered; None as long as it has not. Raises its error."""
+        """Return what the writer answered; None as long as it has not. Raise its error."""
         ...
 
 
 class Carrier(Protocol):
-    """How orders reach a writer: one after another, in this order."""
+    """The way of orders to a writer: one after another, in this order."""
 
     def put(self, order: Order) -> Answer:
         """Hand an order on."""

@@ -1,4 +1,4 @@
-"""The stream of a snapshot that is not complete: what stands in files, then what its input gives."""
+"""The stream of a snapshot that is not complete: first the elements in files, then what its input gives."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PASSING = (MemoryError, SharedMemoryError, SnapshotError, StalledError, WorkerDi
 
 
 class Recorded:
-    """Serve the durable prefix, then the input from the state behind it; record what passes.
+    """Serve the durable prefix, then the input from the state after it; record what passes.
 
     An element is named by its index. A restored machine reads files up to where they reach, and
     runs its input from there.
@@ -116,7 +116,7 @@ class Recorded:
         self._begun = True
 
     def _owns(self, recorder: Recorder) -> bool:
-        """Whether this stream is the one that is recorded; two of one pass cannot be."""
+        """Return True if this stream is the one that is recorded; two of one pass cannot be."""
         owner = recorder.owner
         if owner is None or owner is self:
             return True
@@ -128,12 +128,12 @@ class Recorded:
 
     @property
     def pass_number(self) -> int:
-        """Which pass this is."""
+        """The number of this pass."""
         return self._pass
 
     @property
     def over(self) -> bool:
-        """Whether nobody will ask again."""
+        """True if nobody will ask again."""
         return self._ended
 
     def forget(self) -> None:
@@ -147,12 +147,12 @@ class Recorded:
         self._recorder, self._ended = None, True
 
     def _live(self) -> Any:
-        """The next item of the input, recorded."""
+        """Return the next item of the input, recorded."""
         self._check_over()
         return self._pulled((self._up or self._opened()).next)
 
     def _check_over(self) -> None:
-        """Raise End where all elements stand in files."""
+        """Raise End if all elements are in files."""
         recorder = self._recorder
         if self._whole or (recorder is not None and recorder.complete):
             raise End
@@ -208,7 +208,7 @@ class Recorded:
             recorder.commit(self._state())
 
     def _opened(self) -> Machine:
-        """The input's stream, where what stands in files ends."""
+        """Return the input's stream, opened where the elements in files end."""
         up = self._build()
         if isinstance(up, ParallelStage):
             up.group = self.group
@@ -223,7 +223,7 @@ class Recorded:
         return up
 
     def _state(self) -> Any:
-        """Where the input stands behind what was recorded."""
+        """Return where the input stands after what was recorded."""
         assert self._up is not None
         assert self._recorder is not None
         return self._up.dump(self._recorder.mark)
@@ -234,7 +234,7 @@ class Recorded:
             self._recorder.commit(self._state())
 
     def state(self) -> Any:
-        """Where the input stands behind what passed; None as long as it was not asked."""
+        """Return where the input stands after what passed; None as long as it was not asked."""
         return None if self._up is None else self._state()
 
     def mark(self, left: int = 0) -> Mark:
@@ -263,7 +263,7 @@ def recorded(builder: Builder, node: Unary, pass_: int) -> Recorded:
 
 
 def as_stored(item: Any) -> Any:
-    """An item as it would be read: a namedtuple's class is made anew from its name and fields."""
+    """Return an item as it would be read: a namedtuple's class is made anew from its name and fields."""
     kind = type(item)
     if kind is Row:
         block, row = item.block, item.row
@@ -280,7 +280,7 @@ def as_stored(item: Any) -> Any:
 
 
 def _holds_class(value: Any) -> bool:
-    """Whether a nest has a namedtuple in it."""
+    """Return True if a nest has a namedtuple in it."""
     kind = type(value)
     if kind is not dict and not isinstance(value, tuple):
         return False
@@ -309,7 +309,7 @@ def _has_class(tree: Tree) -> bool:
 
 
 def _stored(reader: Any, at: int) -> Made | Failure:
-    """An element that stands in a file; one that failed fails again."""
+    """Return an element from a file; one that failed comes as a failure."""
     try:
         return Made(at, reader[at])
     except BaseException as error:  # noqa: BLE001 - the element's error

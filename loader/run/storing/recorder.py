@@ -1,4 +1,4 @@
-"""What one iterator records of one snapshot: chunks written, commits, the end.
+"""The recording of one snapshot by one iterator: chunks written, commits, the end.
 
 ::
 
@@ -47,13 +47,13 @@ _RECORDERS: weakref.WeakSet[Recorder] = weakref.WeakSet()
 
 
 def leasing() -> threading.Lock:
-    """Held while a lease is taken and noted: another thread would believe that nobody writes."""
+    """Return the lock to hold while a lease is taken and noted: another thread would believe that nobody writes."""
     return _leasing
 
 
 @dataclass(eq=False)
 class Recorder:
-    """What one iterator records of one snapshot.
+    """The recording of one snapshot by one iterator.
 
     Parameters
     ----------
@@ -111,12 +111,12 @@ class Recorder:
 
     @property
     def whole(self) -> bool:
-        """Whether the run has all elements, and only its manifest is missing."""
+        """True if the run has all elements, and only its manifest is missing."""
         return self.prefix.outcome is Outcome.FINISHED
 
     @property
     def start(self) -> tuple[int, Any]:
-        """Where a stream has to begin to be recorded: the index, and the state of its input."""
+        """Return where a stream has to begin to be recorded: the index, and the state of its input."""
         return self.durable, self._state
 
     def room(self) -> None:
@@ -142,7 +142,7 @@ class Recorder:
             self._come_again()
 
     def take_rows(self, block: Block, first: int, stop: int, mark: Any) -> None:
-        """Record the next elements, rows of the common layout of a block; `mark` is behind them."""
+        """Record the next elements, rows of the common layout of a block; `mark` is the mark after them."""
         if self.error is not None:
             return
         assert block.layout is not None
@@ -175,7 +175,7 @@ class Recorder:
         self.settle()
 
     def due(self) -> bool:
-        """Whether it is time to make durable what was written."""
+        """Return True if it is time to make durable what was written."""
         if self._committing or self.error is not None:
             return False
         return self._since >= COMMIT_BYTES or (
@@ -183,7 +183,7 @@ class Recorder:
         )
 
     def commit(self, state: Any, *, leave: bool = False) -> None:
-        """Make durable what has passed; `state` is where the input stands behind it."""
+        """Make durable what has passed; `state` is where the input stands after it."""
         if self.error is not None or self._finishing:
             return
         if self.at > self.durable:
@@ -265,7 +265,7 @@ class Recorder:
 
     @property
     def pending(self) -> bool:
-        """Whether something has not been answered."""
+        """True if something has not been answered."""
         self.settle()
         return bool(self._pending)
 
@@ -298,7 +298,7 @@ class Recorder:
         self._committing = False
 
     def stats(self) -> SnapshotStats:
-        """What was done so far."""
+        """Return what was done so far."""
         target = self.target
         return SnapshotStats(
             target.path,
@@ -347,7 +347,7 @@ class _Told(Exception):  # noqa: N818 - as End
 
 
 def counts_in(state: Any) -> dict[str, int]:
-    """What was skipped and retried, by operator, wherever a state says it."""
+    """Return what was skipped and retried, by operator, wherever a state says it."""
     found: dict[str, int] = {}
     waiting = [state]
     while waiting:

@@ -1,4 +1,4 @@
-"""What is done with each snapshot of a plan when an iterator is made: read, written, or passed.
+"""The decision on each snapshot of a plan when an iterator is made: read, written, or passed.
 
 A snapshot that is complete takes the place of all that stands below it. Of one that is not, the
 durable prefix is served, and who holds the lease goes on writing it.
@@ -52,7 +52,7 @@ _RESOLVED: weakref.WeakKeyDictionary[Operator, dict[Any, Operator]] = weakref.We
 
 
 class Resolving:
-    """One look at the snapshots of a plan, the outermost first: what it has, none below needs."""
+    """One look at the snapshots of a plan, the outermost first: what one has, none upstream of it needs."""
 
     def __init__(self, setup: Setup, *, fresh: bool, write: bool) -> None:
         self.setup = setup
@@ -60,13 +60,13 @@ class Resolving:
         self._done: dict[int, Operator] = {}
 
     def rebuilt(self, node: Operator) -> Operator:
-        """A node as it is run."""
+        """Return a node as it is run."""
         if id(node) not in self._done:
             self._done[id(node)] = node.resolved(self)
         return self._done[id(node)]
 
     def snapshot(self, node: Snapshot) -> Operator:
-        """A snapshot as it is run: what stands complete, or the node over its inputs, written or passed."""
+        """Return a snapshot as it is run: the complete one, or the node over its inputs, written or passed."""
         found = self._found(node)
         if found is not None:
             return _stored(node, found)
@@ -78,7 +78,7 @@ class Resolving:
         return made
 
     def with_inputs(self, node: Operator) -> Operator:
-        """A node over its inputs as they are run."""
+        """Return a node over its inputs as they are run."""
         changes = other_inputs(node, self.rebuilt)
         return changed(node, **changes) if changes else node
 
@@ -122,7 +122,7 @@ class Resolving:
         lease: Lease | None,
         refused: OSError | None,
     ) -> Live:
-        """What is done with a snapshot that is not complete, with the right to write it or without."""
+        """Decide on a snapshot that is not complete, with the right to write it or without."""
         key, pipeline = what
         keeping, setup = node.keeping, self.setup
         random = any(below.seedless or below.seeded for below in walk(node.up))
@@ -157,7 +157,7 @@ class Resolving:
     def _lease(
         self, catalog: Catalog, node: Snapshot, key: str
     ) -> tuple[Lease | None, OSError | None]:
-        """The right to write; or what the disk says to that."""
+        """Return the right to write; or the error of the disk."""
         if not self._write:
             return None, None
         store, part = catalog.store, node.keeping.part
@@ -178,7 +178,7 @@ class Resolving:
         return lease, None
 
     def _begun(self, catalog: Catalog, node: Snapshot, key: str, pipeline: Any) -> Prefix:
-        """A new run."""
+        """Begin a new run."""
         keeping, setup = node.keeping, self.setup
         header = RunHeader(
             key,
@@ -201,7 +201,7 @@ class Resolving:
 
 
 def described(node: Snapshot) -> tuple[str, Any]:
-    """The key of a snapshot, and the description of its pipeline that the key is made of."""
+    """Return the key of a snapshot, and the description of its pipeline that the key is made of."""
     known = _KEYS.get(node)
     if known is None:
         tag = node.keeping.version

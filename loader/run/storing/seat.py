@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class SeatOwner(Protocol):
-    """Who hands out orders: the coordinator."""
+    """The owner of a seat, which hands out orders: the coordinator."""
 
     def next_block(self) -> int:
-        """A number for a new block."""
+        """Return a number for a new block."""
         ...
 
     def order(self, block: Block) -> None:

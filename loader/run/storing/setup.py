@@ -1,4 +1,4 @@
-"""A plan as it is run: what becomes of its snapshots and files, decided when an iterator is made."""
+"""A plan as it is run: the decisions on its snapshots and files, made when an iterator is made."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _look_at_files(setup: Setup) -> None:
 
 
 def resolved_inner(root: Operator) -> Operator:
-    """The plan of a dataset within a function: complete snapshots are read, none is written."""
+    """Return the plan of a dataset within a function: complete snapshots are read, none is written."""
     return resolve(root, 0, None, fresh=False, write=False).root
 
 
@@ -79,7 +79,7 @@ _STAND_IN = FromSource((), 0)
 
 
 def indexed(root: Operator) -> Exchange:
-    """How a plan is run: files of which it asks where record i stands are looked at, and read by number.
+    """Return the plan as it is run: files of which it asks where record i stands are looked at, and read by number.
 
     What is asked is a matter of the plan alone, so that a state means the same everywhere: operators
     that choose by position (`shuffle(None)`, `shard`, `skip` of many) ask where all below them could answer;
@@ -89,14 +89,14 @@ def indexed(root: Operator) -> Exchange:
 
 
 def foreseen(root: Operator) -> Operator:
-    """The same without looking at any file, to show a plan."""
+    """Return the same without looking at any file, to show a plan."""
     shown = {id(node): ByNumber(node.up, node.format) for node in _asked(root)}
     plan: Operator = exchanging(shown)(root)
     return plan
 
 
 def _asked(root: Operator) -> list[ReadFiles]:
-    """The files of which a plan asks where record i stands."""
+    """Return the files of which a plan asks where record i stands."""
     able = [node for node in reads(root) if node.indexable]
     wanted = {id(node) for node in able if node.index or node.format.cheap}
     for node in walk(root, running=True):
@@ -108,7 +108,7 @@ def _asked(root: Operator) -> list[ReadFiles]:
 
 
 def indexed_for_access(root: Operator) -> Operator:
-    """A plan for ``len(ds)`` and ``ds[i]``: all files are looked at, where that answers."""
+    """Return a plan for ``len(ds)`` and ``ds[i]``: all files are looked at, where that answers."""
     able = [node for node in reads(root) if node.indexable]
     if _with_stand_ins(root, able).cardinality == UNKNOWN_CARDINALITY:
         return root  # nothing is looked at in vain

@@ -1,4 +1,4 @@
-"""What is said of a snapshot when an iterator is made: what changed, who writes, what is refused."""
+"""Messages about a snapshot when an iterator is made: what changed, who writes, what is refused."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def check_mismatch(catalog: Catalog, node: Snapshot, key: str, pipeline: Any) ->
 
 
 def _changed(catalog: Catalog, pipeline: Any) -> str:
-    """What a pipeline has otherwise than the newest one that stands there."""
+    """Say what a pipeline has otherwise than the newest one that stands there."""
     other = catalog.newest() or catalog.keys()[-1]
     changed = differences(catalog.pipeline(other) or [], pipeline)
     return "; ".join(changed[:8]) or "the version= that stands for the functions"
@@ -82,7 +82,7 @@ def say_who_writes(node: Snapshot, key: str, refused: OSError | None) -> None:
 
 
 def incomplete(path: str, key: str, pipeline: Any) -> str:
-    """What ``mode="read"`` says where there is nothing complete."""
+    """Return the message of ``mode="read"`` where there is nothing complete."""
     catalog = Catalog(path)
     prefix, keys = catalog.best_run(key, living=True), catalog.keys()
     have = "nothing of it stands there"

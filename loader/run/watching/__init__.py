@@ -1,1 +1,1 @@
-"""What is measured while an iterator runs: times and turns, who is told, and the number of workers that follows."""
+"""Measuring while an iterator runs: times and turns, who is told, and the number of workers that follows."""

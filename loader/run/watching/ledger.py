@@ -1,4 +1,4 @@
-"""What the consumer's time goes to: waiting, our own work, and what it does itself."""
+"""The time of the consumer: waiting, our own work, and what it does itself."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Ledger:
         self._waited_s, self._inside = 0.0, True
 
     def enter(self) -> None:
-        """The caller asks; within a call nothing happens."""
+        """Note that the caller asks; within a call nothing happens."""
         if self._inside:
             return
         now = perf_counter()
@@ -55,7 +55,7 @@ class Ledger:
         self._waited_s += seconds
 
     def leave(self, now: float) -> float:
-        """The caller is answered; gives how long the call took."""
+        """Note that the caller is answered; return how long the call took."""
         took = now - self._at
         self._at, self._inside = now, False
         self.own_s += took
@@ -68,7 +68,7 @@ class Ledger:
         return took
 
     def end(self) -> None:
-        """Nothing will be asked for any more."""
+        """Note that nothing will be asked for any more."""
         if self._ended is None:
             self._ended = perf_counter(), process_time()
 
@@ -89,5 +89,5 @@ class Ledger:
 
     @property
     def cpu_s(self) -> float:
-        """What cores have worked for this process in that time."""
+        """The processor time that this process has used while the ledger was kept, in seconds."""
         return (self._ended[1] if self._ended else process_time()) - self._cpu_s

@@ -1,4 +1,4 @@
-"""What iterators tell: the user's aggregators, and `tundish top PID` in another process.
+"""Publishing of how iterators stand: to the user's aggregators, and to `tundish top PID` in another process.
 
 Each iterator that is asked for elements tells about every half second how it stands; what all of
 them told last goes on the process's board as one piece of JSON::
@@ -42,7 +42,7 @@ _BROKEN_S = 60.0  # a board that could not be made is tried again so much later
 
 
 class _Entry(NamedTuple):
-    """What an iterator told last, and when."""
+    """The last report of an iterator, and its time."""
 
     at: float
     name: int
@@ -51,7 +51,7 @@ class _Entry(NamedTuple):
 
 
 class _Telling:
-    """Who tells, and what; one a process."""
+    """The iterators that report, and their reports; one a process."""
 
     def __init__(self) -> None:
         self.owner = os.getpid()
@@ -62,7 +62,7 @@ class _Telling:
         self.off_until = 0.0
 
     def last(self, iterator: object) -> _Entry | None:
-        """What an iterator told last."""
+        """Return what an iterator told last."""
         entry = self.told.get(id(iterator))
         return entry if entry is not None and entry.iterator() is iterator else None
 
@@ -145,7 +145,7 @@ def withdraw(iterator: object) -> None:
 
 
 def _here() -> _Telling:
-    """What is of this process: a forked child has its own, its parent's locks are nothing to it."""
+    """Return this process's `_Telling`: a forked child has its own, its parent's locks are nothing to it."""
     if not _current or _current[0].owner != os.getpid():
         _current[:] = [_Telling()]
     return _current[0]
@@ -178,11 +178,11 @@ class Reporter:
         self._told = self._done = self._goes_on = False
 
     def goes_on(self) -> None:
-        """The engine is about to be closed, and another one goes on: it is still the same iterator."""
+        """Keep the iterator's report: the engine is about to be closed, and another one goes on."""
         self._goes_on = True
 
     def follow(self, stats: Callable[[], Stats], earlier: Stats | None) -> None:
-        """Tell of another engine of the same iterator, behind what it did before."""
+        """Report on another engine of the same iterator, from now on, added to what it did before."""
         self._stats = stats if earlier is None else lambda: continued(earlier, stats())
         self._done = self._goes_on = False
 

@@ -37,7 +37,7 @@ class Runner(NamedTuple):
 
 
 def queued_s(pid: int, thread: int | None = None) -> float:
-    """Seconds for which a thread was ready to run and had no core; 0.0 where the system does not tell.
+    """Return the seconds for which a thread was ready to run and had no core; 0.0 where the system does not tell.
 
     By default it is the thread that the process began with.
     """
@@ -67,7 +67,7 @@ class Queue:
         self._switches: dict[int, tuple[int, int]] = {}
 
     def since(self, runners: Iterable[Runner], busy_s: float, cpu_s: float) -> float:
-        """Seconds that workers have waited for a core since the last call.
+        """Return the seconds that workers have waited for a core since the last call.
 
         Parameters
         ----------
@@ -111,7 +111,7 @@ class Queue:
 
 
 def _queued(runners: Iterable[Runner]) -> dict[tuple[int, int], float]:
-    """How long each thread of these has waited in all; nothing of those of which the system does not tell."""
+    """Return how long each thread of these has waited in all; nothing of those of which the system does not tell."""
     found = {}
     for pid, thread in runners:
         for each in _threads(pid) if thread is None else (thread,):

@@ -1,4 +1,4 @@
-"""Timing evaluators: what each node of a stage takes for an element, without its inputs.
+"""Timing of evaluators: the time each node of a stage takes for an element, without its inputs.
 
 To read the clock twice for each node costs as much as a cheap function does, so only some elements
 are timed: as many as cost half a percent. Which ones is a matter of time, not of elements, so
@@ -44,7 +44,7 @@ class Timer:
         self._inside = [0.0]  # what the inputs took of the evaluator that is running
 
     def look(self, label: str, value: Value, _: object = None) -> Value:
-        """An evaluator that notes what a node takes."""
+        """Return an evaluator that notes how long a node takes."""
         own = self._sample.own.setdefault(label, [])
         return _timed(value, own, self._inside, self._sample, empty_s())
 
@@ -71,7 +71,7 @@ def _timed(
 
 @functools.cache
 def empty_s() -> float:
-    """What is noted of a node that does nothing but ask its input: the price of timing."""
+    """Return what is noted of a node that does nothing but ask its input: the price of timing."""
     sample, inside = Sample(), [0.0]
     up = _timed(lambda item, _: item, [], inside, sample, 0.0)
     own: list[float] = []
@@ -82,7 +82,7 @@ def empty_s() -> float:
 
 
 class Price:
-    """What timing costs: what it is thought to, put right by what it did cost.
+    """The price of timing: what it is thought to be, put right by what it was.
 
     Clocks, caches and machines differ, and a closure with a clock around it is not only slower by
     the clock.
@@ -95,11 +95,11 @@ class Price:
         self._usual_s: float | None = None
 
     def plain(self, count: int, seconds: float) -> None:
-        """So many took so long, not timed."""
+        """Note that so many took so long, not timed."""
         self._usual_s = seconds / count
 
     def timed(self, count: int, seconds: float, thought_s: float) -> float:
-        """What timing has cost of the time that so many took.
+        """Return what timing has cost of the time that so many took.
 
         Parameters
         ----------
@@ -133,7 +133,7 @@ class Turns:
         self._left = 1.0  # not the first: it imports, and fills caches
 
     def due(self) -> bool:
-        """Whether the next task is to be timed."""
+        """Return True if the next task is to be timed."""
         return self._left <= 0.0
 
     def did(self, rows: int, seconds: float, *, timed: bool) -> None:

@@ -92,11 +92,11 @@ class Trace:
         self._write(self._now(), direction, worker, kind, fields)
 
     def stage(self, number: int, name: str) -> None:
-        """A stage has this number from now on."""
+        """Note that a stage has this number from now on."""
         self("--", 0, "STAGE", stage=number, name=name)
 
     def gave(self, seconds: float) -> None:
-        """The consumer is given something now, after so long.
+        """Note that the consumer is given something now, after so long.
 
         Calls that are short, and follow each other at once, share a line.
         """
@@ -110,17 +110,17 @@ class Trace:
         self._until = now
 
     def waited(self, seconds: float) -> None:
-        """A wait for workers ends now; to be called before what it brought is noted."""
+        """Note that a wait for workers ends now; to be called before what it brought is noted."""
         self._flush()
         self("--", 0, "WAIT", us=round(seconds * 1e6))
 
     def computed(self, node: str, seconds: float) -> None:
-        """An element leaves an operator now, in this process; its inputs' time is not its own."""
+        """Note that an element leaves an operator now, in this process; its inputs' time is not its own."""
         self._flush()
         self("--", 0, "NODE", node=node, us=round(seconds * 1e6))
 
     def level(self, **numbers: float) -> None:
-        """What there is at this moment."""
+        """Note numbers of this moment."""
         self("--", 0, "LEVEL", **numbers)
 
     def close(self) -> None:

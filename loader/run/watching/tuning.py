@@ -27,7 +27,7 @@ _PER_CORE = 4
 
 
 class Counted(NamedTuple):
-    """What had been counted at some moment, by ``perf_counter``."""
+    """The counts at some moment, by ``perf_counter``."""
 
     at: float
     delivered: int
@@ -75,7 +75,7 @@ class Tuning:
         self._wall_s = 0.0  # of engines that are no more
 
     def observe(self, stats: Stats, starting: int, runners: Iterable[Runner]) -> int | None:
-        """Take in what was counted; another number of workers, or None.
+        """Take in what was counted; return another number of workers, or None.
 
         Parameters
         ----------
@@ -155,7 +155,7 @@ def _counted(stats: Stats) -> Counted:
 
 
 def _usual_s(node: NodeStats) -> float:
-    """How long a node has worked, but for the few times when another program had the core."""
+    """Return how long a node has worked, but for the few times when another program had the core."""
     if not node.busy_s:
         return 0.0
     return node.busy_s * min(1.0, node.time.quantile_s(0.5) / node.time.mean_s)

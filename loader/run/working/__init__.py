@@ -1,1 +1,1 @@
-"""What a worker does with a task: reads what it is told, makes rows, puts them where they belong, says so."""
+"""A worker's part in a task: it reads what it is told, makes rows, puts them where they belong, says so."""

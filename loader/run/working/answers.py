@@ -1,4 +1,4 @@
-"""What a worker says of a task: its rows are made and lie here, or its slot may not grow that far."""
+"""A worker's answers: the rows of a task are made and lie here, or its slot may not grow that far."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Answers:
         self._outbox.say(DONE.pack(*fields, NO_LAYOUT, 0, 0, 0, need.nbytes, 0))
 
     def done(self, task: Task, rows: Rows, began: float, cpu: float, flags: int) -> float:
-        """Say what a task has made; gives how long a core was busy with it.
+        """Say what a task has made; return how long a core was busy with it.
 
         Parameters
         ----------
@@ -148,7 +148,7 @@ class Answers:
         return busy_s
 
     def _encode(self, rows: Rows) -> Encoded:
-        """The encoded part; an element that cannot be encoded becomes its own error."""
+        """Return the encoded part; an element that cannot be encoded becomes its own error."""
         while True:
             body = (
                 rows.drops, rows.errors, rows.events, rows.extras, rows.elements, rows.notes, rows.told

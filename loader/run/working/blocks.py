@@ -1,4 +1,4 @@
-"""What a task is made of and where its rows go: a block is laid out after its first element."""
+"""The inputs of a task and the place of its rows: a block is laid out after its first element."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Blocks:
         self._layouts: dict[tuple[Any, ...], tuple[int, Layout]] = {}
 
     def number_of(self, layout: Layout) -> int:
-        """The number by which a layout was told."""
+        """Return the number by which a layout was told."""
         return self._layouts[layout.tree, layout.keys, layout.rows][0]
 
     def begin(self, rows: Rows, task: Task, element: Any) -> Any:
-        """Lay out a block after its first element; gives a function that writes an element."""
+        """Lay out a block after its first element; return a function that writes an element."""
         leaves, tree = flatten(element)
         keys = tuple([leaf_key(leaf) for leaf in leaves])
         known = self._layouts.get((tree, keys, task.total))
@@ -100,7 +100,7 @@ class Inputs:
         self._arena, self._context = arena, context
 
     def of(self, task: Task, tail: bytes | memoryview) -> Sequence[Any]:
-        """The items of a task."""
+        """Return the items of a task."""
         if task.items == Items.RANGE:
             return range(task.start, task.start + task.rows * task.step, task.step)
         if task.items == Items.INDICES:

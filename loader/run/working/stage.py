@@ -1,4 +1,4 @@
-"""The stages that a worker computes: what each does with an item, compiled once for all its passes."""
+"""The stages that a worker computes: the work of each on an item, compiled once for all its passes."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Stage:
 
     @property
     def whole(self) -> bool:
-        """Whether many elements are computed at once."""
+        """True if many elements are computed at once."""
         return self.sweep is not None or self.gather is not None
 
     def error(self, error: Exception, item: Any, where: str) -> bytes:
@@ -127,7 +127,7 @@ class Stages:
         return self._stages[number]
 
     def _compile(self, is_stream: int, node: int, base: int) -> Stage:
-        """What a stage of some nodes does, in any pass."""
+        """Compile a stage of some nodes, for any pass."""
         nodes, context = self._context.nodes, self._context
         open_inner = self._open_inner
         if is_stream == WRITING:
