@@ -35,12 +35,16 @@ class Kept:
 
     def put(self, key: Any, what: Any) -> None:
         """Keep something, and of what was kept before as much as there is room for."""
-        self.used -= self._found.pop(key, (None, 0))[1]
+        self.pop(key)
         nbytes = int(what.nbytes)
         self._found[key] = what, nbytes
         self.used += nbytes
         while self.used > self.room and len(self._found) > 1:
             self.used -= self._found.popitem(last=False)[1][1]
+
+    def pop(self, key: Any) -> None:
+        """Keep a part no longer."""
+        self.used -= self._found.pop(key, (None, 0))[1]
 
     def items(self) -> list[tuple[Any, Any]]:
         """All that is kept, with its keys."""

@@ -39,6 +39,7 @@ BASE = {
     "errors",
     "forked",
     "gaps",
+    "merging",
     "ragged",
     "spec",
     "source",

@@ -11,13 +11,14 @@ from tundish.errors import RecordCorruptError
 from tundish.formats.files import RecordFiles
 from tundish.formats.format import Columns
 from tundish.formats.kept import Kept
-from tundish.spec import flatten, map_leaves, unflatten
+from tundish.merging import merged
+from tundish.spec import map_leaves
 
 if TYPE_CHECKING:
     from tundish.formats.format import Reader
-    from tundish.formats.tables.reader import Chunk, TableReader
+    from tundish.formats.tables.reader import Batch, Chunk, TableReader
 
-_WHOLE = ""  # the key of all rows of all files
+_TOGETHER = ""  # the key of batches that were put together
 _FAR = np.iinfo(np.int64).max  # behind the last row of a file
 
 
@@ -25,16 +26,19 @@ class TableFiles(RecordFiles):
     """As `RecordFiles`, of a format that is tabular.
 
     What was decoded for rows here and there is kept, within a number of bytes, until the files are closed.
-    Where that is all there is, it is put together, and rows are taken of it at once.
+    Where that is all there is, or the same is asked for again (a window of `shuffle(None, units=)`), it is put together,
+    and rows are taken of it at once.
     """
 
     def _begin(self) -> None:
         super()._begin()
         self._kept, self._known = Kept(), 0
+        self._asked = list[int]()  # which batches had the rows that were asked for last
+        self._tried = False  # to put those together
 
     def __getstate__(self) -> dict[str, Any]:
         kept = super().__getstate__()
-        del kept["_kept"], kept["_known"]
+        del kept["_kept"], kept["_known"], kept["_asked"], kept["_tried"]
         return kept
 
     def keep(self, nbytes: int) -> None:
@@ -65,7 +69,7 @@ class TableFiles(RecordFiles):
     def _row(self, number: int) -> Any:
         """A row, or what stands in its place."""
         try:
-            (chunk,), _ = self._picked(np.array([number]))
+            ((_, chunk),) = self._picked(np.array([number]))
         except Exception as error:  # noqa: BLE001 - whatever a format, or a driver, raises
             return error
         problem = chunk.wrong(0)
@@ -89,56 +93,81 @@ class TableFiles(RecordFiles):
     def _columns(self, numbers: np.ndarray) -> Any:
         """Rows by their numbers; None where they do not stand in one batch."""
         try:
-            chunks, rows = self._picked(numbers)
+            parts = self._picked(numbers)
         except Exception:  # noqa: BLE001 - told at its record
             return None
-        if any(chunk.bad or chunk.problem for chunk in chunks):
+        if any(chunk.bad or chunk.problem for _, chunk in parts):
             return None
-        found = joined([chunk.nest for chunk in chunks])
-        return None if found is None else _stacked(found, rows)
+        return _stacked([(places, chunk.nest) for places, chunk in parts], len(numbers))
 
-    def _picked(self, numbers: np.ndarray) -> tuple[list[Chunk], Any]:
-        """Rows of tables, in the order in which they lie, and where in it those of each number are."""
-        whole = self._kept.get(_WHOLE)
-        if whole is not None:
-            return [whole.chunk(numbers)], slice(None)
+    def _picked(self, numbers: np.ndarray) -> list[tuple[Any, Chunk]]:
+        """Rows of tables, and where among the numbers they belong."""
+        together = self._kept.get(_TOGETHER)
+        if together is not None:
+            rows = together.rows(numbers)
+            if rows is not None:
+                return [(slice(None), together.batch.chunk(rows))]
+            if len(numbers) > 1:  # others are asked for now, and want its room
+                self._kept.pop(_TOGETHER)
         order = np.argsort(numbers)
-        chunks = list(self._chunks(numbers[order]))
+        parts, k = list[tuple[Any, Any]](), 0
+        batches: dict[int, Batch] = {}
+        for file, chunk in self._chunks(numbers[order]):
+            parts.append((order[k : k + len(chunk)], chunk))
+            k += len(chunk)
+            if chunk.batch is not None:
+                batches[int(self._starts[file]) + chunk.batch.first] = chunk.batch
+        if batches:
+            self._put_together(batches)
+        return parts
+
+    def _put_together(self, asked: dict[int, Batch]) -> None:
+        """Make one batch of all there are, or of those that are asked for again: rows are taken of one more quickly.
+
+        Parameters
+        ----------
+        asked : dict of int to Batch
+            Where rows were just taken, by the numbers of their first rows.
+        """
+        again, self._asked = list(asked) == self._asked, list(asked)
+        whole = False
         if len(self._kept) != self._known:
             self._known = len(self._kept)
-            self._join()
-        places = np.empty_like(order)
-        places[order] = np.arange(len(order))
-        return chunks, places
-
-    def _join(self) -> None:
-        """Put batches together to one where all there are are kept: rows are taken of one more quickly."""
-        batches = self._kept.items()
-        if sum(batch.stop - batch.first for _, batch in batches) != len(self):
+            at = dict(zip(self.paths, self._starts[:-1].tolist(), strict=True))
+            every = {
+                at[key[0]] + one.first: one for key, one in self._kept.items() if key != _TOGETHER
+            }
+            whole = sum(one.stop - one.first for one in every.values()) == len(self)
+            asked = every if whole else asked
+        if not whole and (not again or self._tried):
+            self._tried = self._tried and again
             return
-        at = {path: k for k, path in enumerate(self.paths)}
-        batches.sort(key=lambda item: (at[item[0][0]], item[1].first))
-        whole = batches[0][1].joined([batch for _, batch in batches])
-        if whole is not None:
-            self._kept.clear()
-            self._kept.put(_WHOLE, whole)
+        self._tried = True
+        # Beside what is put together there has to be room for what is asked for next.
+        if whole or 2 * sum(one.nbytes for one in asked.values()) <= self._kept.room:
+            found = next(iter(asked.values())).together(asked)
+            if found is not None:
+                if whole:
+                    self._kept.clear()
+                self._kept.put(_TOGETHER, found)
+                self._known = len(self._kept)
 
     def _stretch(self, first: int, stop: int) -> Any:
         """Consecutive records; what was read beyond them is kept for who asks next."""
-        pieces = []
+        parts, count = list[tuple[slice, Any]](), 0
         while first < stop:
             found = self.run(first, stop - first)
             if isinstance(found, Exception):
                 return None
             run, start, end = found
             assert isinstance(run, Columns)
-            pieces.append(run.stacked(start, end))
+            parts.append((slice(count, count + end - start), run.stacked(start, end)))
+            count += end - start
             first += end - start
-        whole = joined(pieces)
-        return None if whole is None else _stacked(whole, slice(None))
+        return _stacked(parts, count)
 
-    def _chunks(self, numbers: np.ndarray) -> Iterator[Chunk]:
-        """Rows of tables, by ascending numbers."""
+    def _chunks(self, numbers: np.ndarray) -> Iterator[tuple[int, Chunk]]:
+        """Rows of tables, by ascending numbers, and the file of each."""
         k = 0
         while k < len(numbers):
             file = int(np.searchsorted(self._starts, numbers[k], "right")) - 1
@@ -147,7 +176,8 @@ class TableFiles(RecordFiles):
             behind = int(np.searchsorted(numbers, self._starts[file + 1]))
             places, stops = self._spans(file, numbers[k:behind])
             reader = cast("TableReader", self._reader(file, int(places[0]), ahead=False))
-            yield from reader.picked(places, stops)
+            for chunk in reader.picked(places, stops):
+                yield file, chunk
             k = behind
 
     def _spans(self, file: int, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -169,39 +199,22 @@ class _NoBatchError(Exception):
     """Values that do not stand in one array."""
 
 
-def _stacked(columns: Any, rows: Any) -> Any:
-    """Rows of columns in new arrays, as a batch has them; None if they do not stand in one."""
+def _stacked(parts: list[tuple[Any, Any]], count: int) -> Any:
+    """Rows of several parts in new arrays, as a batch has them; None if they do not stand in one."""
+    columns = merged(parts, count)
     try:
-        return map_leaves(lambda column: _column(column, rows), columns)
+        return None if columns is None else map_leaves(_column, columns)
     except _NoBatchError:
         return None
 
 
-def _column(column: np.ndarray, rows: Any) -> np.ndarray:
-    chosen: np.ndarray = column[rows]
-    if column.dtype != object:
-        return chosen.copy() if isinstance(rows, slice) else chosen
-    kinds = set(map(type, chosen.ravel()))
+def _column(column: np.ndarray) -> np.ndarray:
+    kinds = set(map(type, column.ravel())) if column.dtype == object else {str}
     if kinds in ({str}, {bytes}):
-        return chosen.copy()
-    if kinds != {np.ndarray} or chosen.ndim > 1 or chosen[0].dtype == object:
+        # What is read is read-only, or a view: what is not was made of rows here and there just now.
+        return column if column.flags.owndata and column.flags.writeable else column.copy()
+    if kinds != {np.ndarray} or column.ndim > 1 or column[0].dtype == object:
         raise _NoBatchError
-    if len({(value.dtype, value.shape) for value in chosen}) > 1:
+    if len({(value.dtype, value.shape) for value in column}) > 1:
         raise _NoBatchError
-    return np.stack(list(chosen))
-
-
-def joined(pieces: list[Any]) -> Any:
-    """Batches put together to one, if their structures, dtypes and shapes of rows are the same; else None."""
-    if len(pieces) == 1:
-        return pieces[0]
-    parts = [flatten(piece) for piece in pieces]
-    tree = parts[0][1]
-    if any(other != tree for _, other in parts):
-        return None
-    leaves = []
-    for columns in zip(*(part for part, _ in parts), strict=True):
-        if len({(column.dtype, column.shape[1:]) for column in columns}) > 1:
-            return None
-        leaves.append(np.concatenate(columns))
-    return unflatten(tree, leaves)
+    return np.stack(list(column))

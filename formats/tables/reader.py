@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -27,6 +27,8 @@ PIECE_BYTES = 4 << 20
 
 MOST_ROWS = 1 << 16
 
+_NOWHERE = np.iinfo(np.int64).max  # more than any row's number
+
 
 class Chunk:
     """Consecutive rows of a file that are at hand.
@@ -43,6 +45,8 @@ class Chunk:
         Rows that cannot be given, and why.
     problem : str
         Why none of them can be given; "" if they can.
+    batch : Batch or None
+        What they were made of, where that is kept.
     """
 
     def __init__(
@@ -52,10 +56,12 @@ class Chunk:
         nest: Any,
         bad: Bad | None = None,
         problem: str = "",
+        *,
+        batch: Batch | None = None,
     ) -> None:
         self.places, self.after, self.nest = places, after, nest
         self.bad = bad or {}
-        self.problem = problem
+        self.problem, self.batch = problem, batch
         self._stops = sorted(self.bad)
 
     def __len__(self) -> int:
@@ -181,15 +187,13 @@ class Batch:
             return Chunk(places, after, None, problem=self.problem)
         first, bad = int(places[0]), dict[int, str]()
         if after - first == count and (isinstance(places, range) or (np.diff(places) == 1).all()):
-            rows = self.rows.slice(first - self.first, count)
+            nest = self.layout.nest(self.rows.slice(first - self.first, count), bad)
         elif self._views is not None:
             at = np.asarray(places) - self.first
-            return Chunk(
-                places, after, map_leaves(lambda column: column.take(at, axis=0), self._views)
-            )
+            nest = map_leaves(lambda column: column.take(at, axis=0), self._views)
         else:
-            rows = self.rows.take(pa.array(np.asarray(places) - self.first))
-        return Chunk(places, after, self.layout.nest(rows, bad), bad)
+            nest = self.layout.nest(self.rows.take(pa.array(np.asarray(places) - self.first)), bad)
+        return Chunk(places, after, nest, bad, batch=self)
 
     @cached_property
     def _views(self) -> Any:
@@ -201,9 +205,10 @@ class Batch:
         return None if own else nest
 
     @staticmethod
-    def joined(batches: Sequence[Batch]) -> Batch | None:
-        """Put batches together to one, numbered from 0; None where some cannot be decoded, or they differ."""
-        parts = [batch.rows for batch in batches]
+    def together(batches: Mapping[int, Batch]) -> Together | None:
+        """Put batches together, by the numbers of their first rows; None where some cannot be decoded, or they differ."""
+        firsts = np.array(sorted(batches), np.int64)
+        parts = [batches[first].rows for first in firsts.tolist()]
         if any(rows is None or not rows.schema.equals(parts[0].schema) for rows in parts):
             return None
         try:
@@ -212,7 +217,43 @@ class Batch:
             return None
         if len(found) != 1:  # texts beyond what one array can have
             return None
-        return Batch(0, len(found[0]), found[0], batches[0].layout)
+        counts = np.array([len(rows) for rows in parts], np.int64)
+        edges = np.setxor1d(
+            firsts, firsts + counts
+        )  # one that begins where another ends is one with it
+        before = np.full(len(edges) + 1, _NOWHERE)
+        before[1::2] = (firsts + counts - np.cumsum(counts))[firsts.searchsorted(edges[::2])]
+        batch = Batch(0, len(found[0]), found[0], batches[int(firsts[0])].layout)
+        return Together(edges, before, batch)
+
+
+@dataclass(frozen=True)
+class Together:
+    """Batches of one or more files as one.
+
+    Attributes
+    ----------
+    edges : (2 k,) int64 ndarray
+        Where rows that follow one another begin and end, by their numbers, ascending.
+    before : (2 k + 1,) int64 ndarray
+        Of what lies before, between and after these: what a row's number is more than its place in the batch.
+    batch : Batch
+        All rows.
+    """
+
+    edges: np.ndarray
+    before: np.ndarray
+    batch: Batch
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the rows are."""
+        return self.batch.nbytes
+
+    def rows(self, numbers: np.ndarray) -> np.ndarray | None:
+        """Where rows are in the batch; None if one is not."""
+        found: np.ndarray = numbers - self.before.take(self.edges.searchsorted(numbers, "right"))
+        return None if found.min() < 0 else found
 
 
 class BatchReader(TableReader):

@@ -10,7 +10,6 @@ import numpy as np
 
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from tundish.loader.protocols.chunk import renamed, taken
-from tundish.loader.protocols.columns import merged
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Made, rewrap
 from tundish.loader.protocols.lineage import of_input
@@ -18,6 +17,7 @@ from tundish.loader.protocols.operator import Operator, position_under_up
 from tundish.loader.protocols.refs import array_of, ints, numbered, pieced, scaled
 from tundish.loader.protocols.specs import check_alike, joined
 from tundish.loader.protocols.stated import count, load_part
+from tundish.merging import merged
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
@@ -178,13 +178,14 @@ class Concatenate(Operator):
                 return first(refs, pass_)
             refs = array_of(refs)
             of_second = refs >= base
+            if not of_second.any() or of_second.all():
+                return second(refs - base, pass_) if of_second[0] else first(refs, pass_)
             parts = [
                 (at, up(refs[at] - shift, pass_))
                 for up, shift, at in (
                     (first, 0, np.flatnonzero(~of_second)),
                     (second, base, np.flatnonzero(of_second)),
                 )
-                if len(at)
             ]
             return merged(parts, len(refs))
 

@@ -11,12 +11,12 @@ import numpy as np
 from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.node import INFINITE_CARDINALITY
 from tundish.loader.protocols.chunk import at_once, renamed, taken
-from tundish.loader.protocols.columns import merged
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Made, rewrap
 from tundish.loader.protocols.operator import Operator, Unary, position_under_up
 from tundish.loader.protocols.refs import array_of, ints, numbered, pieced, scaled
 from tundish.loader.protocols.stated import count, flag, load_part
+from tundish.merging import merged
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
@@ -159,6 +159,8 @@ class Repeat(Unary):
             if isinstance(refs, range) and (p := refs[0] // base) == refs[-1] // base:
                 return up(scaled(refs, 1, -p * base), pass_ * digits + p)
             passes, below = np.divmod(array_of(refs), base)
+            if (passes == passes[0]).all():
+                return up(below, pass_ * digits + int(passes[0]))
             parts = [
                 (at := np.flatnonzero(passes == p), up(below[at], pass_ * digits + int(p)))
                 for p in np.unique(passes)

@@ -148,15 +148,20 @@ class Line:
             Which shard.
         """
         windows = self._windows_of(count, index)
-        places = where + windows[0]
-        which = np.searchsorted(windows, places, "right") - 1
-        for each in np.unique(which).tolist():
-            mine = which == each
-            first, stop = int(windows[each]), int(windows[each + 1])
+        order = np.argsort(where, kind="stable")  # which mostly are in order
+        places = where[order] + windows[0]
+        found: np.ndarray = np.empty_like(places)
+        k = 0
+        while k < len(places):
+            each = int(windows.searchsorted(places[k], "right"))
+            first, stop = int(windows[each - 1]), int(windows[each])
+            here = slice(k, k := int(places.searchsorted(stop)))
             # Its start tells a window from those of other shards; no seed of a user's has so many bits.
             seed = (first + 1 << 66) + self._seed
-            places[mine] = first + permute(places[mine] - first, stop - first, seed, self._key)
-        found: np.ndarray = places + self._moved[np.searchsorted(self._starts, places, "right") - 1]
+            moved = first + permute(places[here] - first, stop - first, seed, self._key)
+            begin, end = self._starts.searchsorted((first, stop - 1), "right")
+            unit = self._starts[begin:end].searchsorted(moved, "right") + (begin - 1)
+            found[order[here]] = moved + self._moved[unit]
         return found
 
     def _windows_of(self, count: int, index: int) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,35 +76,3 @@ def slices(nest: Any, first: int, stop: int) -> Any:
         return None
     rows = [_as_elements(leaf[first:stop]) for leaf in leaves]
     return None if any(column is None for column in rows) else unflatten(tree, rows)
-
-
-def merged(parts: Sequence[tuple[np.ndarray, Any]], count: int) -> Any:
-    """Put columns of several parts together, each row where it belongs; None where they do not fit.
-
-    Parameters
-    ----------
-    parts : sequence of ((k,) int64 ndarray, nest of (k, ...) ndarray)
-        The places of the rows, and the rows; None in place of a nest: there are none.
-    count : int
-        The number of all rows.
-    """
-    if any(columns is None for _, columns in parts):
-        return None
-    if len(parts) == 1:
-        return parts[0][1]
-    first = _row_form(parts[0][1])
-    if any(_row_form(columns) != first for _, columns in parts[1:]):
-        return None
-    tree, columns = first[0], []
-    for number, leaf in enumerate(flatten(parts[0][1])[0]):
-        column = room((count, *leaf.shape[1:]), leaf.dtype)
-        for places, nest in parts:
-            column[places] = flatten(nest)[0][number]
-        columns.append(column)
-    return unflatten(tree, columns)
-
-
-def _row_form(columns: Any) -> Any:
-    """The structure of columns, and dtype and shape of the rows of each."""
-    leaves, tree = flatten(columns)
-    return tree, [(leaf.dtype, leaf.shape[1:]) for leaf in leaves]

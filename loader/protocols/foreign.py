@@ -23,6 +23,7 @@ from tundish.loader.protocols.plain import (
     rows_of,
     within,
 )
+from tundish.merging import merged
 
 __all__ = ["columns_of", "gives_alike", "has_columns"]
 
@@ -166,41 +167,16 @@ def _of_chain(source: Any, at: np.ndarray, allocate: Allocate | None, _together:
     which = np.searchsorted(ends, at, side="right")
     order = np.argsort(which, kind="stable")
     bounds = np.flatnonzero(np.diff(which[order], prepend=-1, append=len(ends)))
-    columns, rows = [], []
+    parts = []
     for low, high in pairwise(bounds):
         here = order[low:high]
         part = int(which[here[0]])
         found = columns_of(source.datasets[part], at[here] - (ends[part - 1] if part else 0))
         if found is None:
             return None
-        columns.append(found)
-        rows.append(here)
-    return _joined(columns, rows, len(at), allocate)
-
-
-def _joined(
-    columns: list[Any], rows: list[np.ndarray], count: int, allocate: Allocate | None
-) -> Any:
-    """Columns of which each has some of the rows, as one; None where they do not fit each other."""
-    first = columns[0]
-    if any(type(each) is not type(first) for each in columns):
-        return None
-    if isinstance(first, (tuple, dict)):
-        keys = list(first) if isinstance(first, dict) else range(len(first))
-        if any(
-            (list(each) if isinstance(each, dict) else range(len(each))) != keys for each in columns
-        ):
-            return None
-        items = [_joined([each[key] for each in columns], rows, count, allocate) for key in keys]
-        if any(each is None for each in items):
-            return None
-        return dict(zip(keys, items, strict=True)) if isinstance(first, dict) else tuple(items)
-    if any(each.dtype != first.dtype or each.shape[1:] != first.shape[1:] for each in columns):
-        return None
-    whole = rows_of(first, np.zeros(count, np.int64), allocate)
-    for column, here in zip(columns, rows, strict=True):
-        whole[here] = column
-    return whole
+        parts.append((here, found))
+    # The rows that are there first are soon others.
+    return merged(parts, len(at), lambda each, n: rows_of(each, np.zeros(n, np.int64), allocate))
 
 
 _ROWS = "rows"

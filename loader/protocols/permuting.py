@@ -120,10 +120,11 @@ def permute(positions: np.ndarray, n: int, seed: int, pass_: int) -> np.ndarray:
     beyond = np.uint64(n)
     x, todo = found[:0], np.empty(0, np.int64)
     for first in range(0, count, _BLOCK):
-        stop = min(first + _BLOCK, count)
-        x = np.concatenate((x, found[first:stop]))
-        todo = np.concatenate((todo, np.arange(first, stop)))
-        enough = 0 if stop == count else _REST
+        block = network(found[first : first + _BLOCK])
+        found[first : first + _BLOCK] = block
+        out = np.flatnonzero(block >= beyond)
+        x, todo = np.concatenate((x, block.take(out))), np.concatenate((todo, out + first))
+        enough = 0 if first + _BLOCK >= count else _REST
         while len(x) > enough:
             x = network(x)
             found[todo] = x

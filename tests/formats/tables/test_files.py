@@ -128,6 +128,25 @@ def test_columns_are_new_and_nobody_elses(files: TableFiles) -> None:
         assert same(again, files.gather(numbers))
 
 
+@pytest.mark.parametrize("name", ["parquet", "arrow"])
+def test_batches_that_are_asked_for_again_are_put_together(tmp_path: Path, name: str) -> None:
+    files = opened(tmp_path, name)
+    rows = [files[k] for k in range(TOTAL)]
+    window, other = np.array([9, 30, 8, 31, 30]), np.array([20, 4, 5])
+    parts = []
+    for numbers in (window, window[::-1], window[1:], other, window, other, np.append(window, 8)):
+        found = files.gather(numbers)
+        assert same(found, collate([rows[k] for k in numbers], len(numbers)))
+        together = files._kept.get("")
+        parts.append(
+            None
+            if together is None
+            else [k for k in (9, 30, 4) if together.rows(np.array([k])) is not None]
+        )
+    assert parts == [None, [9, 30], [9, 30], None, None, None, None]
+    files.close()
+
+
 def same(one: Any, other: Any) -> bool:
     return digest(one) == digest(other)
 
