@@ -275,7 +275,7 @@ class Dataset(
         return np.uint64(int(key_of(describe_pipeline(self._node)), 16))
 
     def cardinality(self) -> int:
-        """How many elements there are, as far as the plan tells.
+        """Return the number of elements, as far as the plan tells.
 
         Returns
         -------
@@ -323,7 +323,7 @@ class Dataset(
         return True
 
     def __getitem__(self, index: int) -> Any:
-        """The element at a position, computed in this process (of iteration 0).
+        """Return the element at a position, computed in this process (of iteration 0).
 
         Raises
         ------

@@ -217,7 +217,7 @@ class _Probe:
             yield from csv.reader(text, delimiter=self.delimiter, quoting=quoting)
 
     def names(self, header: bool) -> list[str]:
-        """What the header lines say."""
+        """Return what the header lines say."""
         if not header:
             raise ValueError(
                 "column_names is needed where header=False: nothing else says what the columns are called"

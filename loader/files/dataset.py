@@ -1,4 +1,4 @@
-"""What the datasets of files have in common: their arguments, and that they are datasets like others."""
+"""The common part of the datasets of files: their arguments, and that they are datasets like others."""
 
 from __future__ import annotations
 

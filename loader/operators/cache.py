@@ -107,7 +107,7 @@ class Cached:
                 return item
 
     def _read(self) -> Any:
-        """The next item of the input, kept on its way."""
+        """Return the next item of the input, kept on its way."""
         item = self._ahead.pop() if self._ahead else self._ask()
         self._seen += 1
         if self._filling is not None and not self._store.keep(self._filling, item):
@@ -148,7 +148,7 @@ class Cached:
 
 
 class Filling:
-    """What one pass has kept so far; it is given up with the pass.
+    """The elements that one pass has kept so far; they are given up with the pass.
 
     Attributes
     ----------
@@ -166,7 +166,7 @@ class Filling:
 
 
 class CacheStore:
-    """What one cache node keeps in this process: complete, or nothing.
+    """The elements that one cache node keeps in this process: complete, or none.
 
     Passes may differ (a shuffle without a seed), so each fills a list of its own, and the first to be
     read whole completes the store. Nobody can tell a pass that was left from one that pauses: no
@@ -187,7 +187,7 @@ class CacheStore:
         self._lock = renewed(threading.Lock())
 
     def begin(self) -> Filling | None:
-        """What a pass fills, or None where nothing is to be kept of it."""
+        """Return a `Filling` for a pass, or None where nothing is to be kept of it."""
         with self._lock:
             if self._full or self.items is not None:
                 return None
@@ -249,14 +249,14 @@ class CacheStore:
 
     @staticmethod
     def again(item: Any) -> Failure | Made:
-        """An item of its own for another pass: refs are rewritten on the way up."""
+        """Return an item of its own for another pass: refs are rewritten on the way downstream."""
         if type(item) is Failure:
             return Failure(item.ref, without_frames(item.error))
         return Made(item.ref, shared(item.value)) if type(item) is Made else item.again()
 
 
 def item_nbytes(item: Failure | Made) -> int:
-    """About how many bytes keeping an item takes."""
+    """Return about how many bytes keeping an item takes."""
     if isinstance(item, Failure):
         return 1024
     leaves = flatten(item.value)[0]
@@ -276,7 +276,7 @@ _STORES: weakref.WeakKeyDictionary[Cache, CacheStore] = weakref.WeakKeyDictionar
 
 
 def store_of(node: Cache, limit: int) -> CacheStore:
-    """What a cache node keeps in this process; shared by the iterators of a plan.
+    """Return what a cache node keeps in this process; shared by the iterators of a plan.
 
     That a snapshot upstream has been completed meanwhile changes the plan, and none of its elements,
     unless it has an order of its own for reading.

@@ -170,7 +170,7 @@ class GatheredByCost(Gathered):
         return item
 
     def _with(self, item: Any) -> float:
-        """What the batch would cost with an item."""
+        """Return what the batch would cost with an item."""
         cost: float = item.note
         if self._padded:
             return (len(self._items) + 1) * max(self._cost, cost)

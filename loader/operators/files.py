@@ -56,13 +56,13 @@ class Opening(OwnFunction):
 
 @dataclass(frozen=True)
 class _Plan:
-    """What stands for a `Dataset` where only its plan is asked for."""
+    """A stand-in for a `Dataset` where only its plan is asked for."""
 
     _node: Operator
 
 
 def checked_path(path: Any, rest: tuple[Any, ...] = ()) -> str:
-    """An element of a dataset of paths."""
+    """Return an element of a dataset of paths, checked."""
     if rest or not isinstance(path, (str, bytes, os.PathLike)):
         found = (path, *rest) if rest else path
         raise TypeError(
@@ -72,7 +72,7 @@ def checked_path(path: Any, rest: tuple[Any, ...] = ()) -> str:
 
 
 class Reads:
-    """What reading files one after another and in turn have in common."""
+    """The part that reading files one after another and in turn have in common."""
 
     function: Opening
     on_error: str | None
@@ -84,7 +84,7 @@ class Reads:
 
     @property
     def format(self) -> Format:
-        """How records stand in the files."""
+        """The format of the files, which says how records stand in them."""
         return self.function.format
 
     def spec(self, below: Spec) -> Any:
@@ -118,12 +118,12 @@ class Reads:
 
     @property
     def indexable(self) -> bool:
-        """Whether an index can say where record i is: files that are known, one after another."""
+        """True if an index can say where record i is: files that are known, one after another."""
         return not self.unnumbered
 
     @property
     def unnumbered(self) -> str:
-        """Why it cannot."""
+        """The reason why it cannot."""
         raise NotImplementedError
 
     def arguments(self) -> dict[str, Any]:
@@ -209,7 +209,7 @@ class Indexed(FromSource):
 
     @property
     def format(self) -> Format:
-        """How records stand in the files."""
+        """The format of the files, which says how records stand in them."""
         return self.source.form
 
     @property
@@ -264,7 +264,7 @@ class Indexed(FromSource):
         return lambda refs, _: source.gather(refs)
 
     def _opened(self, context: Context) -> RecordFiles:
-        """The files, which are closed with the iterator, and may keep their part of what a process may."""
+        """Return the files, which are closed with the iterator, and may keep their part of what a process may."""
         context.files.add(self.source)
         sources = [node.source for node in context.nodes if isinstance(node, Indexed)]
         self.source.keep(context.room // max(1, len(sources)))
@@ -273,7 +273,7 @@ class Indexed(FromSource):
 
 @dataclass(frozen=True, eq=False)
 class ByNumber(Unary):
-    """What stands for files that will be read by number, before they are looked at: to show a plan."""
+    """A stand-in for files that will be read by number, before they are looked at: to show a plan."""
 
     format: Format
 
@@ -334,7 +334,7 @@ def by_number(node: ReadFiles) -> Indexed:
 
 
 def named_paths(node: Operator) -> tuple[list[str], tuple[int, ...]]:
-    """The paths that a plan chooses from a list, and where each stands in it."""
+    """Return the paths that a plan chooses from a list, and where each stands in it."""
     paths = node.listed_paths
     assert paths is not None
     refs = listed(node.refs_at(range(node.cardinality), 0, Context(node, 0, 0)))

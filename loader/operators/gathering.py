@@ -1,4 +1,4 @@
-"""Runs of elements put together: what padded, ragged and sparse batches and batches by cost have in common."""
+"""Runs of elements put together: the common part of padded, ragged and sparse batches and batches by cost."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Gathering(Unary):
 
     @property
     def rule(self) -> Rule:
-        """What may stand together in its batches."""
+        """The rule of what may stand together in its batches."""
         raise NotImplementedError
 
     def evaluator(self, maker: Maker) -> Value:
@@ -78,7 +78,7 @@ class SizedGathering(Batching, Gathering):
 
     @property
     def rows(self) -> int | None:
-        """How many rows every batch has; None where the last one may have fewer."""
+        """The number of rows of every batch; None where the last one may have fewer."""
         return self.size if self.drop_remainder else None
 
     def machine(self, builder: Builder, pass_: int) -> Machine:
@@ -87,7 +87,7 @@ class SizedGathering(Batching, Gathering):
 
 
 class Rule(Protocol):
-    """What may stand together in one batch, and what the batch is made of it.
+    """The rule of what may stand together in one batch, and what the batch is made of it.
 
     A rule is asked twice: by the machine that gathers elements, in the consumer's process, which
     knows only their structures, dtypes and shapes; and by the evaluator that puts them together, in a
@@ -130,7 +130,7 @@ class Gathered:
         self._first: Form | None = None
 
     def _add(self, item: Any) -> Failure | None:
-        """Take an item in; or the error in the batch's place, and a new batch begins."""
+        """Take an item in; return the error in the batch's place, and begin a new batch, where it does not fit."""
         if type(item) is Failure:
             return self._fail(item.ref, item.error)
         try:

@@ -1,4 +1,4 @@
-"""from_generator: what a Python generator yields, in the consumer's process."""
+"""from_generator: the elements that a Python generator yields, in the consumer's process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TIME_EACH = 16
 
 @dataclass(frozen=True, eq=False)
 class Generator(SourceNode):
-    """What a Python generator yields, in the consumer's process."""
+    """The elements that a Python generator yields, in the consumer's process."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]

@@ -1,4 +1,4 @@
-"""Complete snapshots as sources: what `load` finds, and the shards that a `reader_func` gets."""
+"""Complete snapshots as sources: the one that `load` finds, and the shards that a `reader_func` gets."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Dealt(Unary):
 
 
 def found_node(found: Found, content: str = "", spec: Any = None) -> Load:
-    """A complete snapshot as a source."""
+    """Return a complete snapshot as a source."""
     return Load(Range(0, 0, 1), found.path, found=found, content=content, element_spec=spec)
 
 
@@ -101,7 +101,7 @@ def read_by(reader_func: Callable[..., Any], make: type[DatasetClass], node: Loa
 
 
 def find(path: str, *, wait: bool) -> Load:
-    """The newest complete snapshot under a path, as a source.
+    """Return the newest complete snapshot under a path, as a source.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def _nothing(catalog: Any) -> str:
 
 
 def look(path: str, key: str, verify: str) -> Found | None:
-    """What is complete under a key."""
+    """Return the complete snapshot under a key."""
     from tundish.snapshot.catalog import Catalog  # noqa: PLC0415 - as above
     from tundish.snapshot.reading.reader import open_reader  # noqa: PLC0415 - as above
 
@@ -173,7 +173,7 @@ def look(path: str, key: str, verify: str) -> Found | None:
 
 
 def stored_spec(found: Found) -> Any:
-    """The spec of a complete snapshot's elements; None where the files do not tell it."""
+    """Return the spec of a complete snapshot's elements; None where the files do not tell it."""
     forms = found.reader.forms
     if not forms or any(form.tree != forms[0].tree for form in forms):
         return None

@@ -1,4 +1,4 @@
-"""latency_stats and bytes_produced_stats: what passes an edge of the plan is noted there.
+"""latency_stats and bytes_produced_stats: measurements of the elements that pass an edge of the plan.
 
 Where an element is computed along the way from a stage's input to its output, its evaluator
 notes it, in whichever process that is. What comes to the edge computed is noted as it passes by:
@@ -72,7 +72,7 @@ class Measuring(Passing):
 
 @dataclass(frozen=True, eq=False)
 class Latency(Measuring):
-    """How long each element took."""
+    """A measurement of the time that each element took."""
 
     op = "latency_stats"
 
@@ -83,7 +83,7 @@ class Latency(Measuring):
 
 @dataclass(frozen=True, eq=False)
 class BytesProduced(Measuring):
-    """How large each element is."""
+    """A measurement of the size of each element."""
 
     op = "bytes_produced_stats"
 
@@ -122,7 +122,7 @@ class Measured:
 
 
 def measured(node: Operator, base: Operator, up: Machine, context: Context) -> Machine:
-    """Return the stream of `base`, with what measures it below the first map or filter up to `node`."""
+    """Return the stream of `base`, with what measures it before the first map or filter up to `node`."""
     if base.positional:  # nothing is computed there
         return up
     for each in reversed(run_of(node)):
@@ -168,7 +168,7 @@ _REBUILT: weakref.WeakKeyDictionary[Operator, dict[str, Operator]] = weakref.Wea
 
 
 def with_all_edges(root: Operator) -> Operator:
-    """The plan with a `Latency` behind every operator that makes, chooses or orders elements."""
+    """Return the plan with a `Latency` after every operator that makes, chooses or orders elements."""
     edges: dict[int, Operator] = {}
 
     def rebuilt(node: Operator) -> Operator:
@@ -186,7 +186,7 @@ def with_all_edges(root: Operator) -> Operator:
 
 
 def without_measuring(root: Operator) -> Operator:
-    """The plan without what measures."""
+    """Return the plan without what measures."""
     done: dict[int, Operator] = {}
 
     def rebuilt(node: Operator) -> Operator:

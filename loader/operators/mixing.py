@@ -1,4 +1,4 @@
-"""Datasets made of several, an element of one of them at a time: what such operators have in common."""
+"""Datasets made of several, an element of one of them at a time: the common part of such operators."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Mixing(Operator):
 
 
 class Chooser(Protocol):
-    """Who says which input comes next; may raise End and NotReady as a machine does."""
+    """The chooser of the next input; it may raise End and NotReady as a machine does."""
 
     eligible: frozenset[int]
     """Which inputs may be chosen at all."""

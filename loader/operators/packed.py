@@ -1,4 +1,4 @@
-"""pack: which sequences stand in which row is decided by their lengths; a worker fills the row."""
+"""pack: the lengths of sequences decide which of them stand in which row; a worker fills the row."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class OpenRow:
         self.link: Link | tuple[()] = ()
 
     def add(self, item: Any, first: int, stop: int) -> None:
-        """Put tokens of a sequence behind those that are there."""
+        """Put tokens of a sequence after those that are there."""
         self.slices.append((item, first, stop))
         self.link = (self.link, (ref_of(item), first, stop))
         self.used += stop - first
@@ -146,7 +146,7 @@ class Packed:
         return Failure((self._count, slices), error)
 
     def _place(self) -> OpenRow | None:
-        """Put the next piece of the sequence into a row; one that is done with."""
+        """Put the next piece of the sequence into a row; return the row if it is done with."""
         rows, length, at = self._rows, self._node.length, self._at
         rest = self._total - at
         done: OpenRow | None = None
@@ -220,7 +220,7 @@ class Packed:
             return ref
 
     def _open_row(self, at: int, data: Any) -> OpenRow:
-        """A row that is being filled, from a state."""
+        """Return a row that is being filled, from a state."""
         row = OpenRow()
         with within("rows", at):
             for k, piece in enumerate(entries(read_ref(data))):
@@ -236,7 +236,7 @@ class Packed:
 
 
 def _read_kinds(state: Any) -> Kinds | None:
-    """The dtypes of the first sequence, from a state; None where there was none yet."""
+    """Return the dtypes of the first sequence, from a state; None where there was none yet."""
     kinds = part(state, "kinds")
     if kinds is None:
         return None
@@ -257,7 +257,7 @@ def _slices(link: Any) -> Iterator[tuple[Ref, int, int]]:
 
 
 def _kept(item: Any, first: int, stop: int) -> Any:
-    """A sequence that waits in an open row: rows of shared memory are not held for it."""
+    """Return a sequence that waits in an open row: rows of shared memory are not held for it."""
     if type(item) is Made:
         return item
     return Piece(ref_of(item), map_leaves(lambda leaf: copied(leaf[first:stop]), item.value), first)
@@ -267,7 +267,7 @@ def _kept(item: Any, first: int, stop: int) -> Any:
 
 
 def sequence_of(node: Pack, form: Form) -> tuple[int, Kinds]:
-    """How many tokens a sequence has, its separator counted, and their dtypes.
+    """Return how many tokens a sequence has, its separator counted, and their dtypes.
 
     Raises
     ------
@@ -301,14 +301,14 @@ def sequence_of(node: Pack, form: Form) -> tuple[int, Kinds]:
 
 
 def added(node: Pack) -> set[str]:
-    """The keys that pack adds."""
+    """Return the keys that pack adds."""
     return {name for name in (node.segment_ids, node.positions) if name is not None}
 
 
 def token_of(
     argument: str, value: Any, name: str, dtype: np.dtype, default: int | None = None
 ) -> Any:
-    """The separator, or what is padded with, as a number of a column's dtype."""
+    """Return the separator, or what is padded with, as a number of a column's dtype."""
     if isinstance(value, dict):
         if name not in value and default is None:
             raise SpecError(f"pack's {argument} names no token for {name!r}, only {sorted(value)}")
@@ -341,7 +341,7 @@ def _shown(kinds: Kinds) -> str:
 
 
 def check_length(node: Pack, total: int) -> int:
-    """How many tokens of a sequence are packed."""
+    """Return how many tokens of a sequence are packed."""
     if node.method == "concat" or total <= node.length or node.too_long == "split":
         return total
     if node.too_long == "error":
@@ -352,7 +352,7 @@ def check_length(node: Pack, total: int) -> int:
 
 
 def packed(node: Pack, parts: list[tuple[Any, int, int, int]]) -> dict[str, np.ndarray]:
-    """One row of slices of sequences that are at hand: (value, place of its first token, slice)."""
+    """Return one row of slices of sequences that are at hand: (value, place of its first token, slice)."""
     kinds: Kinds | None = None
     for value, base, first, stop in parts:
         total, own = sequence_of(node, form_of_value(value))

@@ -1,4 +1,4 @@
-"""How the leaves of an element are padded: the arguments of `padded_batch`, spread over them."""
+"""Padding of the leaves of an element: the arguments of `padded_batch`, spread over them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Key = tuple[Any, Shape | None] | type
 
 @dataclass(frozen=True)
 class Pad:
-    """How one leaf is padded.
+    """The padding of one leaf.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Padding:
     side: Literal["left", "right"] = "right"
 
     def params(self) -> dict[str, Any]:
-        """What is not as by default, for the plan's fingerprint."""
+        """Return the arguments that are not as by default, for the plan's fingerprint."""
         given = {
             "padded_shapes": None if self.shapes is None else str(self.shapes),
             "padding_values": None if self.values is None else str(self.values),
@@ -79,7 +79,7 @@ class Padding:
         ]
 
     def spec_over(self, below: Any, rows: int | None) -> Any:
-        """The spec of a padded batch, given that of its elements."""
+        """Return the spec of a padded batch, given that of its elements."""
         specs, tree = flatten(below)
         pads = self.over(tree, _keys(specs))
         return unflatten(tree, [_padded(s, pad, rows) for s, pad in zip(specs, pads, strict=True)])
@@ -122,7 +122,7 @@ def check_fits(
 
 
 def _keys(specs: list[ArraySpec]) -> tuple[Key, ...]:
-    """The keys of leaves, as far as they are known."""
+    """Return the keys of leaves, as far as they are known."""
     return tuple([_key(spec) for spec in specs])
 
 
@@ -168,7 +168,7 @@ def _check_nest(name: str, given: Any, check: Callable[[str, Any], None]) -> Non
 
 
 def _check_size(name: str, given: Any) -> None:
-    """A size, or a shape as a list or array; a tuple may be a shape or a nest of them."""
+    """Check a size, or a shape as a list or array; a tuple may be a shape or a nest of them."""
     sizes: Any = (
         given
         if isinstance(given, list) or (isinstance(given, np.ndarray) and given.ndim)
@@ -195,7 +195,7 @@ def _check_multiple(name: str, given: Any) -> None:
 
 
 def _frozen(shapes: Any) -> Any:
-    """Shapes with plain sizes: what the caller does with its list or array later is its own."""
+    """Return shapes with plain sizes: what the caller does with its list or array later is its own."""
     if isinstance(shapes, dict):
         return {key: _frozen(part) for key, part in shapes.items()}
     if isinstance(shapes, tuple):
@@ -206,7 +206,7 @@ def _frozen(shapes: Any) -> Any:
 
 
 def _spread(tree: Tree, given: Any, name: str, *, broadcast: bool) -> list[Any]:
-    """An argument's parts for the leaves of a structure, which it has to match down to them."""
+    """Return an argument's parts for the leaves of a structure, which it has to match down to them."""
     nested = isinstance(given, (dict, tuple))
     if tree is None and not (nested and broadcast):  # a tuple may be a shape, but no other leaf
         return [given]
@@ -250,7 +250,7 @@ def _is_scalar(key: Key) -> bool:
 
 
 def _value_for(value: Any, key: Key, name: str) -> Any:
-    """A padding value as a leaf's own, which it must be without loss.
+    """Return a padding value as a leaf's own, which it must be without loss.
 
     A Python float is rounded to the leaf's precision, as numpy does it.
     """
@@ -266,7 +266,7 @@ def _value_for(value: Any, key: Key, name: str) -> Any:
 
 
 def _cast(value: Any, dtype: np.dtype) -> Any:
-    """A number in a dtype where it is the same there; else None."""
+    """Return a number in a dtype where it is the same there; else None."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     kind = dtype.kind

@@ -1,4 +1,4 @@
-"""The records of one file from a place on, with what is damaged among them as errors."""
+"""The records of one file from a place on; damaged ones come as errors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ AT_FIRST, AT_ONCE = 64, 1 << 16
 
 
 class Damaged:
-    """What comes in the place of a record that cannot be read.
+    """An item in the place of a record that cannot be read.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class OpenFile:
         context.files.add(self)
 
     def some(self, most: int) -> Run | Damaged | None:
-        """The next records; None at the end, where the file is closed."""
+        """Return the next records; None at the end, where the file is closed."""
         reader = self._reader
         if reader is None:
             return None
@@ -182,7 +182,7 @@ class FileMachine:
         return Failure(found.place, found.error)
 
     def some(self, most: int) -> tuple[list[int], list[Any]] | None:
-        """The next records at once, and their places; None where `next` has to be asked."""
+        """Return the next records at once, and their places; None where `next` has to be asked."""
         if self._file is None or self._run or self._damaged is not None:
             return None
         found = self._file.some(most)
@@ -219,6 +219,6 @@ def mark_as_own(error: Exception, form: Format) -> None:
 
 
 def listed_places(run: Run) -> list[int]:
-    """The places of a run's records as a list of ints."""
+    """Return the places of a run's records as a list of ints."""
     places = run.places
     return places.tolist() if hasattr(places, "tolist") else list(places)

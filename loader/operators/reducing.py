@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reducer:
-    """What `Dataset.group_by_reducer` does with the elements of a key.
+    """The functions with which `Dataset.group_by_reducer` reduces the elements of a key.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ class GroupedByReducer(Rerun):
 
 
 def keyed(function: Callable[..., Any], name: str) -> Callable[..., int]:
-    """``function(element)`` as an int of at most 64 bits.
+    """Return ``function(element)`` as an int of at most 64 bits.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ class SavingMethods(Fluent):
         raise NotImplementedError
 
     def cardinality(self) -> int:
-        """How many elements there are, as far as the plan tells."""
+        """Return the number of elements, as far as the plan tells."""
         raise NotImplementedError
 
     @property
@@ -171,7 +171,7 @@ class SavingMethods(Fluent):
 
 
 def check_spec(path: str, asked: Any, found: Any) -> None:
-    """Elements are what they are said to be; a size that is None is any."""
+    """Check that elements are what they are said to be; a size that is None is any."""
     (wanted, tree), (have, stored) = flatten(asked), flatten(found)
     if not same_structure(tree, stored):
         raise SpecError(
@@ -198,7 +198,7 @@ def _includes(wide: ArraySpec, narrow: ArraySpec) -> bool:
 
 
 def version_to_save(path: str, *, again: bool) -> str:
-    """What a dataset that is saved is named after, so that it is the newest under its path.
+    """Return the name of a dataset that is saved, chosen so that it is the newest under its path.
 
     Parameters
     ----------

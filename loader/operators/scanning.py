@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Scan(Unary):
-    """What a function makes of each element and a state that it hands on."""
+    """The elements that a function makes of each element and a state that it hands on."""
 
     initial: Any
     function: Callable[[Any, Any], Any]
@@ -59,7 +59,7 @@ class Scan(Unary):
 
 
 class Scanned(Rerun):
-    """What a function makes of each item and of the state it returned for the one before."""
+    """The items that a function makes of each item and of the state it returned for the one before."""
 
     def __init__(self, node: Scan, up: Machine, pass_: int, context: Context) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ def _dtype(leaf: Any) -> Any:
 
 
 def _in_order(value: Any, tree: Any) -> Any:
-    """A nest with the keys of its dicts in the order of a tree's."""
+    """Return a nest with the keys of its dicts in the order of a tree's."""
     if tree is None:
         return value
     kind, keys, subtrees = tree
@@ -152,7 +152,7 @@ class Told:
         self._identity = identities(node.up, context)
 
     def __call__(self, error: BaseException, at: Any, pass_: int, ref: Any) -> Failure:
-        """The failure of an element.
+        """Return the failure of an element.
 
         Parameters
         ----------
@@ -168,7 +168,7 @@ class Told:
         return self.about(error, describe_origin(*self._identity(at, pass_)), ref)
 
     def about(self, error: BaseException, origin: str, ref: Any) -> Failure:
-        """The failure of what `origin` says."""
+        """Return the failure of what `origin` says."""
         try:
             raise_from(error, self._label)
         except Exception as marked:  # noqa: BLE001 - the same, or a RuntimeError in its place
@@ -176,7 +176,7 @@ class Told:
 
 
 def own(leaf: Any) -> Any:
-    """A leaf of a state: of an array a copy that nobody can write to."""
+    """Return a leaf of a state: of an array a copy that nobody can write to."""
     if isinstance(leaf, np.ndarray) and (leaf.flags.writeable or leaf.base is not None):
         leaf = copied(leaf)
         leaf.flags.writeable = False

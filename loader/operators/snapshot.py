@@ -26,7 +26,7 @@ Mode = Literal["auto", "read", "write", "off"]
 
 
 class DatasetClass(Protocol):
-    """What is asked of `Dataset`, which is made of this family."""
+    """The part of `Dataset`, which is made of this family, that the family needs."""
 
     @classmethod
     def _of(cls, node: Operator) -> Any: ...
@@ -39,7 +39,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Keeping:
-    """How a snapshot is kept: nothing of it changes the elements.
+    """The way a snapshot is kept: nothing of it changes the elements.
 
     Parameters
     ----------
@@ -305,7 +305,7 @@ class SnapshotMethods(Fluent):
 
 
 def check_path(name: str, path: Any) -> str:
-    """A path, or an address such as ``memory://folder``."""
+    """Return a path, or an address such as ``memory://folder``, checked."""
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"{name} must be a path, not {type(path).__name__} ({path!r})")
     checked = os.fspath(path)
@@ -320,7 +320,7 @@ def check_path(name: str, path: Any) -> str:
 
 
 def check_version(version: Any) -> str | None:
-    """A version: a text, or None."""
+    """Return a version, checked to be a text or None."""
     if version is not None and (not isinstance(version, str) or not version):
         raise ValueError(f"version must be a str that is not empty, or None, not {version!r}")
     return version
@@ -331,7 +331,7 @@ _TF_COMPRESSIONS = {"GZIP": "zstd", "SNAPPY": "lz4"}
 
 
 def check_compression(compression: Any) -> Compression:
-    """A compression by name, in any case; tf.data's two are taken as the nearest there is.
+    """Return a compression by name, in any case; tf.data's two are taken as the nearest there is.
 
     Examples
     --------

@@ -17,7 +17,7 @@ SHARD_HINT = -1
 
 
 class ExternalStatePolicy(Enum):
-    """What happens when an iterator's state is taken, and its plan holds state that cannot be saved.
+    """The reaction where an iterator's state is taken, and its plan holds state that cannot be saved.
 
     WARN says so once for each dataset; IGNORE says nothing; FAIL is an `ExternalStateError`.
 
@@ -36,7 +36,7 @@ class ExternalStatePolicy(Enum):
 
 
 class AutoShardPolicy(IntEnum):
-    """How a distributed dataset is divided over processes.
+    """The way in which a distributed dataset is divided over processes.
 
     OFF: not at all. FILE: by input files, of which there must be at least one each. DATA: every
     process leaves out the elements of the others. AUTO: FILE where the plan begins with enough
@@ -66,7 +66,7 @@ class AutotuneAlgorithm(Enum):
 
 @dataclass(kw_only=True, repr=False)
 class ThreadingOptions(Settings):
-    """How many threads or workers, in tf.data's words.
+    """The number of threads or workers, in tf.data's words.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class ThreadingOptions(Settings):
 
 @dataclass(kw_only=True, repr=False)
 class AutotuneOptions(Settings):
-    """What the tuner may do where `num_parallel_calls`, or `Options.workers`, is AUTOTUNE.
+    """The limits of the tuner where `num_parallel_calls`, or `Options.workers`, is AUTOTUNE.
 
     Parameters
     ----------
@@ -124,14 +124,14 @@ class AutotuneOptions(Settings):
 
     @property
     def tunes(self) -> bool:
-        """Whether AUTOTUNE is adapted while a pipeline runs."""
+        """True if AUTOTUNE is adapted while a pipeline runs."""
         fixed = self.autotune_algorithm is AutotuneAlgorithm.MAX_PARALLELISM
         return self.enabled is not False and not fixed
 
 
 @dataclass(kw_only=True, repr=False)
 class DistributeOptions(Settings):
-    """How `td.distribute` divides a dataset.
+    """The way in which `td.distribute` divides a dataset.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ class OptimizationOptions(Settings):
 
 @dataclass(kw_only=True, repr=False)
 class ServiceOptions(Settings):
-    """Of tf.data's service.
+    """The options of tf.data's service.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ def _path(name: str, value: Any) -> str:
 
 @dataclass(kw_only=True, repr=False)
 class StatsOptions(Settings):
-    """What is measured while a dataset is iterated, and who is told: ``Options.stats``.
+    """The measurements while a dataset is iterated, and who is told of them: ``Options.stats``.
 
     Parameters
     ----------

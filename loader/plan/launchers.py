@@ -1,4 +1,4 @@
-"""Which of several processes this is, as launchers say it in the environment.
+"""The number of this process among several, as launchers say it in the environment.
 
 Each launcher is a row of a table: the names of its variables. What several of them say has to agree,
 or one has to have been started inside the other: torchrun on every task of a Slurm job.
@@ -21,7 +21,7 @@ Environment = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Identity:
-    """Which of how many processes, and who says so.
+    """The number of a process, how many there are, and who says so.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Identity:
     local: int | None = None
 
     def inside(self, other: Identity) -> bool:
-        """Whether this may have been started by a task of another launcher."""
+        """Return True if this may have been started by a task of another launcher."""
         return self.local is not None and self.count == other.count * self.local
 
 
@@ -89,7 +89,7 @@ class _Launcher:
 
 
 def identity(environ: Environment) -> Identity | None:
-    """What the launchers say together; None where no launcher says anything.
+    """Return what the launchers say together; None where no launcher says anything.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def _number(environ: Environment, name: str) -> int:
 
 
 def number_of(name: str, text: str) -> int:
-    """The number that a variable says.
+    """Return the number that a variable says.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def _shown(text: str) -> str:
 
 
 def _jax(_: Environment) -> Identity | None:
-    """What JAX knows in this process, if it is imported and running; nothing is imported or begun."""
+    """Return what JAX knows in this process, if it is imported and running; nothing is imported or begun."""
     jax: Any = sys.modules.get("jax")
     if jax is None:
         return None
@@ -173,7 +173,7 @@ def _jax(_: Environment) -> Identity | None:
 
 
 def tf_config(text: str) -> dict[str, Any]:
-    """What ``TF_CONFIG`` says: `cluster` and `task` are dicts, if they are there.
+    """Return the contents of ``TF_CONFIG``: `cluster` and `task` are dicts, if they are there.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def tf_config(text: str) -> dict[str, Any]:
 
 
 def tf_tasks(config: Mapping[str, Any]) -> dict[str, dict[int, str]]:
-    """The tasks of the cluster in ``TF_CONFIG``: of each job the addresses by number.
+    """Return the tasks of the cluster in ``TF_CONFIG``: of each job the addresses by number.
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ def tf_tasks(config: Mapping[str, Any]) -> dict[str, dict[int, str]]:
 
 
 def tf_task(config: Mapping[str, Any]) -> tuple[str | None, int | None]:
-    """Which task of which job ``TF_CONFIG`` says that this is.
+    """Return which task of which job ``TF_CONFIG`` says that this is.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What every node of a plan has: its inputs, its cardinality, how its elements are reached."""
+"""Nodes of a plan: the inputs, the cardinality, and the ways to the elements that each of them has."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def set_seed(seed: int | None) -> None:
 
 
 def global_seed() -> int | None:
-    """What `set_seed` was last given."""
+    """Return the seed that `set_seed` was last given."""
     return _GLOBAL_SEED[0]
 
 
 def seedings() -> int:
-    """How often `set_seed` was called: a stream that starts anew with each call compares it."""
+    """Return how often `set_seed` was called: a stream that starts anew with each call compares it."""
     return _SEEDINGS[0]
 
 
@@ -86,12 +86,12 @@ class Node:
 
     @property
     def replays(self) -> bool:
-        """Whether an element cannot be made of its ref alone: the pass is run again up to there."""
+        """True if an element cannot be made of its ref alone: the pass is run again up to there."""
         return False
 
     @property
     def awaited(self) -> bool:
-        """Whether it may have random access when an iterator is made, which the plan does not say.
+        """True if it may have random access when an iterator is made, which the plan does not say.
 
         Its elements stand in files by then, or its files are looked at.
         """
@@ -99,31 +99,31 @@ class Node:
 
     @property
     def unnumbered(self) -> str:
-        """Why nobody can tell which of its elements is number i, where its name does not say it."""
+        """The reason why nobody can tell which of its elements is number i, where its name does not say it."""
         return ""
 
     @property
     def fails(self) -> bool:
-        """Whether it may give an error of its own: one that no element of its input is to blame for."""
+        """True if it may give an error of its own: one that no element of its input is to blame for."""
         return False
 
     @property
     def dynamic(self) -> bool:
-        """Whether the order of its stream depends on values, not on the plan alone."""
+        """True if the order of its stream depends on values, not on the plan alone."""
         return False
 
     @property
     def seeded(self) -> bool:
-        """Whether it has randomness of its own, keyed by its place among those of its kind."""
+        """True if it has randomness of its own, keyed by its place among those of its kind."""
         return False
 
     @property
     def seedless(self) -> bool:
-        """Whether it draws from the seed that an iterator has drawn."""
+        """True if it draws from the seed that an iterator has drawn."""
         return False
 
     def needs_replay(self, ref: Any) -> bool:
-        """Of a node that `replays`: whether this element does."""
+        """Return True if this element of a node that `replays` needs the pass to be run again."""
         return self.replays
 
     @property
@@ -138,22 +138,22 @@ class Node:
 
     @property
     def cardinality(self) -> int:
-        """How many elements, as far as the plan tells; else INFINITE or UNKNOWN."""
+        """The number of elements, as far as the plan tells; else INFINITE or UNKNOWN."""
         raise NotImplementedError
 
     @property
     def positional(self) -> bool:
-        """Whether element p can be named without looking at elements 0..p-1."""
+        """True if element p can be named without looking at elements 0..p-1."""
         return False
 
     @property
     def safe(self) -> bool:
-        """Whether no element can fail: no user code and no file below."""
+        """True if no element can fail: no user code and no file upstream."""
         return all(node.safe for node in self.inputs)
 
     @property
     def uniform(self) -> bool:
-        """Whether its elements certainly have one structure, and leaves of one dtype and shape."""
+        """True if its elements certainly have one structure, and leaves of one dtype and shape."""
         return all(node.uniform for node in self.inputs)
 
     def arguments(self) -> dict[str, Any]:
@@ -167,7 +167,7 @@ class Node:
         }
 
     def params(self) -> dict[str, Any]:
-        """The arguments as plain JSON, for `repr` and for the fingerprint in an iterator's state."""
+        """Return the arguments as plain JSON, for `repr` and for the fingerprint in an iterator's state."""
         return {name: plain(value) for name, value in self.arguments().items()}
 
     @property
@@ -180,7 +180,7 @@ AnyNode = TypeVar("AnyNode", bound=Node)
 
 
 def walk(node: AnyNode, *, running: bool = False) -> Iterator[AnyNode]:
-    """Every node of a plan once, inputs first; `running`: only those that are run."""
+    """Yield every node of a plan once, inputs first; `running`: only those that are run."""
     seen: set[int] = set()
     stack: list[tuple[AnyNode, bool]] = [(node, False)]
     while stack:
@@ -195,7 +195,7 @@ def walk(node: AnyNode, *, running: bool = False) -> Iterator[AnyNode]:
 
 
 def why_unnumbered(root: Node) -> str:
-    """What in a plan has no numbers, and why, to stand in an error; "" where nothing says it."""
+    """Say what in a plan has no numbers, and why, to stand in an error; "" where nothing says it."""
     for node in walk(root):
         if node.unnumbered:
             return f" ({'' if node is root else f'{node.label}: '}{node.unnumbered})"
@@ -203,7 +203,7 @@ def why_unnumbered(root: Node) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A JSON-able description of a node's argument."""
+    """Return a JSON-able description of a node's argument."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, np.integer):
@@ -225,10 +225,10 @@ def plain(value: Any) -> Any:
 
 
 class OwnFunction:
-    """A function of ours in a node, a dataclass; what it holds counts as the node's arguments."""
+    """A function of ours in a node, a dataclass; its fields count as the node's arguments."""
 
     def params(self) -> dict[str, Any]:
-        """What it holds, as plain JSON."""
+        """Return the fields of the function, as plain JSON."""
         return {
             f.name: plain(getattr(self, f.name))
             for f in fields(self)  # type: ignore[arg-type]  # subclasses are dataclasses
@@ -237,12 +237,12 @@ class OwnFunction:
 
 
 def function_name(function: Any) -> str:
-    """A callable's qualified name, or its type's; states know a method of `Dataset` by its first one."""
+    """Return a callable's qualified name, or its type's; states know a method of `Dataset` by its first one."""
     return first_qualname(function)
 
 
 def code_digest(function: Any) -> str:
-    """A digest of a function's bytecode and constants; '' for what has no code."""
+    """Return a digest of a function's bytecode and constants; '' for what has no code."""
     function = getattr(function, "func", function)  # functools.partial
     code = getattr(function, "__code__", None)
     if code is None:

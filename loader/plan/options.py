@@ -1,4 +1,4 @@
-"""How a plan is to be run."""
+"""Options that say how a plan is to be run."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _size(name: str, value: Any) -> int | str:
 
 @dataclass(kw_only=True, repr=False)
 class Options(Settings):
-    """How a dataset is run; what is None is left to the library.
+    """The way a dataset is run; what is None is left to the library.
 
     Give them as arguments, or set them as attributes, as in tf.data. Once a dataset has them they
     are its own: to change the object afterwards changes nothing there, and what `Dataset.options`
@@ -181,14 +181,14 @@ class Options(Settings):
 
     @property
     def asked_workers(self) -> int | None:
-        """How many workers these options ask for, if they do."""
+        """The number of workers that these options ask for, if they do."""
         if self.workers is None and self.executor == "thread":
             size = self.threading.private_threadpool_size
             return AUTOTUNE if size == 0 else size
         return self.workers
 
     def parallel_of(self, node: Node) -> int | None:
-        """How many workers an operator asks for, if it does.
+        """Return how many workers an operator asks for, if it does.
 
         Parameters
         ----------
@@ -203,7 +203,7 @@ class Options(Settings):
         return AUTOTUNE if asked is None and rewrites.get(node.label) else asked
 
     def cores(self, usable: int) -> int:
-        """How many workers AUTOTUNE may count on.
+        """Return how many workers AUTOTUNE may count on.
 
         Parameters
         ----------

@@ -233,7 +233,7 @@ def _attribute(value: Any, name: str) -> Any:
 
 
 def _is_fixed(value: Any) -> bool:
-    """Whether a value is changed only by another in its place: a member of an enumeration, say."""
+    """Return True if a value is changed only by another in its place: a member of an enumeration, say."""
     parameters = vars(type(value)).get("__dataclass_params__")
     return is_of(value, enum.Enum) or bool(getattr(parameters, "frozen", False))
 
@@ -256,6 +256,6 @@ def _items(value: Any) -> Iterable[Any]:
 
 
 def _is_installed(function: FunctionType) -> bool:
-    """Whether a function's code is of Python, of an installed package or ours."""
+    """Return True if a function's code is of Python, of an installed package or ours."""
     module = str(function.__globals__.get("__name__"))
     return is_ours(module) or is_installed_file(function.__code__.co_filename)

@@ -1,4 +1,4 @@
-"""What a function's code asks of things outside of it: names, chains of names, and what they mean."""
+"""Reads of a function's code: the names and chains of names it asks for outside of it, and what they mean."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ class Read:
 
 @functools.lru_cache(maxsize=4096)
 def reads_of(code: CodeType) -> tuple[Read, ...]:
-    """What code reads, without the code within it."""
+    """Return what code reads, without the code within it."""
     return tuple(dict.fromkeys(_reads(list(dis.get_instructions(code)))))
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:
-    """The code of functions that are made in a function."""
+    """Return the code of functions that are made in a function."""
     return (each for each in code.co_consts if isinstance(each, CodeType))
 
 
 @functools.lru_cache(maxsize=4096)
 def imported_by(code: CodeType) -> dict[str, tuple[str, ...]]:
-    """What local names are imported as, within code: the module, and what is taken of it."""
+    """Return what local names are imported as, within code: the module, and what is taken of it."""
     return _imported(list(dis.get_instructions(code)))
 
 
@@ -82,7 +82,7 @@ def _reads(instructions: list[dis.Instruction]) -> Iterator[Read]:
 
 
 def _above(instructions: list[dis.Instruction]) -> Iterator[Read]:
-    """What is asked of ``super()``, which stands before these."""
+    """Yield what is asked of the ``super()`` that these instructions follow."""
     for one in instructions:
         if one.opname in _ATTRIBUTE or one.opname.startswith("LOAD_SUPER"):
             yield Read("super", (one.argval,))
@@ -111,7 +111,7 @@ def _chain(
 
 
 def _imported(instructions: list[dis.Instruction]) -> dict[str, tuple[str, ...]]:
-    """What local names were imported as."""
+    """Return what local names were imported as."""
     found: dict[str, tuple[str, ...]] = {}
     base: tuple[str, ...] = ()
     path: tuple[str, ...] = ()
@@ -135,7 +135,7 @@ def _imported(instructions: list[dis.Instruction]) -> dict[str, tuple[str, ...]]
 
 
 class Names:
-    """What names mean in a function; those that are given a value have no default."""
+    """The meanings of names in a function; those that are given a value have no default."""
 
     _outer: Mapping[str, Any] = MappingProxyType({})
 
@@ -157,7 +157,7 @@ class Names:
         self._holder = holder
 
     def within(self, imported: Mapping[str, tuple[str, ...]]) -> Names:
-        """In a function that is made in it: its own names are others.
+        """Return the names in a function that is made in it: its own names are others.
 
         Parameters
         ----------
@@ -175,7 +175,7 @@ class Names:
         return inner
 
     def look_up(self, kind: str, name: str) -> Any:
-        """The value of a name, as far as it has one now."""
+        """Return the value of a name, as far as it has one now."""
         if kind == "import":
             return self._module(name)
         if kind == "local":
@@ -188,7 +188,7 @@ class Names:
         return self._globals.get(name, UNKNOWN)
 
     def _module(self, name: str) -> Any:
-        """A module, if it is loaded; dots before its name are those of a relative import."""
+        """Return a module, if it is loaded; dots before its name mean a relative import."""
         if name.startswith("."):
             try:
                 name = importlib.util.resolve_name(name, self._globals.get("__package__") or "")
@@ -197,7 +197,7 @@ class Names:
         return sys.modules.get(name, UNKNOWN)
 
     def above(self, name: str) -> Any:
-        """What ``super()`` has by a name."""
+        """Return what ``super()`` has by a name."""
         kind = self.look_up("captured", "__class__")
         if self._holder is None or kind is UNKNOWN:
             return UNKNOWN

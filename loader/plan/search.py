@@ -62,7 +62,7 @@ _ITEMS = ("__getitem__", "__getitems__")
 
 @dataclass(frozen=True)
 class Place:
-    """Where something was found: by which names, in which function, and in what it is."""
+    """A place where something was found: by which names, in which function, and in what it is."""
 
     path: str
     function: str = ""
@@ -72,7 +72,7 @@ class Place:
         return Place(self.path, self.function, f"{part} of ")
 
     def called(self, method: Any) -> str:
-        """That a method, or a function of a module, is called."""
+        """Say that a method, or a function of a module, is called."""
         name = method.__name__
         if not self.function:
             holder = getattr(method, "__self__", None)
@@ -82,7 +82,7 @@ class Place:
         return f"{self.function} calls {self.part}`{self.path}`{other}"
 
     def held(self, value: Any) -> str:
-        """That a value is read."""
+        """Say that a value is read."""
         what = described(value)
         if self.function:
             return f"{self.function} reads {self.part}`{self.path}`, {what}"
@@ -108,7 +108,7 @@ class Search:
             self._value(*self._waiting.popleft())
 
     def told(self) -> list[tuple[str, str]]:
-        """What was found: its kind, and what it is. A generator that is seeded anew is no state."""
+        """Return what was found: its kind, and what it is. A generator that is seeded anew is no state."""
         return [found for found, of in self._found.items() if of not in self._reseeded]
 
     def _tell(self, kind: str, what: str, of: Any = None) -> None:
@@ -262,7 +262,7 @@ class Search:
             self.value(value, place)
 
     def _of_torch(self, name: str, given: bool, torch: Any, place: Place) -> bool:
-        """Whether it is a function of torch that has to do with its global generator."""
+        """Note a function of torch that has to do with its global generator; return True if it is one."""
         if name == "manual_seed":
             self._reseeded.add(id(torch))
         elif name in _DRAWS_OF_TORCH:

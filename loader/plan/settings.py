@@ -61,7 +61,7 @@ class Settings:
 
     @classmethod
     def _unknown(cls, name: str) -> str:
-        """That there is no such setting, and what to say instead."""
+        """Say that there is no such setting, and what to say instead."""
         hint = cls.moved.get(name)
         if hint is None:
             names = [known.name for known in fields(cls)]  # type: ignore[arg-type]  # as above
@@ -76,7 +76,7 @@ class Settings:
         return type(self).__name__
 
     def given(self) -> dict[str, Any]:
-        """What is set, by name; that of a group as ``group.name``."""
+        """Return what is set, by name; that of a group as ``group.name``."""
         found: dict[str, Any] = {}
         for each in fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
             value = getattr(self, each.name)
@@ -87,7 +87,7 @@ class Settings:
         return found
 
     def merge(self, other: Self) -> Self:
-        """These settings with what the other ones set; both stay as they are.
+        """Return these settings with what the other ones set; both stay as they are.
 
         Where both set one, and differently, the other's wins, with a warning that names it.
 
@@ -108,7 +108,7 @@ class Settings:
         return self.merged(other)
 
     def differences(self, other: Self) -> list[tuple[str, Any, Any]]:
-        """What both set, and differently: name, here, there."""
+        """Return what both set, and differently: name, here, there."""
         mine, theirs = self.given(), other.given()
         return [
             (name, value, theirs[name])
@@ -123,7 +123,7 @@ class Settings:
             warnings.warn(f"{what}: {rule}", stacklevel=callers_level())
 
     def merged(self, other: Self) -> Self:
-        """The same, without a word where both differ."""
+        """Return the same, without a word where both differ."""
         merged = self.copied()
         for each in fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
             mine, value = getattr(self, each.name), getattr(other, each.name)
@@ -134,7 +134,7 @@ class Settings:
         return merged
 
     def copied(self) -> Self:
-        """A copy that may be changed."""
+        """Return a copy that may be changed."""
         again = object.__new__(type(self))
         for name, value in vars(self).items():
             if name != "_closed":
@@ -145,7 +145,7 @@ class Settings:
     __copy__ = copied  # else copies would share their groups
 
     def closed(self) -> Self:
-        """A copy that cannot be changed."""
+        """Return a copy that cannot be changed."""
         again = self.copied()
         for name, value in list(vars(again).items()):
             if isinstance(value, Settings):
@@ -155,12 +155,12 @@ class Settings:
 
 
 def at_least(least: int) -> Check:
-    """A check for an int that is not smaller."""
+    """Return a check for an int that is not smaller."""
     return lambda name, value: check_count(name, value, least=least)
 
 
 def one_of(*words: str) -> Check:
-    """A check for one of some words."""
+    """Return a check for one of some words."""
 
     def check(name: str, value: Any) -> str:
         if not isinstance(value, str) or value not in words:
@@ -172,7 +172,7 @@ def one_of(*words: str) -> Check:
 
 
 def member_of(kind: type[Enum]) -> Check:
-    """A check for a member of an enum, or its name as a word."""
+    """Return a check for a member of an enum, or its name as a word."""
 
     def check(name: str, value: Any) -> Enum:
         if isinstance(value, kind):
@@ -187,7 +187,7 @@ def member_of(kind: type[Enum]) -> Check:
 
 
 def texts(name: str, value: Any) -> list[str]:
-    """A check for a list of str."""
+    """Return a check for a list of str."""
     if not isinstance(value, (list, tuple)) or not all(isinstance(each, str) for each in value):
         raise TypeError(f"{name} must be a list of str, not {type(value).__name__} ({value!r})")
     return list(value)

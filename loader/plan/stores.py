@@ -53,7 +53,7 @@ _CHANGING = frozenset(
 
 @dataclass(frozen=True)
 class Stores:
-    """What code changes, without the code within it.
+    """The changes that code makes, without the code within it.
 
     Parameters
     ----------

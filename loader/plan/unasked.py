@@ -1,4 +1,4 @@
-"""What an object is and holds, and whether it is state, without asking it: nothing that its class defines is run.
+"""Objects looked at without asking them: what they are, hold, and whether they are state; none of their code is run.
 
 `isinstance`, `getattr`, `len` and ``==`` of an object may be anything: a proxy that connects, a
 module that loads itself at the first look.
@@ -38,7 +38,7 @@ qualified_name: Any = vars(type)["__qualname__"].__get__
 
 
 def is_of(value: Any, *kinds: type) -> bool:
-    """Whether a value is of a type, or of one derived from it; what is registered does not count."""
+    """Return True if a value is of a type, or of one derived from it; what is registered does not count."""
     for base in _bases(type(value)):  # `in` would ask a metaclass whether types are equal
         for kind in kinds:
             if base is kind:
@@ -47,13 +47,13 @@ def is_of(value: Any, *kinds: type) -> bool:
 
 
 def module_of(kind: type) -> str:
-    """The name of the module that a type is of; "" where it says none."""
+    """Return the name of the module that a type is of; "" where it says none."""
     name = _module(kind)
     return name if type(name) is str else ""
 
 
 def defined(kind: type, name: str, *, behind: type | None = None) -> Any:
-    """What a type, or one that it is derived from, defines by a name.
+    """Return what a type, or one that it is derived from, defines by a name.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def defined(kind: type, name: str, *, behind: type | None = None) -> Any:
 
 
 def held_by(value: Any) -> Mapping[str, Any]:
-    """The attributes that an object has of its own, those in slots left out."""
+    """Return the attributes that an object has of its own, those in slots left out."""
     found = defined(type(value), "__dict__")
     if type(found) is GetSetDescriptorType or type(found) is MemberDescriptorType:
         held = found.__get__(value)
@@ -86,7 +86,7 @@ def held_by(value: Any) -> Mapping[str, Any]:
 
 
 def attribute_of(value: Any, name: str, *, behind: type | None = None) -> Any:
-    """What an attribute is; a property is a method that has not been called.
+    """Return an attribute; a property is a method that has not been called.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ _READING = ("readable", "read", "readinto", "readline", "__next__")
 
 
 def kind_of(value: Any) -> str | None:
-    """What kind of state a value is; nothing of the user's is asked."""
+    """Return what kind of state a value is; nothing of the user's is asked."""
     if is_of(value, type, ModuleType):
         return None
     if is_of(value, *_generators()):
@@ -152,7 +152,7 @@ def kind_of(value: Any) -> str | None:
 
 
 def _is_read(file: Any) -> bool:
-    """Whether a file may be read: one that is only written to, a log, changes no element."""
+    """Return True if a file may be read: one that is only written to, a log, changes no element."""
     standard = (sys.stdin, sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
     if any(file is each for each in standard):
         return False
@@ -163,7 +163,7 @@ def _is_read(file: Any) -> bool:
 
 
 def numpy_random() -> Any:
-    """The random numbers of numpy, if they are loaded."""
+    """Return the random numbers of numpy, if they are loaded."""
     return sys.modules.get("numpy.random")
 
 
@@ -180,7 +180,7 @@ def _generators() -> tuple[type, ...]:
 
 
 def makes_generators(value: Any) -> bool:
-    """Whether it makes random generators, of a seed if it is given one."""
+    """Return True if it makes random generators, of a seed if it is given one."""
     makers: list[Any] = [random.Random]
     drawing = numpy_random()
     if drawing is not None:
@@ -190,7 +190,7 @@ def makes_generators(value: Any) -> bool:
 
 
 def name_of(value: Any) -> tuple[str, str] | None:
-    """The module and the name of a function that is written somewhere else."""
+    """Return the module and the name of a function that is written somewhere else."""
     if not is_of(value, FunctionType, BuiltinMethodType):
         return None
     module, name = value.__module__, value.__name__

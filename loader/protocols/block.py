@@ -103,7 +103,7 @@ class Block:
         self._columns: list[np.ndarray | None] | None = None
 
     def error_of(self, row: int) -> BaseException:
-        """A row's error, once: what is kept here keeps whoever catches it, and his iterator, alive.
+        """Return a row's error, once: what is kept here keeps whoever catches it, and his iterator, alive.
 
         Raising an error ties it to the frames it passes; an iterator that was dropped would never
         be closed.
@@ -114,7 +114,7 @@ class Block:
         return error
 
     def outcomes(self, rows: int) -> tuple[int, int, int]:
-        """Of the first rows: how many are elements, are left out, and are errors."""
+        """Return how many of the first rows are elements, are left out, and are errors."""
         if self.clean:
             return rows, 0, 0
         if rows == self.total:
@@ -142,12 +142,12 @@ class Block:
 
     @property
     def complete(self) -> bool:
-        """Whether every row has been made."""
+        """True if every row has been made."""
         return self.left == 0
 
     @property
     def columns(self) -> list[np.ndarray | None]:
-        """The columns over the block's memory."""
+        """Return the columns over the block's memory."""
         if self._columns is None:
             assert self.layout is not None
             assert self.root is not None
@@ -164,13 +164,13 @@ class Block:
             self.kept, self._columns = True, None
 
     def key_of(self, row: int) -> tuple[Tree, tuple[Any, ...]] | None:
-        """What must be equal for rows to stand in one batch; None for a row kept by itself."""
+        """Return what must be equal for rows to stand in one batch; None for a row kept by itself."""
         if row in self.elements or self.layout is None:
             return None
         return (self.layout.tree, self.layout.keys)
 
     def element(self, row: int, *, copy: bool = False) -> Any:
-        """One element; large arrays are views of the block's memory, unless copied."""
+        """Return one element; large arrays are views of the block's memory, unless copied."""
         if row in self.elements:
             return map_leaves(lambda leaf: _private(leaf, copy=copy), self.elements[row])
         layout = self.layout
@@ -185,7 +185,7 @@ class Block:
         return unflatten(layout.tree, leaves)
 
     def batch(self, first: int, stop: int, *, copy: bool = False) -> Any:
-        """Rows of the common layout as one batch; large arrays are views, unless copied."""
+        """Return rows of the common layout as one batch; large arrays are views, unless copied."""
         layout = self.layout
         assert layout is not None
         arrays = []
@@ -198,13 +198,13 @@ class Block:
         return unflatten(layout.tree, arrays)
 
     def loose(self, at: int, first: int, stop: int) -> np.ndarray:
-        """Rows of a leaf without a fixed size."""
+        """Return rows of a leaf without a fixed size."""
         assert self.layout is not None
         extra = self.extras[at]
         return stack_loose(self.layout.keys[at], [extra[k] for k in range(first, stop)])
 
     def _loose_one(self, at: int, row: int) -> Any:
-        """A leaf without a fixed size."""
+        """Return one row of a leaf without a fixed size."""
         value = self.extras[at][row]
         if self.kept and isinstance(value, np.ndarray):
             value = value.view()

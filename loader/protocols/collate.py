@@ -31,7 +31,7 @@ Key = tuple[Any, tuple[int, ...]] | type
 
 
 def fits(key: Key, first: Key) -> bool:
-    """Whether a leaf may stand in one array with the batch's first one."""
+    """Return True if a leaf may stand in one array with the batch's first one."""
     return key == first or (isinstance(key, type) and isinstance(first, type))
 
 
@@ -44,7 +44,7 @@ def misfit(
     *,
     fits: Callable[[Key, Key], bool] = fits,
 ) -> str | None:
-    """How element k of a batch differs from the batch's first one; None where it fits."""
+    """Say how element k of a batch differs from the batch's first one; None where it fits."""
     if not same_structure(tree, first_tree):
         return (
             f"element {k} of the batch has the structure {show_tree(tree)}, "
@@ -70,7 +70,7 @@ def _advice(key: Key, first: Key) -> str:
 
 
 def unstackable(keys: Sequence[Key], tree: Tree) -> str | None:
-    """Why elements cannot be rows of a batch at all; None where they can."""
+    """Say why elements cannot be rows of a batch at all; None where they can."""
     for path, key in zip(paths(tree), keys, strict=True):
         if not isinstance(key, type) and len(key[1]) >= MOST_DIMENSIONS:
             field = f" at {path}" if path else ""

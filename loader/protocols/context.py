@@ -1,4 +1,4 @@
-"""What one iterator's machines and evaluators share: seeds, numbers of nodes, where they run."""
+"""The context that one iterator's machines and evaluators share: seeds, numbers of nodes, where they run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Closing(Protocol):
-    """What can be closed."""
+    """Something that can be closed."""
 
     def close(self) -> None:
         """Give back what it holds."""
@@ -45,7 +45,7 @@ class Recording(Protocol):
 
 @dataclass(eq=False)
 class Context:
-    """What stays the same while an iterator lives; the same in every worker.
+    """The things that stay the same while an iterator lives, and are the same in every worker.
 
     Parameters
     ----------
@@ -121,20 +121,20 @@ class Context:
 
     @property
     def looks(self) -> tuple[Look, ...]:
-        """What is put around each evaluator."""
+        """The wrappers that are put around each evaluator."""
         return tuple(seeing(probe) for probe in self.probes)
 
     @property
     def recorders(self) -> list[Any]:
-        """What is written of its snapshots."""
+        """The recorders of its snapshots that are written."""
         return [live.recorder for live in self.live.values() if live.recorder is not None]
 
     def number(self, node: Operator) -> int:
-        """Which of the seeded operators of its kind a node is, counted from the source."""
+        """Return which of the seeded operators of its kind a node is, counted from the source."""
         return self._numbers[id(node)]
 
     def index(self, node: Operator) -> int:
-        """Which node of the plan this is, in `walk`'s order."""
+        """Return which node of the plan this is, in `walk`'s order."""
         return self._index[id(node)]
 
     def label(self, node: Operator) -> str:
@@ -142,18 +142,18 @@ class Context:
         return self.labels[id(node)]
 
     def seed_of(self, node: Operator) -> int:
-        """The seed of an operator: its own, or derived."""
+        """Return the seed of an operator: its own, or derived."""
         seed: int | None = getattr(node, "seed", None)
         if seed is not None:
             return seed
         return derive_seed(self.base_seed, node.label, self.number(node), self.prefix)
 
     def pair_of(self, node: Operator) -> tuple[int, int]:
-        """tf.data's two seeds of an operator that draws as there."""
+        """Return tf.data's two seeds of an operator that draws as there."""
         return seed_pair(self.seed_of(node), self.graph_seed)
 
     def again(self) -> Context:
-        """The same context, with nothing counted or captured yet."""
+        """Return the same context, with nothing counted or captured yet."""
         again = Context(
             self.root, self.iteration, self.base_seed, self.graph_seed, self.prefix, self.where
         )
@@ -162,7 +162,7 @@ class Context:
         return again  # with a watch of its own: what is made again has been counted
 
     def inner(self, root: Operator, origin: tuple[Any, ...]) -> Context:
-        """The context of a dataset that a `flat_map` made of one element."""
+        """Return the context of a dataset that a `flat_map` made of one element."""
         seed = derive_seed(self.base_seed, "inner", origin)
         inner = Context(root, 0, seed, self.graph_seed, origin, self.where)
         inner.files, inner.room, inner.watch = self.files, self.room, self.watch.inner()
@@ -170,7 +170,7 @@ class Context:
         return inner
 
     def beside(self, root: Operator, iteration: int) -> Context:
-        """The context of another plan, of which each pass is an iteration."""
+        """Return the context of another plan, of which each pass is an iteration."""
         return Context(root, iteration, self.base_seed, self.graph_seed, self.prefix, self.where)
 
     def close_files(self) -> None:
@@ -196,16 +196,16 @@ class Context:
         return self.captured[(*from_start, ref)]
 
     def let_go(self, node: Operator, pass_: int, ref: Ref) -> None:
-        """Keep an error no longer: raising it ties it to the caller's frames, and so to its iterator."""
+        """Stop keeping an error: raising it ties it to the caller's frames, and so to its iterator."""
         self.captured.pop((self.index(node), pass_, ref), None)
 
 
 def first_seed() -> int:
-    """A seed for operators without one: from `set_seed`, else from the system."""
+    """Return a seed for operators without one: from `set_seed`, else from the system."""
     seed = global_seed()
     return secrets.randbits(62) if seed is None else derive_seed("set_seed", seed)
 
 
 def draw_seed(node: Operator) -> int:
-    """What operators without a seed derive theirs from; 0 where a plan has none of them."""
+    """Draw the seed from which operators without one derive theirs; 0 where a plan has none of them."""
     return first_seed() if any(n.seedless for n in walk(node)) else 0

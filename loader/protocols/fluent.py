@@ -1,4 +1,4 @@
-"""What methods of `Dataset` stand on: each family of operators has a mixin of them."""
+"""The ground under the methods of `Dataset`: each family of operators has a mixin of them."""
 
 from __future__ import annotations
 

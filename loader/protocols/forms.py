@@ -1,4 +1,4 @@
-"""What computed elements look like, without reading their memory.
+"""Forms of computed elements: their structure, dtypes and shapes, told without reading their memory.
 
 A coordinator decides order by lengths and dtypes alone: rows that workers made know theirs from
 the layout of their block.
@@ -23,7 +23,7 @@ _OBJECT = np.dtype(object)
 
 
 def form_of(item: Any) -> Form:
-    """The form of a computed item's element."""
+    """Return the form of a computed item's element."""
     kind = type(item)
     if kind is Rows:
         block, first, stop, _ = item.runs[0]
@@ -38,7 +38,7 @@ def form_of(item: Any) -> Form:
 
 
 def form_of_value(value: Any) -> Form:
-    """The form of an element that is at hand."""
+    """Return the form of an element that is at hand."""
     leaves, tree = flatten(value)
     return tree, tuple([leaf_key(leaf) for leaf in leaves])
 

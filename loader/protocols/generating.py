@@ -29,12 +29,12 @@ class Generating(Protocol):
 
     @property
     def function(self) -> Callable[..., Any]:
-        """Called for each pass; it returns an iterable."""
+        """The function that is called for each pass, and returns an iterable."""
         ...
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """What the function is given."""
+        """The arguments that the function is given."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""What travels between the machines of a network.
+"""Items: they travel between the machines of a network.
 
 An *item* names an element of a node's stream before, or after, it has been computed:
 
@@ -85,7 +85,7 @@ DROPPED = Dropped()
 
 
 def ref_of(item: Any) -> Ref:
-    """The ref of any item."""
+    """Return the ref of any item."""
     kind = type(item)
     if kind is not tuple:
         return item if kind is int else item.ref
@@ -93,7 +93,7 @@ def ref_of(item: Any) -> Ref:
 
 
 def to_json(ref: Ref) -> Any:
-    """A ref, or a tuple of them, as JSON.
+    """Return a ref, or a tuple of them, as JSON.
 
     Rows of one batch name all of it each. So a tuple of more than two is written where it first
     comes, and is told by its number behind that: a string.
@@ -120,7 +120,7 @@ def _written(ref: Ref, known: dict[Ref, int]) -> Any:
 
 
 def from_json(data: Any) -> Ref:
-    """A ref, or a tuple of them, from JSON.
+    """Return a ref, or a tuple of them, from JSON.
 
     Raises
     ------

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Counts:
-    """How many elements were skipped, functions called again, up to the last item given."""
+    """The number of elements skipped, and of functions called again, up to the last item given."""
 
     __slots__ = ("by_event", "seen")
 
@@ -66,7 +66,7 @@ class Rerun:
         self._given = self._made = 0
 
     def make(self) -> Any:
-        """The next item of the pass; raises End or NotReady."""
+        """Return the next item of the pass; raise End or NotReady."""
         raise NotImplementedError
 
     def next(self) -> Any:

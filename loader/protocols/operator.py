@@ -1,4 +1,4 @@
-"""Operators: nodes of a plan that know how they are run, and what runs them.
+"""Operators: nodes of a plan that know how they are run.
 
 An operator is one class. Its attributes and properties say what kind it is; its methods say everything
 else, and whoever walks a plan asks them instead of asking for its type. Most have a default, which fits an
@@ -326,7 +326,7 @@ class Unary(Operator):
 
 
 class Batching:
-    """What operators that make batches of one size have in common: `size`, `drop_remainder`."""
+    """The part that operators with batches of one size have in common: `size`, `drop_remainder`."""
 
     size: int
     drop_remainder: bool

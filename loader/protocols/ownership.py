@@ -1,4 +1,4 @@
-"""Whose memory an element is: what is kept beyond the next call of a user's function is ours.
+"""Ownership of elements' memory: all that is kept beyond the next call of a user's function is ours.
 
 A function may fill one buffer again and again, take buffers from a pool, return its argument or a view
 of what it keeps. Whether an array is one of those shows in how many references there are to it: an array
@@ -98,7 +98,7 @@ def _at_once(otherwise: Callable[..., Any]) -> Callable[..., Any]:
 
 @_at_once
 def owned(value: Any, _: None = None) -> Any:
-    """An element that nobody else can change, to be kept: as it is where that shows, else a copy.
+    """Return an element that nobody else can change, to be kept: as it is where that shows, else a copy.
 
     Arrays are writable. Objects that no array can hold are deep copies, or the objects themselves where
     they refuse to be copied.
@@ -116,7 +116,7 @@ def owned(value: Any, _: None = None) -> Any:
 
 @_at_once
 def lent(value: Any, _: None = None) -> Any:
-    """An element that a function may change: as it is where nobody else would notice, else a copy.
+    """Return an element that a function may change: as it is where nobody else would notice, else a copy.
 
     Read-only arrays stay as they are, and so does an object that nobody else refers to.
     """
@@ -133,13 +133,13 @@ def lent(value: Any, _: None = None) -> Any:
 
 @_at_once
 def owned_result(result: Any, _: None = None) -> Any:
-    """The numpy form of what a function returned, `owned`."""
+    """Return the numpy form of what a function returned, `owned`."""
     return result if type(result) in _FIXED else owned(checked(result), result := None)
 
 
 @_at_once
 def lent_result(result: Any, _: None = None) -> Any:
-    """The numpy form of what a function returned, `lent`."""
+    """Return the numpy form of what a function returned, `lent`."""
     return result if type(result) in _FIXED else lent(checked(result), result := None)
 
 
@@ -164,7 +164,7 @@ def lend(machine: Any) -> None:
 
 
 def shared(value: Any) -> Any:
-    """An element that is kept, for one of many receivers: all get the same arrays, which are read-only."""
+    """Return an element that is kept, for one of many receivers: all get the same arrays, which are read-only."""
     kind = type(value)
     if kind is dict:
         return {key: shared(part) for key, part in value.items()}
@@ -176,7 +176,7 @@ def shared(value: Any) -> Any:
 
 
 def private(leaf: Any) -> Any:
-    """A leaf that nobody else can change, whatever it is."""
+    """Return a leaf that nobody else can change, whatever it is."""
     kind = type(leaf)
     if kind in SCALARS:
         return leaf
@@ -184,7 +184,7 @@ def private(leaf: Any) -> Any:
 
 
 def _is_fresh(array: np.ndarray) -> bool:
-    """Whether nobody else can reach the memory of an array that only its element refers to."""
+    """Return True if nobody else can reach the memory of an array that only its element refers to."""
     if getweakrefcount(array):
         return False
     flags = array.flags.num & _PRIVATE
@@ -202,14 +202,14 @@ def _is_fresh(array: np.ndarray) -> bool:
 
 
 def _is_plain(array: np.ndarray) -> bool:
-    """Whether an array holds no objects that somebody could change."""
+    """Return True if an array holds no objects that somebody could change."""
     if not array.dtype.hasobject:
         return True
     return array.dtype.kind == "O" and all(type(x) in SCALARS for x in array.flat)
 
 
 def _copied(array: np.ndarray) -> Any:
-    """A copy of an array; where its memory never changes, as that of a file of ours, the array itself."""
+    """Return a copy of an array, or the array itself where its memory never changes, as that of a file of ours."""
     if not array.flags.writeable and _is_immutable(array):
         return array
     return copied(array) if _is_plain(array) else _object_copied(array)
@@ -303,7 +303,7 @@ def _find(name: str, most: int, wrap: Callable[[np.ndarray], Any]) -> None:
 
 
 def _is_kept(wrap: Callable[[np.ndarray], Any], others: list[Any]) -> bool:
-    """Whether `owned` keeps an array; one of a user who has it, too, where there is a list of his."""
+    """Return True if `owned` keeps an array; if `others` has entries, the array is put there, too, as by a user."""
     addresses = []
 
     def function() -> Any:

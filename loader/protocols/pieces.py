@@ -84,16 +84,16 @@ class BlockRows:
 
     @property
     def refs(self) -> Any:
-        """Their refs, by row."""
+        """Return their refs, by row."""
         return self.block.refs
 
     def roots(self) -> list[np.ndarray]:
-        """The memory that they lie in."""
+        """Return the memory that they lie in."""
         root = self.block.root
         return [] if root is None else [root]
 
     def told(self, first: int, stop: int) -> SharedRun:
-        """What a worker is told of some."""
+        """Return what a worker is told of some of the rows."""
         return run_told(self.block, first, stop)
 
 
@@ -129,7 +129,7 @@ class Braid:
         return [root for source, _ in self._strands for root in source.roots()]
 
     def told(self, first: int, stop: int) -> SharedBraid:
-        """What a worker is told of some: whole rounds, and which of them."""
+        """Return what a worker is told of some of the rows: whole rounds, and which rows of them."""
         around = self._each * len(self._strands)
         begin, end = first // around, -(-stop // around)
         runs = [
@@ -207,7 +207,7 @@ class RowChunk(Chunk):
 
 
 class BlockMarks:
-    """The marks of a stage behind the rows of a block.
+    """The marks of a stage after the rows of a block.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ class BlockMarks:
 
 
 def mark_behind(marks: Any, row: int) -> Mark:
-    """The mark of a stage's input behind a row of a block."""
+    """Return the mark of a stage's input after a row of a block."""
     return marks + row + 1 if type(marks) is int else marks[row]
 
 
@@ -236,7 +236,7 @@ def _named(item: Any) -> Ref:
 
 
 def refs_only(rows: Pieces) -> Pieces:
-    """The refs of rows: what the rows were made of may go."""
+    """Return the refs of rows: what the rows were made of may go."""
     return Pieces(
         [
             ([ref_of(source[0])], 0, 1) if type(source) is list else (source.refs, first, stop)

@@ -58,7 +58,7 @@ class Positions:
         return next(self._chunk)
 
     def take(self, count: int) -> Any:
-        """The next refs, at most `count`, as a range, array or list; empty at the end."""
+        """Return the next refs, at most `count`, as a range, array or list; empty at the end."""
         refs = self._refs(count)
         self._at += len(refs)
         self._chunk = iter(())
@@ -76,7 +76,7 @@ class Positions:
         return self._node.refs_at(range(first, stop), self._pass, self._context)
 
     def _looked_ahead(self, stop: int) -> Any:
-        """The refs up to a position, and more for who asks next."""
+        """Return the refs up to a position, and look up more for the next call."""
         at, skip = self._at, self._at - self._first
         if not 0 <= skip <= stop - self._first <= len(self._ahead):
             have = self._ahead[skip:] if skip >= 0 else ()
@@ -89,7 +89,7 @@ class Positions:
         return self._ahead[skip : skip + stop - at]
 
     def at(self, positions: np.ndarray) -> Refs:
-        """The refs at any positions, wherever the stream stands."""
+        """Return the refs at any positions, wherever the stream stands."""
         return self._node.refs_at(positions, self._pass, self._context)
 
     def advance(self, count: int) -> None:
@@ -109,7 +109,7 @@ class Positions:
 
 
 class Taken:
-    """How many positions were taken of a stream, and not put back; it holds no more than their numbers.
+    """The number of positions that were taken of a stream, and not put back; no elements are held.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def numbers_in(ref: Any) -> int:
 
 
 def joined(refs: Refs, more: Refs) -> Refs:
-    """Refs and those after them, by columns where both are."""
+    """Return refs and those after them, by columns where both are."""
     if isinstance(refs, Tuples) and isinstance(more, Tuples):
         return Tuples(*map(joined, refs.columns, more.columns))
     if isinstance(refs, (range, np.ndarray)) and isinstance(more, (range, np.ndarray)):
@@ -153,5 +153,5 @@ def joined(refs: Refs, more: Refs) -> Refs:
 
 
 def listed(refs: Any) -> list[Ref]:
-    """Refs that come as a range, array or list, as a list."""
+    """Return refs that come as a range, array or list, as a list."""
     return refs.tolist() if isinstance(refs, np.ndarray) else list(refs)

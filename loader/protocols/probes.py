@@ -1,4 +1,4 @@
-"""What looks at every element: checks and dumps that are switched on for a whole pipeline.
+"""Probes that look at every element: checks and dumps that are switched on for a whole pipeline.
 
 An iterator takes the probes that are active when it is made; they travel to its workers. With any,
 what computes many elements at once is off: each element of each operator is seen.
@@ -22,7 +22,7 @@ class Probe(Protocol):
     """Looks at elements; it is pickled to workers."""
 
     def bound(self, context: Any) -> Probe:
-        """What looks at the elements of one `Context`: asked once, when it is made."""
+        """Return what looks at the elements of one `Context`: asked once, when the context is made."""
         ...
 
     def see(self, label: str, element: Any, origin: tuple[int, Any] | None) -> None:

@@ -27,16 +27,16 @@ class Row:
 
     @property
     def note(self) -> Any:
-        """What a noting operator asked about the element."""
+        """The answer of a noting operator about the element."""
         return self.block.notes[self.row]
 
     def again(self) -> Made:
-        """A private copy, to be kept for long."""
+        """Return a private copy, to be kept for long."""
         value = self.block.element(self.row, copy=True)
         return Made(self.ref, value, self.block.notes.get(self.row))
 
     def told(self) -> Any:
-        """What a worker is told of it."""
+        """Return what a worker is told of it."""
         block, row = self.block, self.row
         if (
             block.layout is None
@@ -51,7 +51,7 @@ class Row:
 
 
 def run_told(block: Block, first: int, stop: int, refs: Any = None) -> SharedRun:
-    """What a worker is told of rows of a block that follow each other; their refs are the block's, or these."""
+    """Return what a worker is told of consecutive rows of a block; their refs are the block's, or these."""
     layout, slot = block.layout, block.slot
     assert layout is not None
     if refs is None:
@@ -76,7 +76,7 @@ Run = tuple[Block, int, int, "list[Ref] | None"]
 
 
 def refs_of(run: Run) -> list[Ref]:
-    """The refs of a run's rows."""
+    """Return the refs of a run's rows."""
     block, first, stop, refs = run
     return [ref_of(as_ref(x)) for x in block.refs[first:stop]] if refs is None else refs
 
@@ -100,7 +100,7 @@ class Rows:
 
     @property
     def ref(self) -> Ref:
-        """The batch's ordinal and its rows' refs, unless an operator above put it in its terms."""
+        """The batch's ordinal and its rows' refs, unless a later operator put it in its own terms."""
         if self._ref is None:
             self._ref = (self.number, tuple([ref for run in self.runs for ref in refs_of(run)]))
         return self._ref
@@ -111,7 +111,7 @@ class Rows:
 
     @property
     def is_one(self) -> bool:
-        """Whether it is one run of one layout: delivered as it is."""
+        """True if it is one run of one layout, which is delivered as it is."""
         if len(self.runs) != 1:
             return False
         block, first, _, _ = self.runs[0]
@@ -124,12 +124,12 @@ class Rows:
         return block.batch(first, stop)
 
     def again(self) -> Made:
-        """A private copy, to be kept for long."""
+        """Return a private copy, to be kept for long."""
         ((block, first, stop, _),) = self.runs
         return Made(self.ref, block.batch(first, stop, copy=True))
 
     def told(self) -> Any:
-        """What a worker is told of it."""
+        """Return what a worker is told of it."""
         if self.is_one:
             block, first, stop, _ = self.runs[0]
             if block.slot is None or block.private is not None:
@@ -153,5 +153,5 @@ class Rows:
 
 
 def as_ref(ref: Any) -> Ref:
-    """A ref out of a range, an array or a list."""
+    """Return a ref out of a range, an array or a list."""
     return int(ref) if isinstance(ref, np.integer) else ref

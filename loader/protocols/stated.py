@@ -1,4 +1,4 @@
-"""What a state says, read with care: it may be cut, changed, or of somebody else's making.
+"""Reading of states, with care: one may be cut, changed, or of somebody else's making.
 
 A machine's `load` takes its part of a state by these functions. What does not fit is an `Unfit`, which
 learns on the way up where in the state it stands; `go_to` makes the error of it that a user sees.
@@ -36,7 +36,7 @@ class Unfit(Exception):  # noqa: N818 - it becomes a CheckpointError
 
 
 class Loadable(Protocol):
-    """What can be brought to a state."""
+    """Something that can be brought to a state."""
 
     def load(self, state: Any) -> None:
         """Go to where a state says."""
@@ -64,7 +64,7 @@ def go_to(network: Loadable, position: Any) -> None:
 
 @contextlib.contextmanager
 def within(*where: str | int) -> Iterator[None]:
-    """What is unfit in here stands there in the state around it."""
+    """Note on an `Unfit` that is raised in here where in the outer state its part stands."""
     try:
         yield
     except Unfit as unfit:
@@ -87,7 +87,7 @@ def load_parts(machines: Sequence[Loadable], state: Any, name: str = "ups") -> N
 
 
 def part(state: Any, name: str) -> Any:
-    """What stands under a name."""
+    """Return the part of a state that stands under a name."""
     if not isinstance(state, dict):
         raise Unfit(f"is {shown(state)}, not an object with {name!r}")
     if name not in state:
@@ -96,24 +96,24 @@ def part(state: Any, name: str) -> Any:
 
 
 def own(state: Any, name: str) -> bool:
-    """Whether a stage's state begins with something of its own, around that of its input."""
+    """Return True if a stage's state begins with something of its own, around that of its input."""
     return isinstance(state, dict) and name in state
 
 
 def check_whole(value: Any, *where: str | int, least: int = 0, most: int = MOST) -> int:
-    """An integer within bounds."""
+    """Return an integer, checked to be within bounds."""
     if type(value) is not int or not least <= value <= most:
         raise Unfit(f"is {shown(value)}, not an integer from {least} to {most}", *where)
     return value
 
 
 def count(state: Any, name: str, *, most: int = MOST) -> int:
-    """How many there were of something."""
+    """Return how many there were of something."""
     return check_whole(part(state, name), name, most=most)
 
 
 def flag(state: Any, name: str) -> bool:
-    """Whether something is so."""
+    """Return True if something is so."""
     value = part(state, name)
     if type(value) is not bool:
         raise Unfit(f"is {shown(value)}, not true or false", name)
@@ -121,7 +121,7 @@ def flag(state: Any, name: str) -> bool:
 
 
 def items(state: Any, name: str, *, most: int = MOST, exactly: int | None = None) -> list[Any]:
-    """A list, of at most or of exactly so many entries."""
+    """Return a list, of at most or of exactly so many entries."""
     value = part(state, name)
     if not isinstance(value, (list, tuple)):
         raise Unfit(f"is {shown(value)}, not a list", name)
@@ -133,7 +133,7 @@ def items(state: Any, name: str, *, most: int = MOST, exactly: int | None = None
 
 
 def entries(value: Any, size: int | None = None) -> list[Any]:
-    """The entries of a list, which has so many."""
+    """Return the entries of a list, which has so many."""
     if not isinstance(value, (list, tuple)) or (size is not None and len(value) != size):
         many = "" if size is None else f" of {size} entries"
         raise Unfit(f"is {shown(value)}, not a list{many}")
@@ -141,7 +141,7 @@ def entries(value: Any, size: int | None = None) -> list[Any]:
 
 
 def counts(state: Any, name: str = "counts") -> dict[str, int]:
-    """How often something happened, by its name."""
+    """Return how often something happened, by its name."""
     value = part(state, name)
     if not isinstance(value, dict):
         raise Unfit(f"is {shown(value)}, not an object of counts", name)
@@ -149,7 +149,7 @@ def counts(state: Any, name: str = "counts") -> dict[str, int]:
 
 
 def counted_in(state: Any, name: str) -> dict[str, int]:
-    """What an operator has counted itself, if it has."""
+    """Return what an operator has counted itself, if it has."""
     if not own(state, name):
         return {}
     with within(name):
@@ -157,7 +157,7 @@ def counted_in(state: Any, name: str) -> dict[str, int]:
 
 
 def read_ref(data: Any) -> Any:
-    """A ref, or several, from JSON."""
+    """Return a ref, or several, from JSON."""
     try:
         return from_json(data)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""What a worker is told of computed items that are the input of a task, and what it makes of that.
+"""Computed items that are the input of a task: the form in which a worker is told of them, and their opening.
 
 Rows that lie in shared memory are named (`Shared`, `Gather`), others come by value.
 """
@@ -48,7 +48,7 @@ class Shared:
         return Shared, (self.ref, self.slot, self.layout, self.row, self.extras)
 
     def made(self, arena: Arena) -> Made:
-        """The item with its value: read-only views of the slot."""
+        """Return the item with its value: read-only views of the slot."""
         layout = Layout(*self.layout)
         root = arena.root(self.slot, layout.nbytes)
         root.flags.writeable = False
@@ -88,7 +88,7 @@ class SharedRun:
         return SharedRun, (self.refs, self.tree, self.columns, self.where)
 
     def opened(self, arena: Arena | None) -> list[Any]:
-        """The values of each leaf; of what is shared read-only views."""
+        """Return the values of each leaf; of what is shared read-only views."""
         if self.where is None:
             return self.columns
         assert arena is not None
@@ -103,7 +103,7 @@ class SharedRun:
         ]
 
     def made(self, arena: Arena | None) -> list[Made]:
-        """The items with their values."""
+        """Return the items with their values."""
         leaves = [_each(column) for column in self.opened(arena)]
         if self.tree is LEAF:
             return list(map(Made, self.refs, leaves[0]))
@@ -134,7 +134,7 @@ class SharedBraid:
         return SharedBraid, (self.runs, self.each, self.first, self.stop)
 
     def made(self, arena: Arena | None) -> list[Made]:
-        """The items with their values."""
+        """Return the items with their values."""
         strands = [run.made(arena) for run in self.runs]
         turns = range(0, len(strands[0]), self.each)
         items = [x for at in turns for made in strands for x in made[at : at + self.each]]
@@ -142,7 +142,7 @@ class SharedBraid:
 
 
 def _each(column: Any) -> list[Any]:
-    """The rows of a column, as elements have them."""
+    """Return the rows of a column, as elements have them."""
     if type(column) is list:
         return column
     if column.ndim == 1 and column.dtype.kind != "V":
@@ -170,7 +170,7 @@ class Gather:
         return Gather, (self.ref, self.rows)
 
     def made(self, arena: Arena | None) -> Made:
-        """The batch: of runs of one kind whole columns are put together."""
+        """Return the batch: of runs of one kind whole columns are put together."""
         runs = [row for row in self.rows if type(row) is SharedRun]
         if len(runs) == len(self.rows) and all(run.tree == runs[0].tree for run in runs):
             columns = list(zip(*[run.opened(arena) for run in runs], strict=True))
@@ -219,17 +219,17 @@ class Loose:
 
 
 class Told:
-    """What an `Ordered` is told as."""
+    """The form in which a worker is told of an `Ordered`."""
 
     __slots__ = ()
 
     def opened(self, arena: Arena | None) -> Any:
-        """What was meant, its rows opened."""
+        """Return what was meant, its rows opened."""
         raise NotImplementedError
 
 
 def open_all(told: list[Any], arena: Arena | None) -> list[Any]:
-    """What `tell_all` told, as a worker's evaluators take it."""
+    """Return what `tell_all` told, as a worker's evaluators take it."""
     items: list[Any] = []
     for each in told:
         if isinstance(each, (SharedRun, SharedBraid)):
@@ -242,7 +242,7 @@ def open_all(told: list[Any], arena: Arena | None) -> list[Any]:
 
 
 def open_item(item: Any, arena: Arena | None) -> Any:
-    """An item as a worker's evaluators take it."""
+    """Return an item as a worker's evaluators take it."""
     if type(item) is tuple:
         return tuple([open_item(x, arena) for x in item])
     if type(item) is Shared:
@@ -256,7 +256,7 @@ def open_item(item: Any, arena: Arena | None) -> Any:
 
 
 def kept(item: Any) -> Any:
-    """An item that was opened, with copies of the arrays that lie in shared memory."""
+    """Return an item that was opened, with copies of the arrays that lie in shared memory."""
     if type(item) is tuple:
         return tuple([kept(x) for x in item])
     if type(item) is Made:

@@ -51,7 +51,7 @@ class Traits(Node):
 
     @property
     def reorders(self) -> bool:
-        """True if an element may come after one that stands behind it in its input, or comes again."""
+        """True if an element may come after one that follows it in its input, or comes again."""
         return self.shuffles
 
     shuffles: ClassVar[bool] = False
@@ -71,7 +71,7 @@ class Traits(Node):
 
     @property
     def reads(self) -> Literal["", "generator", "stream"]:
-        """How it reads: in the consumer's process, or from front to back by one worker; else ''."""
+        """The way it reads: in the consumer's process, or from front to back by one worker; else ''."""
         return "stream" if self.expands else ""
 
     expands: ClassVar[bool] = False
@@ -203,7 +203,7 @@ class Traits(Node):
 
     @property
     def layout(self) -> str:
-        """What its positions depend on beside the plan: a digest of how elements lie in files; '' if on nothing."""
+        """A digest of the layout of files on which its positions depend beside the plan; '' if they do not."""
         return "".join(up.layout for up in self.running)
 
     @property
@@ -291,7 +291,7 @@ class Traits(Node):
 
     @property
     def redone(self) -> str:
-        """What a restored iterator computes again because of it, as a sentence; '' if nothing."""
+        """The work that a restored iterator does again because of this operator, as a sentence; '' if there is none."""
         return ""
 
     def shown(self) -> dict[str, Any] | str:
