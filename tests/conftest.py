@@ -1,4 +1,4 @@
-"""What no test may leave behind, checked after each: `leaves_nothing`."""
+"""Traces that no test may leave, checked after each: `leaves_nothing`."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is there now stays: `leaves_nothing` need not look through it after every test."""
+    """Set aside what is there now: `leaves_nothing` need not look through it after every test."""
     gc.collect()
     gc.freeze()
 
 
 @dataclass(frozen=True)
 class Holdings:
-    """What this process has of the machine at one moment."""
+    """The resources of the machine that this process has at one moment."""
 
     zygotes: frozenset[psutil.Process]
     workers: frozenset[psutil.Process]
@@ -79,7 +79,7 @@ def holdings() -> Holdings:
 
 
 def is_zygote(process: psutil.Process) -> bool:
-    """Whether a child is the interpreter that forks workers: a process has one, and keeps it."""
+    """Return True if a child is the interpreter that forks workers: a process has one, and keeps it."""
     try:
         return any("zygote" in part for part in process.cmdline())
     except psutil.Error:  # ended meanwhile: it is a child that nobody waited for
@@ -140,7 +140,7 @@ def descriptors() -> Iterator[tuple[str, str]]:
 
 
 def names() -> Iterator[str]:
-    """What of ours has a name in shared memory."""
+    """Yield the names of ours in shared memory."""
     with suppress(FileNotFoundError):
         yield from (name for name in os.listdir(NAMED_MEMORY) if "tundish" in name)  # noqa: PTH208
 

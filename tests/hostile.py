@@ -1,4 +1,4 @@
-"""What may stand in the place of a file of ours, and a deadline for who reads it."""
+"""Hostile things in the place of a file of ours, and a deadline for whoever reads them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class TooLateError(BaseException):
 
 @contextlib.contextmanager
 def deadline(seconds: float = DEADLINE_S) -> Iterator[None]:
-    """What waits in here for ever is too late."""
+    """Raise `TooLateError` in a body that takes too long."""
 
     def late(*_: object) -> None:
         raise TooLateError(f"not done in {seconds} s")

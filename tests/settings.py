@@ -90,7 +90,7 @@ def changed(names: list[str]) -> Iterator[None]:
 
 
 class Observed:
-    """What these settings are where it is called; their modules are imported there, if need be."""
+    """A function that returns these settings where it is called; their modules are imported there, if need be."""
 
     def __init__(self, names: list[str]) -> None:
         self.names = names

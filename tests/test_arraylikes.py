@@ -1,4 +1,4 @@
-"""What is like an array is an array, and a table a dict of its columns, once and for every number of workers."""
+"""An object like an array is an array, and a table a dict of its columns, once and for every number of workers."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ TENSORFLOW = """AUTOTUNE AutoShardPolicy AutotuneAlgorithm AutotuneOptions Count
 
 @pytest.mark.parametrize("name", TENSORFLOW.split())
 def test_every_name_of_tensorflow_is_there(name: str) -> None:
-    """Of 2.21; what is not made says what to use instead."""
+    """Every name of 2.21 is there; one that is not made says what to use instead."""
     assert hasattr(EXP, name)
     assert (name in EXP.__all__) is not (name in {*EXP._LATER, *EXP._NEVER})
 

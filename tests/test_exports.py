@@ -178,7 +178,7 @@ def test_importing_is_fast(tmp_path: Path) -> None:
 
 
 def run(code: str, folder: Path) -> str:
-    """What a fresh interpreter prints, in a folder of no importance."""
+    """Return what a fresh interpreter prints, in a folder of no importance."""
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=folder,

@@ -39,7 +39,7 @@ def test_what_has_no_section_is_no_operator() -> None:
 
 
 def sections_of(page: str) -> dict[str, str]:
-    """What stands below each heading; fences are left alone, though they may hold comments."""
+    """Return the text after each heading; fences are left alone, though they may hold comments."""
     bare = FENCE.sub(lambda fence: re.sub(r"^#", " ", fence[0], flags=re.MULTILINE), page)
     found = re.split(r"^## (.+)$", bare, flags=re.MULTILINE)[1:]
     return dict(zip(found[::2], found[1::2], strict=True))

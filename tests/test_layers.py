@@ -106,7 +106,7 @@ def layer(module: str) -> str:
 
 @functools.cache
 def graph(*, types: bool = True) -> dict[str, set[str]]:
-    """Who imports whom, the facade left out: it names its homes as text."""
+    """Return which module imports which, the facade left out: it names its homes as text."""
     paths = modules()
     return {
         name: imports(path, set(paths), types=types)

@@ -1,4 +1,4 @@
-"""What an operator is stands in its own file: nobody else asks a node for its type.
+"""Operators' traits are in their own files: nobody else asks a node for its type.
 
 Walks the syntax of the library, without `tundish.testing`, and finds the places outside an operator's file that
 decide by its class: ``isinstance``, ``issubclass``, comparisons of a type, patterns of ``match``, keys of tables,
@@ -41,7 +41,7 @@ def trees() -> dict[str, ast.Module]:
 
 
 def names_in(module: str, tree: ast.Module) -> Names:
-    """What names mean in a module: the classes that it defines, and what it imports."""
+    """Return what names mean in a module: the classes that it defines, and what it imports."""
     found = {
         part.name: f"{module}.{part.name}" for part in tree.body if isinstance(part, ast.ClassDef)
     }

@@ -75,7 +75,7 @@ def contents(wheel: Path) -> set[str]:
 
 
 def package_files() -> set[str]:
-    """What the wheel should hold: the package as Python sees it in the tree."""
+    """Return the files that the wheel should hold: the package as Python sees it in the tree."""
     folders = (PACKAGE, *(PACKAGE / part for part in PARTS))
     paths = {path for folder in folders for path in folder.rglob("*") if path.is_file()}
     files = {str(path.relative_to(PACKAGE.parent)) for path in paths}

@@ -1,4 +1,4 @@
-"""What the bridges to devices share: elements taken ahead, the state of those the loop was given."""
+"""The common part of the bridges to devices: elements taken ahead, the state of those the loop was given."""
 
 from __future__ import annotations
 

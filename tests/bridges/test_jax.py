@@ -109,5 +109,5 @@ def test_an_array_in_a_slot_holds_its_lease_and_no_longer() -> None:
 
 
 def aliases(array: Any) -> bool:
-    """Whether jax has taken our memory, which is aligned to pages, rather than its own."""
+    """Return True if jax has taken our memory, which is aligned to pages, rather than its own."""
     return bool(array.unsafe_buffer_pointer() % 4096 == 0)

@@ -366,7 +366,7 @@ def test_at_a_terminal(file: Path) -> None:
 
 
 def answered(terminal: int, end: str) -> str:
-    """What is printed up to a prompt."""
+    """Return what is printed up to a prompt."""
     seen, until = "", time.monotonic() + 20
     decode = codecs.getincrementaldecoder("utf-8")().decode
     while not seen.endswith(end):

@@ -56,7 +56,7 @@ while not select.select([sys.stdin], [], [], 0.02)[0]:
 
 
 def stats(**given: Any) -> Stats:
-    """Of a pipeline in which two workers are the limit."""
+    """Make the stats of a pipeline in which two workers are the limit."""
     times = Durations()
     for _ in range(99):
         times.add(0.016)
@@ -359,7 +359,7 @@ class Terminal:
         os.write(self._ours, keys)
 
     def attributes(self) -> Any:
-        """How the terminal is set."""
+        """Return how the terminal is set."""
         return termios.tcgetattr(self._theirs)
 
     def end(self) -> int:
@@ -388,7 +388,7 @@ def terminal(
 
 
 def is_left(shown: Terminal) -> bool:
-    """Whether the terminal is as it was: its settings, its screen, its cursor."""
+    """Return True if the terminal is as it was: its settings, its screen, its cursor."""
     entered, left = shown.text.count("\x1b[?1049h"), shown.text.count("\x1b[?1049l")
     cursor = shown.text.rfind("\x1b[?25h") > shown.text.rfind("\x1b[?25l")
     return entered == left > 0 and cursor and shown.attributes() == shown.before

@@ -1,4 +1,4 @@
-"""What is asked of tf.debugging and of ours: expressions that mean the same in both.
+"""Questions to tf.debugging and to ours: expressions that mean the same in both.
 
 `D` is the module, ``A(values, dtype)`` an array, `nan` and `inf` numbers, `S` a sparse array.
 """

@@ -22,7 +22,7 @@ from tests.debugging.cases import cases  # noqa: E402 - needs the path
 
 
 def names(tf: Any) -> dict[str, Any]:
-    """What the expressions use, for tensorflow."""
+    """Return the names that the expressions use, for tensorflow."""
 
     def array(values: Any, dtype: str) -> Any:
         if dtype == "bool":
@@ -40,7 +40,7 @@ def names(tf: Any) -> dict[str, Any]:
 
 
 def outcome(code: str, known: dict[str, Any]) -> dict[str, Any]:
-    """What an expression gives: a bool or a dtype; "ok" for all else; or its error's type."""
+    """Return what an expression gives: a bool or a dtype; "ok" for all else; or its error's type."""
     try:
         value = eval(code, dict(known))
     except Exception as error:  # noqa: BLE001 - whatever it is, it is the result

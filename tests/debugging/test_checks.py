@@ -1,4 +1,4 @@
-"""What checks accept, and what they say."""
+"""Checks: the values they accept, and the words of their errors."""
 
 from __future__ import annotations
 

@@ -367,7 +367,7 @@ def test_nothing_stays_open(tmp_path: Path) -> None:
 
 
 def open_files() -> list[str]:
-    """What this process has open."""
+    """Return the files that this process has open."""
     return [str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
 
 

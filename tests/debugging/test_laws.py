@@ -27,7 +27,7 @@ def dumping(folder: Path) -> Iterator[None]:
 
 
 def outcomes(case: Case, workers: int, start: Any = None) -> tuple[list[Outcome], Any]:
-    """What a case gives, errors among it, and its state at the start."""
+    """Return what a case gives, errors among it, and its state at the start."""
     with case.build().iterator(workers=workers) as it:
         if start is not None:
             it.load_state_dict(start)

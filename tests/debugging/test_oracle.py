@@ -1,4 +1,4 @@
-"""What passes and what fails in tf.debugging does so here; the differences are few and have reasons."""
+"""Parity with tf.debugging: the same passes and the same fails; the differences are few and have reasons."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_the_end_is_in_the_state() -> None:
 
 
 def test_resuming_before_a_step_without_rows() -> None:
-    """What an array without rows looks like is learnt from the dataset."""
+    """The form of an array without rows is learnt from the dataset."""
 
     def build() -> td.Dataset:
         return td.Dataset.range(9).map(lambda x: np.full(2, x)).batch(8)

@@ -72,7 +72,7 @@ def test_what_auto_chooses(shuffled: Make) -> None:
 
 
 def test_where_the_last_step_would_be_missing_all_share(shuffled: Make) -> None:
-    """Of 25 rows one process has 13, two steps of 12 rows, and the other 12."""
+    """One process has 13 of 25 rows, two steps of 12 rows, and the other 12."""
     ds = shuffled(25).batch(24)
 
     assert form(ds) == "share"

@@ -25,7 +25,7 @@ def plain(value: Any) -> Any:
 
 
 def steps(iterator: DistributedIterator, most: int | None = None) -> list[list[Any]]:
-    """What each step gave to each replica, as lists."""
+    """Return what each step gave to each replica, as lists."""
     found: list[list[Any]] = []
     while most is None or len(found) < most:
         try:
@@ -50,7 +50,7 @@ def each(
 
 
 def run(dataset: td.Dataset, count: int, replicas: int = 1, **arguments: Any) -> list[Any]:
-    """What each process got, step by step, replica by replica."""
+    """Return what each process got, step by step, replica by replica."""
     found = []
     for one in each(dataset, count, replicas, **arguments):
         with one.iterator(workers=0) as iterator:

@@ -1,4 +1,4 @@
-"""What must hold of a reader whatever stands in the file: asked about one file after another.
+"""Rules that hold for a reader whatever is in the file: checked on one file after another.
 
 `problem_of` reads a file in every way there is, and says what is wrong with that, if anything.
 """
@@ -53,7 +53,7 @@ def outcomes(form: Format, path: str, sizes: Iterator[int], *, ahead: bool = Tru
 
 
 def from_reader(reader: Reader, sizes: Iterator[int]) -> Iterator[Found]:
-    """What is left in a reader."""
+    """Yield what is left in a reader."""
     for _ in range(ENDLESS):
         most, place = next(sizes), reader.place
         try:
@@ -90,7 +90,7 @@ def failed(place: int, error: Exception, path: str) -> Found:
 def problem_of(
     form: Format, path: str, seed: int, allowed: Callable[[list[Found]], str] | None = None
 ) -> str | None:
-    """What is wrong with how a file is read.
+    """Say what is wrong with how a file is read.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def problem_of(
 
 
 def agree(found: list[Found], other: list[Found], how: str) -> None:
-    """Whether two readings gave the same."""
+    """Check that two readings gave the same."""
     for one, two in itertools.zip_longest(found, other):
         alike = one is not None and two is not None and one.same(two)
         check(alike, f"{one} in one reading, {how} {two}")
@@ -156,7 +156,7 @@ def check_places(form: Format, path: str, found: list[Found], rng: random.Random
 
 
 def in_order(expected: list[str], *, cut_off: bool) -> Callable[[list[Found]], str]:
-    """That nothing wrong comes, and all that stands before the first error.
+    """Make a check that nothing wrong comes, and all that stands before the first error.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def in_order(expected: list[str], *, cut_off: bool) -> Callable[[list[Found]], s
 
 
 def among(known: set[str]) -> Callable[[list[Found]], str]:
-    """That nothing comes that was nowhere written."""
+    """Make a check that nothing comes that was nowhere written."""
 
     def told(found: list[Found]) -> str:
         wrong = [each for each in found if each.error is None and each.digest not in known]

@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def counts(names: list[str], cases: int) -> dict[str, int]:
-    """How many cases each sample gets."""
+    """Return how many cases each sample gets."""
     weights = Counter({name: 1 if name.startswith(SLOW) else 4 for name in names})
     return {name: -(-cases * weight // weights.total()) for name, weight in weights.items()}
 

@@ -45,7 +45,7 @@ def spread(count: int, most: int) -> Sequence[int]:
 
 
 def otherwise(content: bytes) -> Iterator[tuple[str, bytes]]:
-    """What else happens to files."""
+    """Yield other damages that happen to files."""
     yield "nothing", b""
     yield "zeros", bytes(len(content))
     yield "garbage behind", content + b"garbage"

@@ -232,7 +232,7 @@ def test_seeking_to_where_no_line_begins(path: Path) -> None:
 
 
 def test_the_file_may_grow_behind_its_last_line(path: Path) -> None:
-    """What was the end is not the beginning of a line."""
+    """The place that was the end of a file is not the beginning of a line."""
     path.write_bytes(b"one\ntwo")
     with BYTES.open(str(path)) as reader:
         assert drained(reader) == [b"one", b"two"]

@@ -1,4 +1,4 @@
-"""What every reader promises, over all formats: records, places, and beginning anywhere."""
+"""Promises of every reader, over all formats: records, places, and beginning anywhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def named(sample: Sample) -> str:
 
 
 def descriptors() -> list[str]:
-    """What this process has open."""
+    """Return the files that this process has open."""
     return sorted(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names, of links that may lead nowhere
 
 

@@ -94,7 +94,7 @@ def serve(how: dict[str, Any], folder: Path, status: int) -> None:
 
 
 def allowed(sample: Sample, way: str, label: str) -> Callable[[list[Found]], str] | None:
-    """What may come of a damaged file whose records have checksums."""
+    """Return a check of what may come of a damaged file whose records have checksums."""
     if not sample.checked or label == "itself behind":
         return None
     if way == "sweep":
@@ -120,7 +120,7 @@ def too_long(*_: object) -> None:
 
 
 def tried(names: list[str], **how: Any) -> dict[str, tuple[int, list[Problem]]]:
-    """How many damaged copies of each sample were read, and what went wrong."""
+    """Return how many damaged copies of each sample were read, and what went wrong."""
     found: dict[str, tuple[int, list[Problem]]] = {name: (0, []) for name in names}
     left, first = list(names), 0
     home = MEMORY if MEMORY.is_dir() else None

@@ -119,7 +119,7 @@ def test_a_source_s_array_is_not_copied_by_the_plan() -> None:
 
 
 def run(script: str, *arguments: str) -> str:
-    """What a process of its own prints."""
+    """Return what a process of its own prints."""
     done = subprocess.run(
         [sys.executable, "-c", script, *arguments],
         capture_output=True,

@@ -33,7 +33,7 @@ def stuck(workers: int = 2) -> Any:
 
 @contextlib.contextmanager
 def bounded() -> Iterator[None]:
-    """What is done in here is done soon, whether it raises an error or not."""
+    """Assert that the body is done soon, whether it raises an error or not."""
     since = time.monotonic()
     try:
         yield
@@ -128,7 +128,7 @@ def test_closing_from_another_thread_ends_what_waits(
     "ignore:(?s)Exception ignored in.*KeyboardInterrupt:pytest.PytestUnraisableExceptionWarning"
 )
 def test_an_interrupt_leaves_the_iterator_usable() -> None:
-    """What arrives while waiting is raised, and nothing is lost."""
+    """An interrupt that arrives while waiting is raised, and nothing is lost."""
 
     def interrupt(_: int, frame: FrameType | None) -> None:
         while frame is not None and frame.f_code is not Elements.__next__.__code__:

@@ -40,7 +40,7 @@ def by_stage(stats: Stats) -> Counts:
 
 
 def is_read_to_the_end(case: Case) -> bool:
-    """Whether no operator stops while more could be taken: then workers are ahead of it.
+    """Return True if no operator stops while more could be taken: then workers are ahead of it.
 
     Nor may two readers share one snapshot that is being written: which of them computes is a matter
     of who is ahead.
@@ -67,7 +67,7 @@ def test_counts_are_those_of_the_elements(case: Case) -> None:
 
 @pytest.mark.parametrize("workers", [0, 1, 2, 3])
 def test_each_operator_of_a_stage_is_counted(workers: int) -> None:
-    """Of 100 elements 10 fail in the first map, a third of the rest is kept, twice."""
+    """10 of 100 elements fail in the first map, a third of the rest is kept, twice."""
     kept = [x for x in range(100) if x % 10 != 3]
     first = [x for x in kept if x % 3 == 0]
     second = [x for x in first if x % 2 == 0]

@@ -149,7 +149,7 @@ def test_workers_go_with_the_consumer(function: str) -> None:
 
 
 def lives(process: psutil.Process) -> bool:
-    """Whether it has not ended; its entry may wait for who should have looked after it."""
+    """Return True if a process has not ended; its entry may wait for whoever should have looked after it."""
     try:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

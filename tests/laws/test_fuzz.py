@@ -17,7 +17,7 @@ from tundish.testing.registry import REGISTRY
 
 
 def later(*values: Any) -> list[Any]:
-    """What is left to `make thorough`."""
+    """Return parameters that are left to `make thorough`."""
     return [
         pytest.param(*each, marks=pytest.mark.thorough)
         for each in (value if isinstance(value, tuple) else (value,) for value in values)
@@ -70,7 +70,7 @@ def test_it_is_nested_deep_over_elements_of_every_kind(drawn: list[Pipeline]) ->
 
 
 def depth(made: Pipeline) -> int:
-    """How many steps an element goes through at most."""
+    """Return how many steps an element goes through at most."""
     deepest = 0
     for step in made.steps:
         deepest = 1 + max([deepest, *map(depth, step.parts)])

@@ -335,7 +335,7 @@ def test_a_length_is_asked_for_once_a_pass(*, shuffle: bool) -> None:
 
 
 def taken_by_threads(iterator: Any, count: int) -> tuple[list[Any], list[BaseException]]:
-    """What several threads get of one iterator, together."""
+    """Return what several threads get of one iterator, together."""
     found: list[Any] = []
     errors: list[BaseException] = []
     together = threading.Barrier(count)

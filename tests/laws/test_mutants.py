@@ -166,7 +166,7 @@ class ReadsOneOff(Right):
 
 
 class LosesCounts(Right):
-    """What was counted before is not there after a restore."""
+    """An engine that loses at a restore what was counted before."""
 
     def __init__(self, iterator: Any, workers: int) -> None:
         super().__init__(iterator, workers)
@@ -216,7 +216,7 @@ class RaisesTwice(Right):
 
 
 class ForgetsTheDead(Right):
-    """What a killed worker held is never made again."""
+    """An engine that never makes again what a killed worker held."""
 
     def __next__(self) -> Any:
         element = super().__next__()

@@ -80,7 +80,7 @@ def test_a_module_is_not_imported_for_its_settings(
 
 
 def loaded_and_set(_: Any) -> tuple[bool, bool]:
-    """Whether cv2 was loaded before this call, and whether it optimises."""
+    """Return whether cv2 was loaded before this call, and whether it optimises."""
     return "cv2" in sys.modules, importlib.import_module("cv2").useOptimized()
 
 

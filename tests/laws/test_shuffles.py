@@ -36,7 +36,7 @@ def test_it_is_the_one_that_is_described(n: int) -> None:
 
 @pytest.mark.parametrize("n", [2, 3, 17, 100, 5000])
 def test_it_moves_things(n: int) -> None:
-    """Of several seeds, hardly one leaves much in its place."""
+    """Hardly one of several seeds leaves much in its place."""
     fixed = [np.mean(np.array(order(n, seed)) == np.arange(n)) for seed in range(20)]
 
     assert np.mean(fixed) < 4 / n + 0.01 or n < 4

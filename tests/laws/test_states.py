@@ -63,7 +63,7 @@ def paths(state: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def outcomes(it: Any) -> Iterator[BaseException | None]:
-    """What each element is: None, or its error."""
+    """Yield for each element None, or its error."""
     while True:
         try:
             next(it)
@@ -221,7 +221,7 @@ NAMES: dict[str, tuple[Callable[[], Dataset], Any]] = {
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("what", NAMES)
 def test_what_is_not_there_is_an_error_in_its_place(what: str, workers: int) -> None:
-    """That a ref has the right form, and names nothing, shows as the element is made."""
+    """A ref of the right form that names nothing fails as the element is made."""
     make, ref = NAMES[what]
     ds = make().shuffle(3, seed=1)
     with ds.iterator(workers=workers) as it:

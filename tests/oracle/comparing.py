@@ -1,4 +1,4 @@
-"""Whether a result of ours is what tf.data recorded."""
+"""Comparison of a result of ours with the one that tf.data recorded."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FAMILIES: dict[str, tuple[type[BaseException], ...]] = {
 
 
 def same(expected: Any, got: Any) -> bool:
-    """Whether two plain results are equal: numbers as numbers, errors by their families."""
+    """Return True if two plain results are equal: numbers as numbers, errors by their families."""
     if isinstance(expected, dict) and "error" in expected:
         return isinstance(got, dict) and same_error(expected["error"], got.get("error"))
     if isinstance(expected, dict):
@@ -63,7 +63,7 @@ def same_number(expected: float, got: float) -> bool:
 
 
 def same_error(expected: str, got: Any) -> bool:
-    """Whether an error of ours, by its name, is of the family of tf.data's."""
+    """Return True if an error of ours, by its name, is of the family of tf.data's."""
     if not isinstance(got, str):
         return False
     kind = getattr(errors, got, None) or getattr(builtins, got, None)

@@ -49,12 +49,12 @@ class Files:
         return content[:at] + bytes([content[at] ^ 4]) + content[at:][1:]
 
     def length(self, size: int) -> bytes:
-        """What stands before a record of so many bytes."""
+        """Return the bytes that stand before a record of this size."""
         packed = struct.pack("<Q", size)
         return packed + masked(packed)
 
     def content(self, path: str) -> bytes:
-        """Of a file, as it is on disk."""
+        """Return the content of a file, as it is on disk."""
         return Path(path).read_bytes()
 
     def sqlite(self, *statements: str) -> str:

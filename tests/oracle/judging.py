@@ -39,7 +39,7 @@ class Rule:
     defects: tuple[str, ...] = ()
 
     def excuses(self, case: Case, expected: Any, got: Any) -> bool:
-        """Whether this difference is of the rule's kind."""
+        """Return True if this difference is of the rule's kind."""
         if case["id"] in self.defects:
             return True
         known = {"code": case["code"], "expected": expected, "got": got}
@@ -86,7 +86,7 @@ def error(value: Any) -> str:
 
 
 def message(value: Any) -> str:
-    """What that error said."""
+    """Return the message of a result that is an error."""
     return str(value.get("msg", "")) if error(value) else ""
 
 
@@ -126,20 +126,20 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def numbers(value: Any) -> Counter[Any]:
-    """How often each number is in a plain value, as float32."""
+    """Count each number in a plain value, as float32."""
     kinds = (int, float)
     return Counter(float(np.float32(x)) for x in leaves(value) if isinstance(x, kinds))
 
 
 def records(value: Any) -> Counter[Any]:
-    """How often each element is in a list, errors and its end left out."""
+    """Count each element in a list, errors and its end left out."""
     if not isinstance(value, list):
         return Counter()
     return Counter([str(x) for x in value if not error(x) and x != "EOF"])
 
 
 def errors_in(value: Any) -> int:
-    """How many elements of a list are errors."""
+    """Count the errors among the elements of a list."""
     return 0 if error(value) else sum(x == "error" for x in leaves(value))
 
 

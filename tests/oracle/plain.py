@@ -64,13 +64,13 @@ def without_folder(value: Any, folder: str) -> Any:
 
 
 def last_line(error: BaseException) -> str:
-    """What an exception says, in one line."""
+    """Return the last line of an exception's message."""
     lines = str(error).strip().splitlines()
     return lines[-1] if lines else ""
 
 
 def outcome(function: Callable[[], Any], show: Callable[[Any], Any]) -> Any:
-    """What a function gives, or the type and words of its exception."""
+    """Return what a function gives, or the type and words of its exception."""
     try:
         return show(function())
     except StopIteration:

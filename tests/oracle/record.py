@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
 
 
 def outcome(row: dict[str, Any]) -> Any:
-    """What a case gave, an error by its type: messages hold addresses and times."""
+    """Return what a case gave, an error by its type: messages hold addresses and times."""
     return without_words(row["value"]) if "value" in row else {"error": row.get("error")}
 
 

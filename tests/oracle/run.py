@@ -84,7 +84,7 @@ def show_case(word: str, verdict: Verdict) -> None:
 
 
 def show_messages(verdicts: list[Verdict]) -> None:
-    """What our errors say where tf.data has an error, or we have."""
+    """Show the messages of our errors where tf.data has an error, or we have."""
     for verdict in verdicts:
         got = verdict.got
         if isinstance(got, dict) and "error" in got:

@@ -61,7 +61,7 @@ def run_all(cases: list[Case], backend: str, *, workers: int = 0) -> list[Result
 
 
 def taken(crew: list[Runner]) -> Iterator[tuple[int, Result]]:
-    """What the busy processes have ready; one that gives nothing in time is given up."""
+    """Yield what the busy processes have ready; one that gives nothing in time is given up."""
     busy = [runner for runner in crew if runner.busy is not None]
     ready, _, _ = select.select([runner.replies for runner in busy], [], [], 1.5 * SECONDS)
     for runner in busy if not ready else ready_ones(busy, ready):
@@ -154,7 +154,7 @@ def too_long(*_: Any) -> None:
 
 
 def run_one(code: str, names: Any, seconds: float = 0.0) -> Result:
-    """What a case gives in this process; within so many seconds, if any are given."""
+    """Return what a case gives in this process; within so many seconds, if any are given."""
     folder = tempfile.mkdtemp(prefix="tundish-oracle-")
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:

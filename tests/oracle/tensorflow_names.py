@@ -1,4 +1,4 @@
-"""What the code of a case may name, for TensorFlow: how the recorded results were made."""
+"""Names for the code of a case, for TensorFlow: the recorded results were made with them."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Functions:
         self.files = Files(folder)
 
     def __getattr__(self, name: str) -> Any:
-        """What has no meaning of its own here is tf.data's older spelling, or TensorFlow's."""
+        """Look a name up in tf.data's older spellings, or in TensorFlow, where it has no meaning of its own here."""
         for home in (self.files, tf.data.experimental, tf.data, tf, tf.math):
             if hasattr(home, name):
                 return getattr(home, name)

@@ -1,4 +1,4 @@
-"""What tf.data did in the recorded cases, tundish does; the differences are few and have reasons."""
+"""Parity with tf.data in the recorded cases; the differences are few and have reasons."""
 
 from __future__ import annotations
 

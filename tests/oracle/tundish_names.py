@@ -1,4 +1,4 @@
-"""What the code of a case may name, for tundish."""
+"""Names for the code of a case, for tundish."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Functions:
             setattr(self, name, np.dtype(name))
 
     def __getattr__(self, name: str) -> Any:
-        """What has no meaning of its own here is tundish's older spelling, or numpy's."""
+        """Look a name up in tundish's older spellings, or in numpy, where it has no meaning of its own here."""
         if name.startswith("__") or name == "files":  # while it is unpickled in a worker
             raise AttributeError(name)
         for home in (self.files, td.experimental, td, np):

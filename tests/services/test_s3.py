@@ -22,7 +22,7 @@ LINES = [f"line {n}" for n in range(1000)]
 
 @pytest.fixture(scope="module")
 def options() -> Iterator[dict[str, Any]]:
-    """What a filesystem of the server is made with; a bucket ``data`` is there."""
+    """Yield the options of a filesystem of the server; a bucket ``data`` is there."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
     host, port = server.get_host_and_port()

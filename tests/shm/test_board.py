@@ -1,4 +1,4 @@
-"""The board: what a process publishes is read whole, or not at all, whatever happens to who writes."""
+"""The board: a message that a process publishes is read whole, or not at all, whatever happens to the writer."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ENDLESS = """
 
 @pytest.fixture(autouse=True)
 def nothing_told_before() -> None:
-    """What pipelines of other tests have told; it comes back when there is news."""
+    """Take down what pipelines of other tests have told; it comes back when there is news."""
     for telling in publishing._current:
         telling.board.close()
 
@@ -88,7 +88,7 @@ def links() -> list[str]:
 
 
 def is_one_message(data: bytes) -> bool:
-    """Whether it is exactly what `ENDLESS` published at one time."""
+    """Return True if the data are exactly what `ENDLESS` published at one time."""
     number = int(data.split(b",")[0])
     return data == (b"%d," % number * (1 + number % 5000) if number else b"0")
 

@@ -76,7 +76,7 @@ class Story:
 
     @property
     def answers(self) -> Path:
-        """What the loader has heard from its writer: lines of JSON, outside of the snapshot."""
+        """The path of what the loader has heard from its writer: lines of JSON, outside of the snapshot."""
         return Path(self.path) / "answers"
 
 

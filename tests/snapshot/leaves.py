@@ -138,7 +138,7 @@ NESTS: dict[str, Callable[[int, np.random.Generator], Any]] = {
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Whether two leaves are one to the bit: type, dtype, shape and every byte."""
+    """Return True if two leaves are one to the bit: type, dtype, shape and every byte."""
     if type(one) is not type(other):
         return False
     if not isinstance(one, (np.ndarray, np.generic)):
@@ -154,7 +154,7 @@ def is_same(one: Any, other: Any) -> bool:
 
 
 def differences(one: Any, other: Any) -> str | None:
-    """How two elements differ; None where they are one to the bit, but for classes of namedtuples."""
+    """Say how two elements differ; None where they are one to the bit, but for classes of namedtuples."""
     mine, my_tree = flatten(one)
     others, tree = flatten(other)
     if _named(my_tree) != _named(tree):

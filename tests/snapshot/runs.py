@@ -48,7 +48,7 @@ def columns(first: int, stop: int, failed: Sequence[int] = ()) -> list[Columns]:
 
 
 def failure(n: int) -> StoredError:
-    """How element `n` fails."""
+    """Make the error of element `n`."""
     return StoredError.of(n, ValueError(f"bad {n}"))
 
 
@@ -58,7 +58,7 @@ def folder(path: Path | str, run: str = RUN) -> Path:
 
 
 def prefix(path: Path | str, run: str = RUN) -> Prefix:
-    """What is durable of a run."""
+    """Return what is durable of a run."""
     return read_run(open_store(path).subfolder(KEY), run)
 
 

@@ -1,4 +1,4 @@
-"""What stands under a path, and beginning, completing and tidying it."""
+"""The catalog under a path, and beginning, completing and tidying it."""
 
 from __future__ import annotations
 

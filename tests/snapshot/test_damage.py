@@ -38,7 +38,7 @@ def setting(**values: Any) -> Change:
 
 
 def by_hand(content: bytes) -> bytes:
-    """What an editor leaves that someone formatted the file with."""
+    """Return the content as an editor leaves it that someone formatted the file with."""
     return json.dumps(json.loads(content), indent=2).encode()
 
 

@@ -59,7 +59,7 @@ print(json.dumps(won))
 
 
 def race(root: Path, what: str) -> list[list[bool]]:
-    """Who won which round."""
+    """Return which process won which round."""
     with ExitStack() as stack:
         processes = [
             stack.enter_context(

@@ -1,4 +1,4 @@
-"""What is said in JSON is what was said; errors of elements come back; the page says it all."""
+"""Records in JSON come back as they were; so do errors of elements; the page lists every field."""
 
 from __future__ import annotations
 

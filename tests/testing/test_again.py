@@ -127,7 +127,7 @@ PIPELINES: dict[str, tuple[Callable[[], td.Dataset], str]] = {
 
 
 def given_before_the_error(ds: td.Dataset) -> int:
-    """How many elements come before one fails."""
+    """Count the elements that come before one fails."""
     seen = 0
     with ds.iterator(workers=0) as it:
         while True:

@@ -1,4 +1,4 @@
-"""What a run leaves is told from what a busy machine has not taken back yet."""
+"""The traces that a run leaves are told from what a busy machine has not taken back yet."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def padded(i: Any) -> np.ndarray:
 
 
 def held(ds: Any, workers: int) -> str:
-    """What is found in a dataset's elements."""
+    """Return what is found in a dataset's elements."""
     with ds.iterator(workers=workers) as iterator, pytest.raises(AssertionError) as problem:
         collect(iterator)
     return str(problem.value)

@@ -49,7 +49,7 @@ def note(folder: str, text: str) -> None:
 
 
 def noted(folder: Path) -> list[tuple[str, int]]:
-    """What was noted, and the process that did."""
+    """Return what was noted, and the process that did."""
     log = folder / "log"
     lines = log.read_text().splitlines() if log.exists() else []
     return [(line.rsplit(" ", 1)[0], int(line.rsplit(" ", 1)[1])) for line in lines]
@@ -101,7 +101,7 @@ class Backwards(Listed):
 
 
 class Info(Numbers):
-    """What a sample's worker knows of itself, asked of a module."""
+    """A dataset whose samples tell what their worker knows of itself, asked of a module."""
 
     def __init__(self, size: int, module: str) -> None:
         super().__init__(size)

@@ -88,7 +88,7 @@ def array(value: Any) -> Any:
 
 
 def alike(ours: Any, theirs: Any) -> bool:
-    """Whether two batches are the same: containers, dtypes, shapes and bits; an array stands for a tensor."""
+    """Return True if two batches are the same: containers, dtypes, shapes and bits; an array stands for a tensor."""
     ours, theirs = array(ours), array(theirs)
     if isinstance(theirs, np.ndarray):
         return (

@@ -52,7 +52,7 @@ STARTING_S = 120  # a process may take this long to import torch and the tests
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one test."""
+    """The outcome of one test."""
 
     name: str
     status: str  # passed, failed, skipped, hung, died
@@ -144,7 +144,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def is_torchdata(path: Path) -> bool:
-    """Whether these are torchdata's tests, not PyTorch's."""
+    """Return True if these are torchdata's tests, not PyTorch's."""
     return files_of(path)[0].parent.name == STATEFUL
 
 

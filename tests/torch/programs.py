@@ -1,4 +1,4 @@
-"""What the tests of processes run as programs of their own: `python programs.py NAME MODULE`."""
+"""Programs that the tests of processes run: `python programs.py NAME MODULE`."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def fail(module: str) -> None:
 
 
 class Loaded(Slow):
-    """Whether torch is loaded where a sample is made."""
+    """A dataset whose samples tell whether torch is loaded where they are made."""
 
     def __getitem__(self, index: int) -> bool:
         return "torch" in sys.modules

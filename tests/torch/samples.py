@@ -44,6 +44,6 @@ class Row(list[Any]):
 
 @dataclass
 class Record:
-    """What nobody knows how to collate."""
+    """A sample that nobody knows how to collate."""
 
     x: int

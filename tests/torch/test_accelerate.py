@@ -204,7 +204,7 @@ def test_every_way_to_share_batches_out_gives_those_of_torch(tmp_path: Path) -> 
 
 
 def run_ranks(script: Path) -> list[str]:
-    """What two processes print, each line with its rank before it."""
+    """Return what two processes print, each line with its rank before it."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -99,7 +99,7 @@ def test_nothing_comes_twice_in_torch_s_workers(persistent: bool) -> None:
 
 
 def test_copies_in_other_processes_agree(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What spawned workers get: each its own unpickled copy, and nothing of this process."""
+    """Spawned workers get each its own unpickled copy, and nothing of this process."""
     td.set_seed(7)
     try:
         found = as_iterable(UNSEEDED)

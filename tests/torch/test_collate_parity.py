@@ -1,4 +1,4 @@
-"""Our collate rules against torch's own, row by row, and samples that are torch's tensors."""
+"""Our collate rules against torch's own, row by row, on samples with torch's tensors among them."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def alike(found: Any, expected: Any) -> bool:
 
 
 def arrays_of(value: Any) -> Any:
-    """What a numpy loader gives where torch gives this."""
+    """Return what a numpy loader gives where torch gives this."""
     if isinstance(value, torch.Tensor):
         return numpy_or(value)
     if isinstance(value, (Mapping, UserDict)) and not isinstance(value, MappingProxyType):

@@ -1,4 +1,4 @@
-"""Conformance 35, 36, 38 and 39: processes that die, and what they leave."""
+"""Conformance 35, 36, 38 and 39: processes that die, and the traces they leave."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def family(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 
 def runs(process: psutil.Process) -> bool:
-    """Whether it has not ended; where nobody waits for orphans, one that has is still listed."""
+    """Return True if a process has not ended; where nobody waits for orphans, one that has is still listed."""
     try:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

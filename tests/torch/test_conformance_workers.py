@@ -75,7 +75,7 @@ def test_20_worker_init_fn_is_not_for_the_caller(face: Face) -> None:
 
 
 def seeds_of(base: int, worker: int, *, in_torch: bool) -> str:
-    """What `Seeds` notes in a worker that is seeded as torch seeds it."""
+    """Return what `Seeds` notes in a worker that is seeded as torch seeds it."""
     drawn = [
         random.Random(base + worker).getrandbits(32),
         int(np.random.RandomState(states(base, worker)).randint(2**31)),

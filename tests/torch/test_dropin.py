@@ -1,4 +1,4 @@
-"""What a program relies on that was written for torch's class, and changes the import alone."""
+"""A program that was written for torch's class, and changes the import alone: all it relies on holds."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class PlusOne(torch.nn.Module):  # type: ignore[misc, name-defined]
 
 
 class Each:
-    """What several functions make of one tensor."""
+    """A function that joins what several functions make of one tensor."""
 
     def __init__(self, functions: list[Any]) -> None:
         self.functions = functions
@@ -201,7 +201,7 @@ def test_a_copy_stands_where_the_loader_stands(
 
 
 class Process(Numbers):
-    """What `multiprocessing` says in a worker."""
+    """A dataset whose samples tell what `multiprocessing` says in a worker."""
 
     def __getitem__(self, index: int) -> Any:
         this, parent = multiprocessing.current_process(), multiprocessing.parent_process()

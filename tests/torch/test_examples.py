@@ -33,7 +33,7 @@ def train(state: Path, *options: str) -> int:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a run leaves that nobody kills."""
+    """Return what a run leaves that nobody kills."""
     state = tmp_path_factory.mktemp("undisturbed") / "state.pt"
     assert not train(state, "--workers", "2")
     parts: dict[str, Any] = torch.load(state, weights_only=True)

@@ -85,7 +85,7 @@ def made(face: Any, o: dict[str, Any], workers: int) -> Any:
 
 
 def batches(loader: Any, seed: int, *, broken_off: bool) -> list[list[Any]]:
-    """What it gives, and where it leaves the global generator."""
+    """Return what a loader gives, and where it leaves the global generator."""
     torch.manual_seed(seed)
     epochs: list[list[Any]] = []
     for epoch in range(EPOCHS):

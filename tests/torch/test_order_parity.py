@@ -50,7 +50,7 @@ def generators(kind: str, seed: int) -> tuple[Any, Any, Callable[[], tuple[Any, 
 
 
 def epochs(sampler: Any, stops: list[int | None]) -> Iterator[list[Any]]:
-    """What each epoch gives, up to where it is broken off."""
+    """Yield what each epoch gives, up to where it is broken off."""
     for stop in stops:
         given: list[Any] = []
         for index in sampler:
@@ -213,7 +213,7 @@ def test_subset_random_sampler() -> None:
 
 
 def with_gradient(weights: list[float]) -> Any:
-    """What a weight is that a model has learnt."""
+    """Return a weight as a model has it that has learnt it."""
     return torch.tensor(weights, dtype=torch.float64, requires_grad=True)
 
 

@@ -1,4 +1,4 @@
-"""What `Dataset.from_source` makes of the datasets of other libraries, under the laws."""
+"""Datasets of other libraries through `Dataset.from_source`, under the laws."""
 
 from __future__ import annotations
 

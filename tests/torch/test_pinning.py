@@ -1,4 +1,4 @@
-"""Pinned batches: slots are registered once, and a copy that runs reads what it was asked to read."""
+"""Pinned batches: slots are registered once, and a copy that is under way reads the bytes it was asked for."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_without_a_device_it_warns_and_goes_on() -> None:
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_on_a_gpu() -> None:
-    """What arrives by copies that are waited for only in the end is what was sent."""
+    """The rows that arrive by copies waited for only in the end are those that were sent."""
     loader: Any = DataLoader(Filled(3200), BATCH, num_workers=2, pin_memory=True)
     arrived = []
     for batch in loader:

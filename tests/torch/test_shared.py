@@ -1,4 +1,4 @@
-"""What a dataset shares with the process that made it stays shared in its workers."""
+"""Things that a dataset shares with the process that made it stay shared in its workers."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def events(output: str) -> list[dict[str, Any]]:
 
 
 def kept(dataset: td.Dataset) -> list[Outcome]:
-    """What a complete snapshot gives; fails if it is not complete."""
+    """Return what a complete snapshot gives; fail if it is not complete."""
     node = dataset._node
     with dataset.iterator(workers=0) as elements:
         assert [seen.doing for seen in elements.stats.snapshots] == ["read"], node

@@ -1,4 +1,4 @@
-"""How large it will be and how long it takes; and whether there is room, before the first byte."""
+"""Estimates: the size of a snapshot, the time it takes, and whether there is room, before the first byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said while it works: a bar for a terminal, lines for a file, objects for a program."""
+"""Progress that is told while the command works: a bar for a terminal, lines for a file, objects for a program."""
 
 from __future__ import annotations
 

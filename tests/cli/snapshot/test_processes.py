@@ -40,7 +40,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, list[dict[str, object]]]
 
 
 def expected(file: Path) -> list[Outcome]:
-    """What one process without a snapshot gives."""
+    """Return what one process without a snapshot gives."""
     dataset = find(f"{file.name}:data")
     return collect(dataset.iterator(workers=0))
 

@@ -1,4 +1,4 @@
-"""Which shard a process makes: as said, or as its launcher says; never two processes the same."""
+"""The shard that a process makes: as said, or as its launcher says; never two processes the same."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tundish.cli.snapshot.shards import shard_of
 
 
 def array(task: int, count: int, first: int = 0, step: int = 1) -> dict[str, str]:
-    """What Slurm sets for a task of an array."""
+    """Return the variables that Slurm sets for a task of an array."""
     last = first + (count - 1) * step
     return {
         "SLURM_ARRAY_TASK_ID": str(task),

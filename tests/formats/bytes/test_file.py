@@ -21,7 +21,7 @@ from tundish.formats.bytes.file import open_file
 
 @pytest.fixture(params=["local", "file", "memory"])
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Of a file that holds b"0123456789"."""
+    """Yield the path of a file that holds b"0123456789"."""
     some = tmp_path / "some"
     some.write_bytes(b"0123456789")
     if request.param == "memory":

@@ -35,7 +35,7 @@ compressed = pytest.mark.parametrize("kind", [kind for kind in COMPRESS if kind]
 
 @pytest.fixture(params=["isal", "zlib"], autouse=True)
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What decompresses: with the extra and without."""
+    """Choose the library that decompresses: with the extra and without."""
     if request.param == "zlib":
         monkeypatch.setitem(sys.modules, "isal", None)
     else:
@@ -49,7 +49,7 @@ def written(folder: Path, data: bytes | bytearray) -> str:
 
 
 def read_all(stream: ByteStream, size: int = 1000) -> tuple[bytes, Exception | None]:
-    """What comes, and what was raised then."""
+    """Return the bytes that come, and the error that was raised then."""
     pieces: list[bytes] = []
     problem = None
     try:
@@ -176,7 +176,7 @@ def test_each_bit_flipped(kind: str, tmp_path: Path) -> None:
 
 @compressed
 def test_nothing_is_given_that_comes_out_together_with_damage(kind: str, tmp_path: Path) -> None:
-    """Of a member of less than a piece nothing, as its checksum stands for all of it."""
+    """A member of less than a piece gives nothing, as its checksum stands for all of it."""
     for content in (LITTLE, CONTENT[: PIECE - 1], CONTENT):
         whole = bytearray(COMPRESS[kind](content))
         whole[-1] ^= 1  # of the checksum

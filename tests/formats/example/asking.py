@@ -68,7 +68,7 @@ def feature_of(kind: str, arguments: dict[str, Any], module: Any) -> Any:
 
 
 def told(value: Any) -> Any:
-    """What came back, as JSON: dtype, shape and the bytes of an array."""
+    """Return what came back, as JSON: dtype, shape and the bytes of an array."""
     if isinstance(value, dict):
         return {name: told(part) for name, part in sorted(value.items())}
     if type(value) is tuple:

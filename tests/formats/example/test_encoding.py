@@ -1,4 +1,4 @@
-"""What is written can be read, by whoever reads protocol buffers."""
+"""Encoded examples: they can be read by any reader of protocol buffers."""
 
 from __future__ import annotations
 

@@ -355,7 +355,7 @@ def test_one_example_of_many_entries_does_not_hold_up_the_others(
 
 
 def both_ways(batch: list[bytes], features: dict[str, Any]) -> tuple[Any, Any]:
-    """What comes of parsing together, and of parsing one by one: the result, or the error's text."""
+    """Parse together, and one by one; return the result of each, or the error's text."""
     found = []
     for few in (0, 1 << 60):
         with pytest.MonkeyPatch.context() as patch:

@@ -20,7 +20,7 @@ def feature(*partitions: Any) -> dict[str, Any]:
 
 
 def coded(kind: str, lengths: list[int]) -> list[int]:
-    """What a feature has that cuts values into rows of these lengths."""
+    """Return the values of a feature that cuts others into rows of these lengths."""
     splits = np.concatenate([[0], np.cumsum(lengths, dtype=int)])
     found = {
         "RowSplits": splits,

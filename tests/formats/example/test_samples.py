@@ -1,4 +1,4 @@
-"""What tensorflow made of recorded examples is what comes out here; `record.py` wrote them."""
+"""Recorded examples: they come out here as tensorflow parsed them; `record.py` wrote them."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def counted(rng: random.Random) -> dict[str, tuple[str, int]]:
 
 
 def outcome(parse: Any, *arguments: Any) -> Any:
-    """What comes back, or None for an error."""
+    """Return what comes back, or None for an error."""
     try:
         return told(parse(*arguments))
     except (ValueError, tf.errors.InvalidArgumentError):

@@ -65,7 +65,7 @@ def starts(content: bytes) -> np.ndarray:
 
 
 def says(index: Index, content: bytes) -> bool:
-    """Whether these are the places of the lines of a file."""
+    """Return True if these are the places of the lines of a file."""
     return np.array_equal(index.places, starts(content))
 
 

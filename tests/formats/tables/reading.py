@@ -1,4 +1,4 @@
-"""What a reader gives, record by record, errors in their places."""
+"""Reading by hand: the records that a reader gives, one by one, errors in their places."""
 
 from __future__ import annotations
 

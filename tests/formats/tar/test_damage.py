@@ -24,7 +24,7 @@ BEFORE = len(GOOD + NEXT)
 
 
 def problems(folder: Path, content: bytes) -> list[Any]:
-    """What is read; places tell the same."""
+    """Read an archive, and by its places; return what both gave."""
     path = folder / "a.tar"
     path.write_bytes(content)
     found = read(TarFormat(), path)
@@ -38,7 +38,7 @@ def problems(folder: Path, content: bytes) -> list[Any]:
 
 
 def one_at(path: Path, place: int) -> object:
-    """What reading at a place gives."""
+    """Return what reading at a place gives."""
     with TarFormat().open(str(path), place, ahead=False) as reader:
         try:
             return reader.read(1)[0]

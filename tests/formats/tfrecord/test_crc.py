@@ -28,7 +28,7 @@ def package(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_known_values() -> None:
-    """Of RFC 3720, appendix B.4."""
+    """Checksums from RFC 3720, appendix B.4."""
     known = {
         b"123456789": 0xE3069283,
         bytes(32): 0x8A9136AA,

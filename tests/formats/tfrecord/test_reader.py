@@ -64,7 +64,7 @@ def written(folder: Path, records: list[bytes], compression: str = "") -> str:
 def read(
     opened: TFRecordReader, most: int = sys.maxsize
 ) -> Iterator[tuple[int, bytes | RecordCorruptError]]:
-    """What comes, by its place, errors in theirs; up to the end, or to where nobody can go on."""
+    """Yield what comes, by its place, errors in theirs; up to the end, or to where nobody can go on."""
     with opened:
         while True:
             before = opened.place
@@ -178,7 +178,7 @@ def test_a_format_travels() -> None:
 
 
 def expected_of(data: bytes, records: list[bytes]) -> list[tuple[int, object]]:
-    """What an undamaged file of records begins with, as far as these bytes are those of it."""
+    """Return the first records of an undamaged file, as far as these bytes are those of the file."""
     whole = b"".join(map(framed, records))
     same = next((k for k, (a, b) in enumerate(zip(data, whole, strict=False)) if a != b), len(data))
     places = places_of(records)
@@ -253,7 +253,7 @@ def test_a_damaged_header_among_records_of_one_length(at: int, tmp_path: Path) -
 
 @pytest.mark.parametrize("compression", ["GZIP", "ZLIB", "ZSTD"])
 def test_compressed_and_damaged(compression: str, tmp_path: Path) -> None:
-    """What comes are the first records, then an error; but where a flip changes nothing of them.
+    """The first records come, then an error; all records, where a flip changes nothing of them.
 
     Where a flip makes the file seem cut off, a record may come twice: it is compressed to a reference
     to where it stood before.

@@ -24,7 +24,7 @@ def test_what_tensorflow_wrote_is_read(compression: str) -> None:
 
 
 def test_the_same_bytes_are_written(tmp_path: Path) -> None:
-    """Of compressed files only what is compressed: compressors differ."""
+    """Only files that are not compressed are compared: compressors differ."""
     path = tmp_path / "ours"
     td.TFRecordWriter(path).write(RECORDS)
 

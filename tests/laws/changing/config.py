@@ -93,7 +93,7 @@ def change_all() -> None:
 
 
 def counted(x: int) -> int:
-    """How often this was called in this process."""
+    """Count the calls in this process; return the count."""
     global CALLS  # noqa: PLW0603 - as users do
     CALLS += 1
     COUNTS[x] = CALLS

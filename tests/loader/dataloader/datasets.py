@@ -147,7 +147,7 @@ class Remembering:
 
 
 class Loaded(Numbers):
-    """Whether a module has been imported where samples are made."""
+    """A dataset whose samples tell whether a module has been imported where they are made."""
 
     def __init__(self, name: str) -> None:
         super().__init__(4)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Kept:
-    """What has fields and says them all."""
+    """An object whose state is all of its fields."""
 
     def state_dict(self) -> dict[str, Any]:
         return dict(vars(self))

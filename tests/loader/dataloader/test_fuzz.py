@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 
 def drawn(draw: random.Random) -> dict[str, Any]:
-    """What a loader is made of."""
+    """Draw what a loader is made of."""
     return {
         "count": draw.choice([1, 3, 17, 40, 90]),
         "dataset": draw.choice(["augmented", "rows", "shapes"]),

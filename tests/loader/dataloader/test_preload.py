@@ -1,4 +1,4 @@
-"""What is imported once for all workers: installed modules that the dataset needs, nothing else."""
+"""Imports made once for all workers: installed modules that the dataset needs, nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A state goes on behind the last batch: with other workers, other ranks, in another loader."""
+"""Resuming after the last batch: with other workers, other ranks, in another loader."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def test_replicas_cannot_change_their_number(now: int) -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_iterables_that_draw_from_global_generators(workers: int) -> None:
-    """What is read again is read with the same numbers, whichever batch it is read again for."""
+    """An element is read again with the same numbers, whichever batch it is read again for."""
 
     def loader(seed: int) -> td.DataLoader:
         own = td.TorchGenerator(seed)

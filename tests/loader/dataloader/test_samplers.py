@@ -1,4 +1,4 @@
-"""The samplers without torch: orders recorded from torch 2.13, and what is ours.
+"""The samplers without torch: orders recorded from torch 2.13, and our own additions.
 
 `tests/torch/test_order_parity.py` compares with torch itself.
 """
@@ -273,7 +273,7 @@ WORLDS = [(1, 3), (2, 3), (4, 3), (3, 1), (3, 5), (4, 4)]
 @pytest.mark.parametrize("uneven", ["pad", "mask", "drop"])
 @pytest.mark.parametrize(("before", "after"), WORLDS)
 def test_another_world_goes_on(before: int, after: int, uneven: Uneven) -> None:
-    """What some processes had and what others then have is the epoch, each sample once."""
+    """The samples that some processes had and others then have are the epoch, each sample once."""
     for n, steps in itertools.product((1, 11, 24), range(12)):
         start = before * steps
         had = [

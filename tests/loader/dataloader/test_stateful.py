@@ -58,7 +58,7 @@ def run(loader: Any, epochs: int) -> tuple[list[list[Any]], dict[tuple[int, int]
 
 
 def rest(batches: list[list[Any]], place: tuple[int, int]) -> list[list[Any]]:
-    """What is to come, epoch by epoch."""
+    """Return the batches that are to come, epoch by epoch."""
     epoch, step = place
     if step == OVER:
         return batches[epoch + 1 :]

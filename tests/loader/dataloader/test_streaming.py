@@ -68,7 +68,7 @@ def same(found: Any, expected: Any) -> bool:
 
 
 def outcome(rule: Callable[[Any], Any], samples: Any) -> Any:
-    """What comes of it, or what is raised, with its notes."""
+    """Return the result of a rule, or the error that is raised, with its notes."""
     try:
         return rule(samples)
     except Exception as error:  # noqa: BLE001 - compared

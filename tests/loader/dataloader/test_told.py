@@ -1,4 +1,4 @@
-"""What an epoch's iterator measures, and tells `tundish top`."""
+"""Measurements of an epoch's iterator, and what it tells `tundish top`."""
 
 from __future__ import annotations
 

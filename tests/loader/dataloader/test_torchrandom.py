@@ -338,7 +338,7 @@ def test_as_generator(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ours as it is, none as the default, torch's borrowed; torch is never imported for it."""
 
     class Alike:
-        """What a torch.Generator looks like."""
+        """An object that looks like a torch.Generator."""
 
         def get_state(self) -> None: ...
         def manual_seed(self, seed: int) -> None: ...

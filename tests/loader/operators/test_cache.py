@@ -1,4 +1,4 @@
-"""What `cache` keeps, and what it does not."""
+"""The elements that `cache` keeps, and those it does not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tundish.errors import WorkerTraceback
 
 
 class Held:
-    """What a training holds while it asks for elements."""
+    """Something that a training holds while it asks for elements."""
 
 
 def refuse(x: Any) -> Any:

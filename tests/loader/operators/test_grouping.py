@@ -1,4 +1,4 @@
-"""group_by_window and bucket_by_sequence_length: what tf.data does, and errors at their places."""
+"""group_by_window and bucket_by_sequence_length: the same as tf.data, and errors at their places."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def parity(x: Any) -> Any:
 
 
 def outcomes(ds: Dataset, workers: int) -> list[Any]:
-    """What comes: lists, or errors."""
+    """Return what comes: lists, or errors."""
     found: list[Any] = []
     with ds.iterator(workers=workers) as it:
         while True:

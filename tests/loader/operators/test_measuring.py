@@ -240,7 +240,7 @@ def test_batches_of_what_cannot_fail_are_counted(workers: int) -> None:
 
 @WORKERS
 def test_computed_elements_and_others_are_counted_alike(workers: int) -> None:
-    """Of one stream some are computed below it, and some where it ends."""
+    """Some elements of one stream are computed upstream, and some where it ends."""
     part = Dataset.range(9).map(Tag(1)).latency_stats("part")
     ds = Dataset.range(20).filter(even).concatenate(part).latency_stats("all").enumerate()
     ds = ds.latency_stats("numbered").shuffle(5, seed=1).latency_stats("shuffled")

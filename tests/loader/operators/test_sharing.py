@@ -35,7 +35,7 @@ def test_parts_are_side_by_side() -> None:
 
 @pytest.mark.slow
 def test_the_laws() -> None:
-    """Of the elements that one process has; errors and what comes behind them are `distribute`'s."""
+    """The laws hold for the elements that one process has; errors and what comes after them are `distribute`'s."""
     ds = Dataset.range(60).shuffle(7, seed=1).filter(Keep(1)).map(Draw(1), seed=2)
     node = BatchShare(ds._node, InputContext(3, 1, 3), 6, "drop")
     mine = Dataset._of(node).batch(2)

@@ -1,4 +1,4 @@
-"""What `snapshot`, `save`, `load` and `cache` refuse when the pipeline is built."""
+"""Refusals of `snapshot`, `save`, `load` and `cache` when the pipeline is built."""
 
 from __future__ import annotations
 

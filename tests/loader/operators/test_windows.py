@@ -1,4 +1,4 @@
-"""Datasets as elements: what tf.data does, and that they cross processes."""
+"""Datasets as elements: the same as in tf.data, and they cross processes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def some(*values: float) -> Dataset:
 
 
 def outcomes(ds: Dataset, workers: int) -> list[Any]:
-    """What comes: lists, or the types of errors."""
+    """Return what comes: lists, or the types of errors."""
     found: list[Any] = []
     with ds.iterator(workers=workers) as it:
         while True:
@@ -138,7 +138,7 @@ def test_a_window_cannot_change_another() -> None:
 
 
 def reads(w: Any) -> dict[str, Any]:
-    """What a function sees that reads the dataset it is given."""
+    """Return what a function sees that reads the dataset it is given."""
     before = len(psutil.Process().children())
     parallel = [int(x) for x in w.map(abs, num_parallel_calls=2)]
     with w.with_options(Options(workers=2)).iterator() as it:

@@ -1,4 +1,4 @@
-"""What a plan holds that no state can hold: found in functions, told as the policy says; few false alarms."""
+"""State in a plan that no state of an iterator can hold: found in functions, told by the policy, few false alarms."""
 
 # ruff: noqa: NPY002 - functions that draw from numpy's global generator are what is looked for
 

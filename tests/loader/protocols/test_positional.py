@@ -38,7 +38,7 @@ def positions(ds: Any) -> Positions:
 
 @contextmanager
 def asked() -> Iterator[list[int]]:
-    """How many positions shuffles are asked for at once within a block."""
+    """Yield a list of how many positions shuffles are asked for at once within a block."""
     sizes: list[int] = []
     before = Shuffle.refs_at
 

@@ -1,4 +1,4 @@
-"""What a plan tells of its elements, and what it therefore refuses when it is built."""
+"""Specs that a plan tells of its elements, and the refusals that follow from them when it is built."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the workers of the tests run. Only the standard library, so that they begin quickly."""
+"""Entries of the tests' workers. Only the standard library, so that they begin quickly."""
 
 from __future__ import annotations
 

@@ -287,7 +287,7 @@ def test_a_fork_may_ask_and_end_its_copy() -> None:
 
 
 def test_a_state_in_the_middle_of_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is told to a tuner is of one engine."""
+    """The measurements that a tuner gets are of one engine."""
     from tundish import AUTOTUNE
     from tundish.loader.run import engine
     from tundish.loader.run.watching import tuning

@@ -1,4 +1,4 @@
-"""How many Python functions the consumer calls in one ``next``: a count, which a busy machine does not change."""
+"""The number of Python functions that the consumer calls in one ``next``: a busy machine does not change it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_wait_reads_each_answer_once() -> None:
 
 
 def test_elements_that_no_machine_has_at_once() -> None:
-    """Whether it has several is not asked for each of them."""
+    """The machine is not asked for each element whether it has several."""
     with Dataset.range(9 * COUNTED).cache().repeat().iterator(workers=0) as elements:
         for _ in range(9 * COUNTED):
             next(elements)

@@ -1,4 +1,4 @@
-"""What stops early leaves nothing behind: a pass's stages, blocks and slots go with the pass."""
+"""A pass that stops early leaves nothing: its stages, blocks and slots go with it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def coordinator_of(iterator: Iterator) -> Coordinator:
 
 
 def held(coordinator: Coordinator) -> dict[str, int]:
-    """How many of each thing that a pass may leave behind."""
+    """Count each kind of thing that a pass may leave."""
     ring = coordinator._memory.ring
     assert ring is not None
     return {

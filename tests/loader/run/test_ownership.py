@@ -1,4 +1,4 @@
-"""What is kept or delivered beyond the next call of a user's function is nobody else's."""
+"""Elements kept or delivered beyond the next call of a user's function are nobody else's."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _array_in(value: Any) -> Any:
 
 
 def _is_kept(hand: Any, wrap: Any, keep: Any = lambda array, value: None) -> Any:
-    """Whether an array that a function returns is handed on uncopied."""
+    """Return True if an array that a function returns is handed on uncopied."""
     made = []
 
     def function() -> Any:

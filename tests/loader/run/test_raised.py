@@ -1,4 +1,4 @@
-"""What a function raises is its element's error; what a signal brings about is the consumer's."""
+"""Errors that a function raises are its element's; those that a signal brings about are the consumer's."""
 
 from __future__ import annotations
 

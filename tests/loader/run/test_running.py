@@ -1,4 +1,4 @@
-"""How a plan is run: out of turn, with deadlines, by threads, set up by the user, traced."""
+"""Ways of running a plan: out of turn, with deadlines, by threads, set up by the user, traced."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class Made:
 
 
 class Shown:
-    """What a map makes of it: it shows all there is."""
+    """A map function that shows all there is of its argument."""
 
     def __call__(self, x: Any) -> Any:
         if isinstance(x, dict):

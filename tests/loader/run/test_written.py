@@ -1,4 +1,4 @@
-"""What functions return in workers, written into rows as it is where it fits, and in its numpy form elsewhere."""
+"""Results of functions in workers, written into rows as they are where they fit, else in their numpy form."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ ROWS = PlanNode("ParquetDataset#0", "ParquetDataset", grouped=True, count=100_00
 
 
 def verdicts() -> Iterator[tuple[str, Verdict]]:
-    """What is said of what: runs that were measured, and measurements that are made up."""
+    """Yield names and verdicts: of runs that were measured, and of made-up measurements."""
     for name in names():
         yield f"measured: {name}", verdict_of(name)
     computing = stage(node("range#0", 0.0, 1000), node("map#1", 0.002, 1000))

@@ -36,7 +36,7 @@ AIM_S = 0.004
 
 @dataclass(frozen=True)
 class Work:
-    """What elements take.
+    """The time and the processor that elements take.
 
     Attributes
     ----------
@@ -166,7 +166,7 @@ class Simulation:
                 heapq.heappop(self._computing)[2]()
 
     def _rate(self) -> float:
-        """How fast each that computes does."""
+        """Return the speed of each that computes."""
         return self._speed * min(1.0, self.cores / (len(self._computing) + self._others))
 
     def _advance(self, to: float) -> None:
@@ -200,7 +200,7 @@ class Simulation:
         return self._random.uniform(0.9, 1.1)
 
     def factor(self) -> float:
-        """How much longer than usual the next task takes."""
+        """Return how much longer than usual the next task takes."""
         self._drawn = (self._drawn + 1) % len(self._factors)
         return self._factors[self._drawn]
 

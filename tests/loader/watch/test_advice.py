@@ -1,4 +1,4 @@
-"""What is predicted of changes, on made-up measurements: which are offered, and their numbers."""
+"""Predictions of changes, on made-up measurements: which are offered, and their numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chrome's trace events: each says what the format asks for, slices nest, arrows and counts come out."""
+"""Chrome's trace events: each has what the format asks for, slices nest, arrows and counts come out."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Lines:
 
 
 def slices(events: list[Event], tid: int) -> list[tuple[str, int, int]]:
-    """What a thread's slices are called, where they begin and where they end; no marks."""
+    """Return the names of a thread's slices, where they begin and where they end; no marks."""
     return [
         (event["name"], event["ts"], event["ts"] + event["dur"])
         for event in events
@@ -50,7 +50,7 @@ def slices(events: list[Event], tid: int) -> list[tuple[str, int, int]]:
 
 
 def check(events: list[Event]) -> None:
-    """What the format asks for, and what viewers need to show it as it is meant."""
+    """Check what the format asks for, and what viewers need to show the events as they are meant."""
     timed = [event for event in events if event["ph"] != "M"]
     assert [event["ts"] for event in timed] == sorted(event["ts"] for event in timed)
     threads = {(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name"}

@@ -1,4 +1,4 @@
-"""What was laid out comes back: whole, in ranges, at random, and never damaged without a word."""
+"""Stored elements come back: whole, in ranges, at random, and never damaged without a word."""
 
 from __future__ import annotations
 

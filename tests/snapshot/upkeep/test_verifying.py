@@ -39,7 +39,7 @@ def test_a_prefix_is_verified_too(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_any_changed_byte_is_found(snapshot: Path) -> None:
-    """Of every file but the leases and the description, which only people read."""
+    """Every file is covered but the leases and the description, which only people read."""
     for name in sorted(files(snapshot)):
         path = snapshot / name
         whole = path.read_bytes()

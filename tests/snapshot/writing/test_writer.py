@@ -1,4 +1,4 @@
-"""What a `RunWriter` leaves on disk: exact elements, in files that any Arrow tool opens."""
+"""The files that a `RunWriter` leaves on disk: exact elements, which any Arrow tool opens."""
 
 from __future__ import annotations
 

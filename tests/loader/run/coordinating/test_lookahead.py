@@ -1,4 +1,4 @@
-"""How far ahead stages may be, by what their tasks took."""
+"""The distance that stages may be ahead, by the time that their tasks took."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files are read by number: a matter of the plan alone."""
+"""Reading of files by number: which files are read so is a matter of the plan alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LINES = [b"a0", b"a1", b"a2", b"c0", b"c1", b"c2", b"c3", b"c4"]
 
 
 def by_number(ds: td.Dataset) -> bool:
-    """Whether a plan's files are read by number: where records stand in them is looked up first."""
+    """Return True if a plan's files are read by number: where records stand in them is looked up first."""
     looked: list[int] = []
 
     def noted(*given: Any) -> Any:

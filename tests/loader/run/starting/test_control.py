@@ -24,7 +24,7 @@ def ends() -> Iterator[tuple[Control, Control]]:
 
 
 def _waits(control: Control) -> bool:
-    """Whether messages wait to be sent; asked anew each time."""
+    """Return True if messages wait to be sent; asked anew each time."""
     return bool(control.unsent)
 
 

@@ -1,4 +1,4 @@
-"""What a worker is given is not looked at by collections: neither while it arrives nor later."""
+"""Collections do not look at what a worker is given: neither while it arrives nor later."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tundish as td
 
 
 class Telling(Numbers):
-    """Whether collections run, and whether they look at the rows that the dataset holds."""
+    """A dataset whose samples tell whether collections run, and whether they look at the dataset's rows."""
 
     def __init__(self) -> None:
         super().__init__(4)

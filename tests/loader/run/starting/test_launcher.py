@@ -1,4 +1,4 @@
-"""What a worker finds, and what its consumer hears of it."""
+"""The surroundings that a worker finds, and the news of it that its consumer hears."""
 
 from __future__ import annotations
 

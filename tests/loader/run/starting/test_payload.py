@@ -1,4 +1,4 @@
-"""Functions, sources and exceptions arrive as what they were, or an error names what cannot."""
+"""Payloads: functions, sources and exceptions arrive as they were, or an error names what cannot be sent."""
 
 from __future__ import annotations
 
@@ -649,7 +649,7 @@ class WrappingError(Exception):
 
 
 class OddOSError(OSError):
-    """What it is made of is not all in its args and attributes."""
+    """An error that is not made of its args and attributes alone."""
 
     def __init__(self, path: str) -> None:
         super().__init__(2, "No such file", path)

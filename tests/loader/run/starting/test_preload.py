@@ -1,4 +1,4 @@
-"""What the zygote imports once for all workers of a dataset's iterator."""
+"""Imports that the zygote makes once for all workers of a dataset's iterator."""
 
 from __future__ import annotations
 

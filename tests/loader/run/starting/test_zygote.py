@@ -1,4 +1,4 @@
-"""Who dies with whom, and who does not: real processes, killed for real."""
+"""Deaths: which processes die with which, and which do not; real processes, killed for real."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = LINUX
 
 
 def is_gone(pid: int) -> bool:
-    """Whether a process has ended; an orphan may stay in the table until init looks."""
+    """Return True if a process has ended; an orphan may stay in the table until init looks."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except OSError:

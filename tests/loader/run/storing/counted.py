@@ -28,7 +28,7 @@ class Counted:
 
     @property
     def calls(self) -> int:
-        """How often it was called since it was last asked."""
+        """The number of calls since it was last asked for."""
         path = Path(self.log)
         count = path.stat().st_size if path.exists() else 0
         path.write_bytes(b"")

@@ -1,4 +1,4 @@
-"""Ctrl-C at any line of a call: what was kept until then is right, and so is what comes behind it."""
+"""Ctrl-C at any line of a call: what was kept until then is right, and so is what comes after it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ RECORDING = ("storing/recorded.py", "storing/recorder.py", "storing/chunk.py", "
 
 
 def cut_session(folder: Path, cut: Cut, *, go_on: bool, workers: int = 0) -> list[int]:
-    """What a session gives that is interrupted once."""
+    """Return what a session gives that is interrupted once."""
     got: list[int] = []
     traced = sys.gettrace()
     with make(folder).iterator(workers=workers) as it:

@@ -58,7 +58,7 @@ def hit(process: subprocess.Popen[str], rng: random.Random) -> str:
 
 
 def check(folder: Path) -> None:
-    """What stands there is all of it, once, and nothing besides."""
+    """Assert that the snapshot has all elements, once, and that nothing else is there."""
     catalog = Catalog(folder)
     (key,) = catalog.keys()
     manifest = catalog.manifest(key)

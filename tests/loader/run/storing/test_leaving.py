@@ -1,4 +1,4 @@
-"""What is durable when a run that writes is left early, whichever way; and what a full disk does."""
+"""Durable elements of a run that writes and is left early, whichever way; and the effect of a full disk."""
 
 from __future__ import annotations
 

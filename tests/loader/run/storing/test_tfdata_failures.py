@@ -1,4 +1,4 @@
-"""What makes tf.data's snapshot lose or falsify data, or compute it again: none of it does here.
+"""Failures of tf.data's snapshot, which loses or falsifies data, or computes it again: none of them happens here.
 
 One test for each row of the table in which tf.data 2.21's behaviour was recorded; the docstrings say
 what it does there.
@@ -236,7 +236,7 @@ def test_a_disk_slower_than_the_pipeline(folder: Path) -> None:
 
 
 def test_a_shuffle_above(folder: Path, calls: Counted) -> None:
-    """What is stored has one order, and each epoch its own."""
+    """The stored elements have one order, and each epoch its own."""
     ds = pipeline(str(folder), 50).shuffle(50, seed=1)
     epochs = [[int(x) for x in ds.iterator(iteration=i, workers=0)] for i in (0, 0, 1, 2)]
 

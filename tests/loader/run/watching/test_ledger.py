@@ -1,4 +1,4 @@
-"""What the consumer's time goes to, with a clock of which a second passes whenever it is read."""
+"""The division of the consumer's time, with a clock on which a second passes whenever it is read."""
 
 from __future__ import annotations
 

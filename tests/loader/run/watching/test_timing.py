@@ -1,4 +1,4 @@
-"""How often is timed, by what timing costs."""
+"""The frequency of timing, by its cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the verdict is told of a plan: names as in the statistics, and what may be said of each operator."""
+"""The verdict's view of a plan: names as in the statistics, and what may be said of each operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an iterator measures of itself."""
+"""Measurements of an iterator by itself."""
 
 from __future__ import annotations
 
