@@ -88,7 +88,10 @@ class TableFiles(RecordFiles):
                 return self._stretch(numbers.start, numbers.stop)
             numbers = np.arange(numbers.start, numbers.stop, numbers.step)
         with self._lock:
-            return self._columns(numbers)
+            together = self._kept.get(_TOGETHER)
+            rows = None if together is None else together.rows(numbers)
+            found = None if rows is None else together.batch.taken(rows)
+            return self._columns(numbers) if found is None else found
 
     def _columns(self, numbers: np.ndarray) -> Any:
         """Rows by their numbers; None where they do not stand in one batch."""

@@ -16,11 +16,12 @@ from tundish.errors import RecordCorruptError
 from tundish.formats.format import Columns, Reader, Records, Run
 from tundish.formats.kept import Kept
 from tundish.formats.tables.source import ARROW_ERRORS
-from tundish.spec import flatten, map_leaves
+from tundish.spec import flatten, map_leaves, unflatten
 
 if TYPE_CHECKING:
     from tundish.formats.tables.columns import Bad
     from tundish.formats.tables.form import Layout
+    from tundish.spec import Tree
 
 PIECE_BYTES = 4 << 20
 """About so much is made of Arrow's rows at once, where records are read one after another."""
@@ -188,21 +189,28 @@ class Batch:
         first, bad = int(places[0]), dict[int, str]()
         if after - first == count and (isinstance(places, range) or (np.diff(places) == 1).all()):
             nest = self.layout.nest(self.rows.slice(first - self.first, count), bad)
-        elif self._views is not None:
-            at = np.asarray(places) - self.first
-            nest = map_leaves(lambda column: column.take(at, axis=0), self._views)
         else:
-            nest = self.layout.nest(self.rows.take(pa.array(np.asarray(places) - self.first)), bad)
+            at = np.asarray(places) - self.first
+            nest = self.taken(at)
+            if nest is None:
+                nest = self.layout.nest(self.rows.take(pa.array(at)), bad)
         return Chunk(places, after, nest, bad, batch=self)
 
+    def taken(self, at: np.ndarray) -> Any:
+        """Return rows by their places here in new arrays; None unless they are numbers without nulls."""
+        if self._views is None:
+            return None
+        columns, tree = self._views
+        return unflatten(tree, [column.take(at, axis=0) for column in columns])
+
     @cached_property
-    def _views(self) -> Any:
-        """All rows as columns, where those are Arrow's own memory: numbers without nulls; else None."""
+    def _views(self) -> tuple[list[Any], Tree] | None:
+        """All rows as columns, and their structure, where those are Arrow's own memory; else None."""
         plain = all(pa.types.is_primitive(c.type) and not c.null_count for c in self.rows.columns)
         bad: dict[int, str] = {}
-        nest = self.layout.nest(self.rows, bad) if plain else None
-        own = nest is None or bad or any(leaf.flags.owndata for leaf in flatten(nest)[0])
-        return None if own else nest
+        found = flatten(self.layout.nest(self.rows, bad)) if plain else None
+        own = found is None or bad or any(column.flags.owndata for column in found[0])
+        return None if own else found
 
     @staticmethod
     def together(batches: Mapping[int, Batch]) -> Together | None:
