@@ -1,4 +1,4 @@
-"""A board: what a process tells of itself, for others of the same user to read by its pid.
+"""A board: the news that a process tells of itself, for others of the same user to read by its pid.
 
 It is an anonymous file of memory that nobody has to be given: the reader finds it among the
 descriptors of the process, ``/proc/PID/fd``. So it has no name anywhere, and is gone with the
@@ -58,7 +58,7 @@ _PROC = Path("/proc")
 
 
 class Board:
-    """What this process tells; its file is made when something is published first.
+    """The board of this process; its file is made when something is published first.
 
     Not for several threads at a time. In a forked child it is the child's own, with nothing on it.
 
@@ -128,7 +128,7 @@ class Board:
 
 
 def _is(fd: int, file: tuple[int, int]) -> bool:
-    """Whether a descriptor still is of this file: a daemon closes all it has, and opens others."""
+    """Return True if a descriptor still is of this file: a daemon closes all it has, and opens others."""
     try:
         status = os.fstat(fd)
     except OSError:
@@ -152,7 +152,7 @@ def _write(fd: int, data: bytes, at: int) -> None:
 
 
 def read_board(pid: int) -> bytes:
-    """What a process has published last.
+    """Return what a process has published last.
 
     Parameters
     ----------

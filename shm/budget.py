@@ -1,4 +1,4 @@
-"""How much memory, how many cores and which transport this process may use, and who says so.
+"""The memory, the cores and the transport that this process may use, and who says so.
 
 The kernel does not turn an overrun of a container's memory into an error: it kills. So the limit
 is read here, at every level of the cgroup tree, and the pipeline keeps below a share of it.
@@ -44,7 +44,7 @@ _RANK_VARIABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How many bytes a process's pipelines may hold.
+    """The number of bytes that a process's pipelines may hold, and where it comes from.
 
     Attributes
     ----------
@@ -221,7 +221,7 @@ MEMORY_KINDS = ("memfd", "dev-shm", "tmpdir")  # in the order they are tried
 
 
 def portable() -> bool:
-    """Whether only what every Unix has shall be used."""
+    """Return True if only what every Unix has shall be used."""
     return os.environ.get("TUNDISH_PORTABLE", "0") not in ("", "0")
 
 

@@ -145,7 +145,7 @@ class Channel:
 
     @property
     def pending(self) -> bool:
-        """Whether messages wait here for the kernel to take them."""
+        """True if messages wait here for the kernel to take them."""
         return bool(self._out)
 
     def send(self, message: Message) -> bool:

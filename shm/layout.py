@@ -30,7 +30,7 @@ Key = tuple[Any, tuple[int, ...]] | type
 
 
 def is_fixed(key: Key) -> TypeGuard[tuple[Any, tuple[int, ...]]]:
-    """Whether rows of a leaf can lie in one array in shared memory.
+    """Return True if rows of a leaf can lie in one array in shared memory.
 
     Not ``str``, ``bytes`` and objects, which have no fixed size, nor an array with so many dimensions that there is
     none left for the rows.

@@ -18,12 +18,12 @@ class Mark(Protocol):
     """A place in a device's queues."""
 
     def passed(self) -> bool:
-        """Whether everything before it is done."""
+        """Return True if everything before it is done."""
         ...
 
 
 class Driver(Protocol):
-    """What locks memory for a device."""
+    """The interface that locks memory for a device."""
 
     def register(self, address: int, nbytes: int) -> bool:
         """Lock a range of memory; False if the driver would not."""
@@ -34,7 +34,7 @@ class Driver(Protocol):
         ...
 
     def mark(self) -> list[Mark]:
-        """Marks behind everything that all queues have been asked for and not yet done."""
+        """Return marks after everything that all queues have been asked for and not yet done."""
         ...
 
 
@@ -78,7 +78,7 @@ class PinnedSlots:
         return True
 
     def mark(self, slot: int) -> list[Mark]:
-        """What a slot whose last view has died has to wait for."""
+        """Return what a slot whose last view has died has to wait for."""
         return self._driver.mark() if slot in self._nbytes else []
 
     def forget(self, slot: int) -> None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class SlotState(IntEnum):
-    """What a slot is doing."""
+    """The state of a slot."""
 
     FREE = 0  # nobody's
     GRANTED = 1  # workers write it, or it waits to be delivered
@@ -213,14 +213,14 @@ class Ring:
 
     @property
     def free(self) -> int:
-        """How many slots could be acquired now."""
+        """The number of slots that could be acquired now."""
         with self._lock:
             self._collect()
             return len(self._free)
 
     @property
     def leased(self) -> int:
-        """How many slots somebody holds a view of."""
+        """The number of slots that somebody holds a view of."""
         with self._lock:
             self._collect()
             return self._states.count(SlotState.LEASED)
