@@ -1,4 +1,4 @@
-"""What stands under a path: keys, their runs and manifests."""
+"""The catalog of what stands under a path: keys, their runs and manifests."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LEASE = re.compile(r"lease(-\d+-of-\d+)?\.json\Z")
 
 
 class Catalog:
-    """What stands under a path.
+    """The catalog of what stands under a path.
 
     Parameters
     ----------
@@ -48,15 +48,15 @@ class Catalog:
         self.store = open_store(path, storage_options)
 
     def keys(self) -> list[str]:
-        """Every key that there is a folder of."""
+        """Return every key that there is a folder of."""
         return [name for name in self.store.list() if _KEY.match(name)]
 
     def at(self, key: str) -> Store:
-        """The store of a key's folder: what `read_run` and its like take."""
+        """Return the store of a key's folder: `read_run` and its like take it."""
         return self.store.subfolder(key)
 
     def manifest(self, key: str) -> Manifest | None:
-        """What is complete under a key; None if nothing is.
+        """Return the manifest of a key that is complete; None if it is not.
 
         Raises
         ------
@@ -103,11 +103,11 @@ class Catalog:
         return max(found, default=(None, None))[1]
 
     def runs(self, key: str) -> list[str]:
-        """Every run that there is a folder of."""
+        """Return every run that there is a folder of."""
         return [name for name in self.store.list(f"{key}/runs") if _RUN.match(name)]
 
     def prefixes(self, key: str) -> Iterator[Prefix]:
-        """What is durable of each run that has a header."""
+        """Yield what is durable of each run that has a header."""
         store = self.at(key)
         for run in self.runs(key):
             with suppress(SnapshotError):
@@ -273,7 +273,7 @@ class Catalog:
     def _examine_run(
         self, key: str, run: str
     ) -> tuple[tuple[Any, ...], Outcome, SnapshotError | None]:
-        """How much it would count, its name, and what is wrong with it."""
+        """Return how much it would count, its name, and what is wrong with it."""
         try:
             prefix = read_run(self.at(key), run)
             self._own(key, prefix.header, run)
@@ -290,7 +290,7 @@ class Catalog:
 
 
 def _lives_elsewhere(holder: Mapping[str, JSON]) -> bool:
-    """Whether a process other than this one is known to be alive."""
+    """Return True if a process other than this one is known to be alive."""
     try:
         process = Holder.from_json(holder)
     except SnapshotError:

@@ -41,7 +41,7 @@ STEPS: tuple[str, ...] = (
 
 @dataclass
 class Failpoint:
-    """What `TUNDISH_FAILPOINT` asks for."""
+    """The step that `TUNDISH_FAILPOINT` asks for, and what happens there."""
 
     step: str
     action: str

@@ -46,7 +46,7 @@ def read_finished(store: Store, entry: ManifestRun) -> Prefix:
 
 
 def read_indexed(store: Store, entry: ManifestRun) -> Prefix:
-    """What the index says; its shards are not looked at."""
+    """Return what the index says; its shards are not looked at."""
     header = read_header(store, entry.run)
     name = f"runs/{entry.run}/{entry.index.file}"
     path = store.shown(name)
@@ -81,7 +81,7 @@ def read_indexed(store: Store, entry: ManifestRun) -> Prefix:
 def _contradiction(
     entries: np.ndarray, shards: Sequence[Shard], errors: int, forms: int, rows: int
 ) -> str:
-    """What in an index does not fit; "" if everything does."""
+    """Say what in an index does not fit; "" if everything does."""
     found = int(entries["rows"].sum(dtype=np.int64))
     if found + errors != rows:
         return f"has {found} rows and {errors} errors, and the manifest says {rows} elements"

@@ -126,7 +126,7 @@ def grown(block: np.ndarray, length: int) -> np.ndarray:
 
 
 def npy_header(rows: int) -> bytes:
-    """What stands in front of the blocks of an ``order.npy``."""
+    """Return what stands before the blocks of an ``order.npy``."""
     file = io.BytesIO()
     np.lib.format.write_array_header_1_0(
         file, {"descr": "<i8", "fortran_order": False, "shape": (rows, 2)}

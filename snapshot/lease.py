@@ -1,4 +1,4 @@
-"""Who writes under a key, as a hint: it saves work done twice, and never decides what is right.
+"""Leases: who writes under a key, as a hint, which saves work done twice, and never decides what is right.
 
 The lease is a file with the name of a process. It is stale when that process is known to be gone
 (it ran here), or when nobody has touched the file for `STALE_S`, by the clock of the filesystem that it
@@ -61,7 +61,7 @@ class Holder:
 
     @classmethod
     def from_json(cls, value: Mapping[str, JSON], path: str = "") -> Self:
-        """What `to_json` gave; SnapshotError for anything else."""
+        """Read what `to_json` gave; raise SnapshotError for anything else."""
         fields = Fields(dict(value), path)
         return cls(
             fields.text("place"), fields.text("host"), fields.integer("pid"), fields.text("born")
@@ -73,7 +73,7 @@ class Holder:
 
     @property
     def alive(self) -> bool | None:
-        """Whether it still runs; None where that cannot be known from here."""
+        """True if it still runs; None where that cannot be known from here."""
         if self.place != _place():
             return None
         return _born(self.pid) == self.born
@@ -171,7 +171,7 @@ def take(
 
 
 def is_stale(store: Store, name: str) -> bool:
-    """Whether the lease's holder is gone, or shows no sign of life.
+    """Return True if the lease's holder is gone, or shows no sign of life.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def is_stale(store: Store, name: str) -> bool:
 
 
 def holder_of(store: Store, name: str) -> Holder | None:
-    """Who has a lease; None if nobody, or if it cannot be read."""
+    """Return the holder of a lease; None if there is none, or if it cannot be read."""
     fields = _read(store, name)
     if fields is None:
         return None

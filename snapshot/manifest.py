@@ -1,4 +1,4 @@
-"""What says that a snapshot is complete (``manifest.json``), and what else can stand under one key."""
+"""The manifest, which says that a snapshot is complete (``manifest.json``), and what else can stand under one key."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Manifest:
 
 
 class Outcome(Enum):
-    """What stands under one key, or of one run; its value says it to a reader.
+    """The state of one key, or of one run; its value says it to a reader.
 
     `served` outcomes have elements that are read; `continued` ones are runs that a writer goes on
     with. What is neither is left as it is: nothing is read from it, and a new run is begun beside
@@ -156,12 +156,12 @@ class Outcome(Enum):
 
     @property
     def served(self) -> bool:
-        """Whether a reader is given elements (which may be none)."""
+        """True if a reader is given elements (which may be none)."""
         return self in _SERVED
 
     @property
     def continued(self) -> bool:
-        """Whether a writer may go on with the run."""
+        """True if a writer may go on with the run."""
         return self in _CONTINUED
 
 

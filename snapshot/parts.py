@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Part:
-    """What stands of one range.
+    """The state of one range.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Part:
 
     @property
     def rows(self) -> int:
-        """How many elements are durable."""
+        """The number of elements that are durable."""
         return 0 if self.prefix is None else self.prefix.next
 
 
@@ -75,7 +75,7 @@ def numbers_of_parts(catalog: Catalog, key: str) -> dict[int, str]:
 
 
 def parts_of(catalog: Catalog, key: str, count: int) -> list[Part]:
-    """What stands of each of `count` ranges, in their order."""
+    """Return what stands of each of `count` ranges, in their order."""
     best: dict[int, Part] = {}
     for prefix in catalog.prefixes(key):
         part = prefix.header.part

@@ -1,4 +1,4 @@
-"""What stands in a snapshot's JSON files, as frozen values; design page 006 has every field."""
+"""Records in a snapshot's JSON files, as frozen values; design page 006 has every field."""
 
 from __future__ import annotations
 

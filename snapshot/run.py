@@ -1,4 +1,4 @@
-"""What is durable of a run: its journal, as far as it holds."""
+"""Runs, as far as they are durable: the journal of one, as far as it holds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _INDEX_LIMIT = 1 << 32  # bytes, enough for a hundred million batches
 
 @dataclass(frozen=True)
 class Prefix:
-    """What is durable of a run: its elements 0 .. `next`.
+    """The durable part of a run: its elements 0 .. `next`.
 
     Attributes
     ----------
@@ -77,12 +77,12 @@ class Prefix:
 
     @property
     def bytes(self) -> int:
-        """Of all its shards."""
+        """The number of bytes of all its shards."""
         return sum(shard.bytes for shard in self.shards)
 
     @property
     def user_shards(self) -> bool:
-        """Whether a ``shard_func`` chose the shards."""
+        """True if a ``shard_func`` chose the shards."""
         return any(shard.user_shard is not None for shard in self.shards)
 
 
@@ -151,7 +151,7 @@ def read_run(store: Store, run: str, upto: int | None = None) -> Prefix:
 
 
 def _finished(store: Store, prefix: Prefix) -> tuple[Outcome, SnapshotError | None]:
-    """What a run is that has an index: finished, if the journal says the same."""
+    """Return what a run is that has an index: finished, if the journal says the same."""
     name = f"runs/{prefix.run}/{INDEX_FILE}"
     try:
         entries, table = read_index(store.read(name, _INDEX_LIMIT), store.shown(name))
@@ -170,7 +170,7 @@ def _finished(store: Store, prefix: Prefix) -> tuple[Outcome, SnapshotError | No
 
 
 def run_table(prefix: Prefix) -> bytes:
-    """What an index says of its run beside the batches: for the metadata of its schema."""
+    """Return what an index says of its run beside the batches: for the metadata of its schema."""
     return pack(
         {
             "shards": [replace(shard, batches=()) for shard in prefix.shards],
@@ -271,7 +271,7 @@ class _Growing:
         self.holder = record.holder or self.holder
 
     def _contradiction(self, record: JournalRecord) -> str:
-        """Why a record cannot follow what is there; "" if it can."""
+        """Say why a record cannot follow what is there; "" if it can."""
         first, forms = self.next, len(self.forms) + len(record.forms)
         files = [shard.file for shard in record.shards]
         if len(set(files)) < len(files) or self.files & set(files):

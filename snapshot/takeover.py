@@ -137,5 +137,5 @@ def clean_run(store: Store, run: str, prefix: Prefix) -> list[str]:
 
 
 def temporary(name: str) -> bool:
-    """Whether a file is not yet what it will be."""
+    """Return True if a file is not yet what it will be."""
     return name.endswith((".tmp", ".tmp.log"))

@@ -1,1 +1,1 @@
-"""How elements stand in Arrow: each leaf by a carrier of the same bits."""
+"""Elements in Arrow: each leaf by a carrier of the same bits."""

@@ -40,18 +40,18 @@ class Column(ABC):
 
     @abstractmethod
     def one(self, k: int, /) -> Any:
-        """The leaf of row k."""
+        """Return the leaf of row k."""
 
     def many(self, first: int, stop: int) -> list[Any]:
-        """The leaf of some rows; of short ones copies, which cost less than to watch their file."""
+        """Return the leaf of some rows; of short ones copies, which cost less than to watch their file."""
         return [self.one(k) for k in range(first, stop)]
 
     def views(self, first: int, stop: int) -> bool:
-        """Whether `many` gives views of the buffers."""
+        """Return True if `many` gives views of the buffers."""
         return False
 
     def stacked(self, first: int, stop: int) -> np.ndarray | None:
-        """Some rows in one array; None where their shapes differ."""
+        """Return some rows in one array; None where their shapes differ."""
         return as_objects(self.many(first, stop))
 
 
@@ -63,7 +63,7 @@ def as_objects(values: Sequence[Any]) -> np.ndarray:
 
 
 def is_mapped(array: np.ndarray) -> bool:
-    """Whether an array is a view of a mapped file of a snapshot, which nobody changes."""
+    """Return True if an array is a view of a mapped file of a snapshot, which nobody changes."""
     base = array.base
     while isinstance(base, np.ndarray):
         base = base.base
@@ -169,7 +169,7 @@ def _nothing(dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def is_simple(dtype: np.dtype) -> bool:
-    """Whether numpy copies each byte of its items: of records it leaves the padding out."""
+    """Return True if numpy copies each byte of its items: of records it leaves the padding out."""
     return dtype.kind in "biufcmMSU"
 
 

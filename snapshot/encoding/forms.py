@@ -113,13 +113,13 @@ def _stacked(values: list[Any]) -> Piece:
 
 
 def _is_odd(value: Any) -> bool:
-    """Whether it only looks like an array: a masked one has more than its items."""
+    """Return True if a value only looks like an array: a masked one has more than its items."""
     return type(value) is not np.ndarray and not isinstance(value, np.generic)
 
 
 @dataclass(frozen=True)
 class Form:
-    """How elements of one structure are stored.
+    """The form in which elements of one structure are stored.
 
     Attributes
     ----------
@@ -151,7 +151,7 @@ class Form:
 
     @staticmethod
     def of(pieces: Sequence[Columns]) -> Form:
-        """The narrowest form of some elements.
+        """Return the narrowest form of some elements.
 
         Raises
         ------
@@ -169,14 +169,14 @@ class Form:
         return form.widened(rest) if rest else form
 
     def fits(self, pieces: Sequence[Columns]) -> bool:
-        """Whether elements can be stored in it as it is."""
+        """Return True if elements can be stored in it as it is."""
         try:
             return self.widened(pieces) == self
         except SpecError:
             return False
 
     def widened(self, pieces: Sequence[Columns]) -> Form:
-        """The narrowest form for its elements and others.
+        """Return the narrowest form for its elements and others.
 
         Raises
         ------
@@ -281,11 +281,11 @@ class Decoded:
         self.cost = sum(column.cost for column in columns)
 
     def elements(self, first: int, stop: int) -> list[Any]:
-        """The elements of some rows."""
+        """Return the elements of some rows."""
         return _elements(self.tree, iter(self._columns), first, stop)
 
     def views(self, first: int, stop: int) -> bool:
-        """Whether there are views of the buffers in what `elements` gives."""
+        """Return True if there are views of the buffers in what `elements` gives."""
         return any(column.views(first, stop) for column in self._columns)
 
     def stacked(self, first: int, stop: int) -> Any | None:
@@ -311,7 +311,7 @@ class Decoded:
 
 
 def decode(batch: Any, form: Form, mapping: Any = None) -> Decoded:
-    """The elements of a record batch.
+    """Return the elements of a record batch.
 
     Parameters
     ----------

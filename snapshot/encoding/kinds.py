@@ -58,7 +58,7 @@ _STORABLE = (
 
 
 def kind_of(piece: Piece) -> Kind | None:
-    """The narrowest kind of some rows; None if there are none.
+    """Return the narrowest kind of some rows; None if there are none.
 
     Raises
     ------
@@ -127,7 +127,7 @@ def _objects_kind(ndim: int, items: list[Any]) -> Kind:
 
 
 def _has_surrogates(values: Sequence[Any]) -> bool:
-    """Whether some string is no Unicode text, so that it has no UTF-8."""
+    """Return True if some string is no Unicode text, so that it has no UTF-8."""
     for value in values:
         if not value.isascii() and type(value) is str:
             try:
@@ -138,7 +138,7 @@ def _has_surrogates(values: Sequence[Any]) -> bool:
 
 
 def kind_from_json(told: dict[str, Any]) -> Kind:
-    """The kind that a file describes.
+    """Return the kind that a file describes.
 
     Raises
     ------
@@ -208,7 +208,7 @@ class Fixed:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes a row has."""
+        """The number of bytes of a row."""
         return self.dtype.itemsize * math.prod(self.shape)
 
     def column(self, array: Any, memory: Memory) -> Column:

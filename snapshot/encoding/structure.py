@@ -167,7 +167,7 @@ def _structure(dtype: np.dtype) -> dict[str, Any]:
 
 
 def _same(dtype: np.dtype, told: Any) -> bool:
-    """Whether a description gives the dtype; None is equal to float64 for numpy, so ask the type too."""
+    """Return True if a description gives the dtype; None is equal to float64 for numpy, so ask the type too."""
     try:
         made = dtype_from_json(told)
     except (SnapshotError, TypeError, ValueError):
@@ -212,7 +212,7 @@ def dtype_from_json(told: Any) -> np.dtype:
 
 
 def carrier(dtype: np.dtype) -> tuple[pa.DataType, int]:
-    """What Arrow stores in place of a dtype: the type, and how many of it an item takes.
+    """Return what Arrow stores in place of a dtype: the type, and how many of it an item takes.
 
     Returns
     -------

@@ -64,11 +64,11 @@ class LocalStore:
 
     @property
     def mappable(self) -> bool:
-        """Whether `map` is without danger: on a network filesystem a lost page ends the process."""
+        """True if `map` is without danger: on a network filesystem a lost page ends the process."""
         return not _filesystem(str(self._standing().resolve())).startswith(_NETWORKED)
 
     def free_bytes(self) -> int | None:
-        """How much may still be written."""
+        """Return how much may still be written."""
         return shutil.disk_usage(self._standing()).free
 
     def _standing(self) -> Path:
@@ -93,7 +93,7 @@ class LocalStore:
             return file.read(length)
 
     def size(self, name: str) -> int | None:
-        """How many bytes a file has; None if it is not there."""
+        """Return how many bytes a file has; None if it is not there."""
         try:
             return (self._root / name).stat().st_size
         except _NOT_HERE:
@@ -107,7 +107,7 @@ class LocalStore:
             return None
 
     def list(self, folder: str = "") -> list[str]:
-        """What is in a folder, sorted; nothing if it is not there."""
+        """Return what is in a folder, sorted; nothing if it is not there."""
         try:
             return sorted(entry.name for entry in (self._root / folder).iterdir())
         except _NOT_HERE:
@@ -197,7 +197,7 @@ class LocalStore:
         reach("replace.durable")
 
     def sink(self, name: str, step: str = "shard") -> LocalSink:
-        """A new file, written under its name with ``.tmp`` behind it.
+        """Open a new file, written under its name with ``.tmp`` after it.
 
         Raises
         ------

@@ -74,7 +74,7 @@ class Mapping(mmap.mmap):
         return mapping
 
     def changed(self) -> bool:
-        """Whether the file was written or cut since it was mapped.
+        """Return True if the file was written or cut since it was mapped.
 
         A file that has another one in its place, or no name any more, can only be cut by who has it
         open: it is asked for its size alone.

@@ -61,7 +61,7 @@ def _claim(path: Path, name: Path) -> bool:
 
 
 class Sink(ABC):
-    """What a store gives for a new file.
+    """The writer that a store gives for a new file.
 
     Attributes
     ----------

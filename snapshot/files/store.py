@@ -34,25 +34,25 @@ class Store(Protocol):
 
     @property
     def mappable(self) -> bool:
-        """Whether `map` can be used without fear: on a disk of this machine."""
+        """True if `map` can be used without fear: on a disk of this machine."""
 
     def shown(self, name: str = "") -> str:
         """The full name, for messages."""
 
     def read(self, name: str, limit: int = LIMIT) -> bytes:
-        """All bytes of a file, which has at most `limit`."""
+        """Return all bytes of a file, which has at most `limit`."""
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Some bytes of a file; fewer where it ends."""
+        """Return some bytes of a file; fewer where it ends."""
 
     def size(self, name: str) -> int | None:
-        """How many bytes a file has; None if it is not there."""
+        """Return how many bytes a file has; None if it is not there."""
 
     def modified(self, name: str) -> float | None:
         """When it was last touched, by the clock of the filesystem; None if it is not there."""
 
     def list(self, folder: str = "") -> list[str]:
-        """What is in a folder, sorted; nothing if it is not there."""
+        """Return what is in a folder, sorted; nothing if it is not there."""
 
     def sizes(self, folder: str = "") -> dict[str, int]:
         """The files in a folder and their sizes; nothing if it is not there."""
@@ -70,7 +70,7 @@ class Store(Protocol):
         """Write a file, durable, in the place of the one that is there."""
 
     def sink(self, name: str, step: str = "shard") -> Sink:
-        """A new file under its name with ``.tmp`` behind it, until it is published."""
+        """Open a new file under its name with ``.tmp`` after it, until it is published."""
 
     def touch(self, name: str) -> None:
         """Set its time to now."""
@@ -88,7 +88,7 @@ class Store(Protocol):
         """Map a local file for reading."""
 
     def free_bytes(self) -> int | None:
-        """How much may still be written; None where nobody knows."""
+        """Return how much may still be written; None where nobody knows."""
 
     def subfolder(self, name: str) -> Store:
         """The store of a folder in it."""

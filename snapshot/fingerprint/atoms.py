@@ -123,7 +123,7 @@ class InputFiles:
 
 
 def file_behind(array: np.ndarray) -> JSON:
-    """What an array shows of a mapped file: the file, and where in it; None for other arrays.
+    """Return what an array shows of a mapped file: the file, and where in it; None for other arrays.
 
     Such arrays are often larger than memory: they count as the files they are.
     """

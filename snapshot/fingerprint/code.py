@@ -1,4 +1,4 @@
-"""What the code of a function does, without where it stands and how it is laid out.
+"""Code of functions, described by what it does, without where it stands and how it is laid out.
 
 Line numbers, file names, docstrings, blank lines, comments and the names of local variables do not
 count. Bytecode does, so that descriptions compare within one minor version of Python.
@@ -32,7 +32,7 @@ _SMALL_INT = "LOAD_SMALL_INT"  # since Python 3.14
 
 @dataclass(frozen=True)
 class Read:
-    """What code takes from outside of itself: a global, a captured variable, or an import.
+    """Something that code takes from outside of itself: a global, a captured variable, or an import.
 
     ``names`` are the variable and the attributes that are asked of it at once; of an import, the
     module and what is taken from it.
@@ -54,7 +54,7 @@ class Code:
     """Of this code alone; `every_read` has those of the code within it, too."""
 
     def every_read(self) -> Iterator[Read]:
-        """What it and the code within it read."""
+        """Yield what it and the code within it read."""
         yield from self.reads
         for constant in self.constants:
             if isinstance(constant, Code):
@@ -109,7 +109,7 @@ def _instructions(code: CodeType) -> list[dis.Instruction]:
 
 
 def _is_plain(one: dis.Instruction) -> bool:
-    """Whether it loads a constant, or the module's name."""
+    """Return True if an instruction loads a constant, or the module's name."""
     return one.opcode in dis.hasconst or one.opname in (_SMALL_INT, "LOAD_NAME")
 
 

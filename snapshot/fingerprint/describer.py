@@ -212,7 +212,7 @@ class Describer:
         return shortened(kind, [self.value(member, " in a set") for member in ordered])
 
     def _text_alone(self, value: Any) -> str:
-        """What a value is by itself, whatever was met before: it orders a set."""
+        """Describe a value by itself, whatever was met before: the text orders a set."""
         other = Describer(lenient=self.lenient)
         other._trail, other._kept, other._open = (
             [*self._trail, " in a set"],

@@ -1,4 +1,4 @@
-"""What changed between two descriptions: one line each, for people."""
+"""Differences between two descriptions: one line each, for people."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _all_code(entries: list[JSON]) -> dict[str, JSON]:
 
 
 def _used(entries: list[JSON]) -> dict[str, str]:
-    """How functions are named that are arguments themselves; others are helpers."""
+    """Return how functions are named that are arguments themselves; others are helpers."""
     found: dict[str, str] = {}
     for at, entry in enumerate(entries):
         for kind, name in _references(list(entry["args"].values())):
@@ -122,7 +122,7 @@ def _full_name(name: str, definition: JSON) -> str:
 
 
 def _definition_changes(what: str, old: JSON, new: JSON) -> list[str]:
-    """How a function, class or module differs."""
+    """Say how a function, class or module differs."""
     if old.get("code") != new.get("code") or old.get("digest") != new.get("digest"):
         return [f"{what}: code changed"]
     found = _constant_changes(what, old.get("constants", []), new.get("constants", []))
@@ -157,7 +157,7 @@ def _constant_changes(what: str, old: list[JSON], new: list[JSON]) -> list[str]:
 
 
 def _changes(what: str, old: JSON, new: JSON) -> list[str]:
-    """How a value differs; nothing if it does not."""
+    """Say how a value differs; nothing if it does not."""
     if text_of(old) == text_of(new):
         return []
     if isinstance(old, dict) and isinstance(new, dict):

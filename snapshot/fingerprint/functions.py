@@ -30,7 +30,7 @@ _ROUTINES = (FunctionType, classmethod, staticmethod, property, cached_property)
 
 
 def is_installed(function: FunctionType) -> bool:
-    """Whether a function's code is of Python, of an installed package or ours."""
+    """Return True if a function's code is of Python, of an installed package or ours."""
     module = function.__globals__.get("__name__") or ""
     return is_ours(module) or is_installed_file(function.__code__.co_filename)
 
@@ -130,7 +130,7 @@ def _cells(function: FunctionType) -> dict[str, Any]:
 
 
 def _read(kind: str, variables: Mapping[str, Any], code: Code, walk: Walk) -> dict[str, JSON]:
-    """What code reads of its globals, or of what it has captured."""
+    """Describe what code reads of its globals, or of what it has captured."""
     found: dict[str, JSON] = {}
     for read in code.every_read():
         name, *attributes = read.names
@@ -143,7 +143,7 @@ def _read(kind: str, variables: Mapping[str, Any], code: Code, walk: Walk) -> di
 
 
 def _followed(name: str, value: Any, attributes: list[str]) -> tuple[str, Any]:
-    """What ``helpers.crop`` or ``options.size`` is: what else the module or object holds is not read."""
+    """Follow ``helpers.crop`` or ``options.size`` to its value: what else the module or object holds is not read."""
     for attribute in attributes:
         inner = _attribute(value, attribute)
         if inner is _MISSING:
@@ -199,7 +199,7 @@ def _modules(read: Read, namespace: Mapping[str, Any]) -> set[str]:
 
 
 def is_users(name: str) -> bool:
-    """Whether a module that may not be loaded is the user's."""
+    """Return True if a module that may not be loaded is the user's."""
     top = name.partition(".")[0]
     if top in sys.modules:
         return is_users_module(top)

@@ -1,4 +1,4 @@
-"""Descriptions as JSON: what of one counts, its text, and the key that is made of it."""
+"""Descriptions as JSON: the part of one that counts, its text, and the key that is made of it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _BY_VERSION = frozenset(
 
 
 class Walk(Protocol):
-    """Who describes what a value holds."""
+    """The describer of what a value holds."""
 
     @property
     def lenient(self) -> bool:
-        """Whether what has no description is passed over, and the contents of arrays are."""
+        """True if what has no description is passed over, and the contents of arrays are."""
         ...
 
     def value(self, value: Any, step: str = "") -> JSON:
@@ -53,7 +53,7 @@ class Walk(Protocol):
 
 
 def key_of(description: JSON, version: str | None = None) -> str:
-    """16 hex digits of a description.
+    """Return 16 hex digits of a description.
 
     Parameters
     ----------
@@ -75,12 +75,12 @@ def key_of(description: JSON, version: str | None = None) -> str:
 
 
 def text_of(description: JSON) -> str:
-    """What counts of a description, as one text."""
+    """Return what counts of a description, as one text."""
     return json.dumps(counted(description), sort_keys=True, separators=(",", ":"))
 
 
 def counted(description: JSON) -> JSON:
-    """A description without what is only told."""
+    """Return a description without what is only told."""
     return _rebuilt(description, counted)
 
 

@@ -70,7 +70,7 @@ def describe_array(walk: Walk, value: np.ndarray) -> JSON:
 
 
 def is_record(value: Any) -> bool:
-    """Whether it is a dataclass of ours: its fields are plain arguments."""
+    """Return True if a value is a dataclass of ours: its fields are plain arguments."""
     return is_ours(type(value).__module__) and dataclasses.is_dataclass(value)
 
 
@@ -144,7 +144,7 @@ def _attributes(kind: type, state: Any) -> dict[str, Any] | None:
 
 
 def _is_iterator(kind: type) -> bool:
-    """Whether it is one of Python's own iterators: to describe it would be to use it up."""
+    """Return True if a type is one of Python's own iterators: to describe it would be to use it up."""
     return issubclass(kind, Iterator) and kind.__module__ in ("builtins", "itertools", "_io")
 
 

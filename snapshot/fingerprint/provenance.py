@@ -1,4 +1,4 @@
-"""Whose code it is: the user's, which is described line for line, or a package's, which has a version."""
+"""Provenance of code: the user's, which is described line for line, or a package's, which has a version."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Installed = dict[str, Any]
 
 @functools.cache
 def is_installed_file(filename: str) -> bool:
-    """Whether a file of code belongs to Python or to an installed package.
+    """Return True if a file of code belongs to Python or to an installed package.
 
     What has no file, as a cell of a notebook or ``python -c``, is the user's.
     """
@@ -35,7 +35,7 @@ def is_installed_file(filename: str) -> bool:
 
 
 def is_users_module(name: str | None) -> bool:
-    """Whether a module is the user's; one that is not loaded (made in another process) is."""
+    """Return True if a module is the user's; one that is not loaded (made in another process) is."""
     if name == "__main__" or not name:
         return True
     if is_ours(name) or name in sys.builtin_module_names:
@@ -54,12 +54,12 @@ def is_users_module(name: str | None) -> bool:
 
 
 def is_ours(name: str) -> bool:
-    """Whether a module is this library's: what it computes is versioned by operator."""
+    """Return True if a module is this library's: what it computes is versioned by operator."""
     return name == "tundish" or name.startswith("tundish.")
 
 
 def installed_name(module: str, name: str) -> Installed:
-    """How something of an installed package is described."""
+    """Describe something of an installed package."""
     version = version_of(module)
     where = {"installed": first_name(module, name) if name else module}
     return where if version is None else {**where, "version": version}

@@ -56,7 +56,7 @@ _DAMAGE = (
 
 
 def open_limit() -> int:
-    """How many shards are mapped at once, each with a descriptor."""
+    """Return how many shards are mapped at once, each with a descriptor."""
     soft = psutil.Process().rlimit(psutil.RLIMIT_NOFILE)[0] if psutil.LINUX else 1024
     return 1024 if soft < 0 else max(16, min(1024, soft // 4))  # below 0: as many as one likes
 
@@ -86,7 +86,7 @@ class _Open:
         self.items: list[np.ndarray] = []
 
     def changed(self) -> bool:
-        """Whether the file is not what was mapped."""
+        """Return True if the file is not what was mapped."""
         if self.mapping.changed():
             return True
         self.asked = monotonic()
@@ -101,7 +101,7 @@ class _Fetched:
     asked = math.inf
 
     def changed(self) -> bool:
-        """They never do."""
+        """Return False: they never change."""
         return False
 
 
@@ -410,7 +410,7 @@ class Batches:
         return shifted
 
     def user_shard(self, b: int) -> int | None:
-        """What ``shard_func`` said of a batch's elements; None if there was none."""
+        """Return what ``shard_func`` said of a batch's elements; None if there was none."""
         return self._files[int(self.entries[b]["shard"])][1].user_shard
 
     def advise(self, b: int) -> None:
@@ -474,7 +474,7 @@ class Batches:
 
 
 def _frame_problem(data: Any, head: bytes, batches: int, size: int) -> str:
-    """What any reader of Arrow would trip over in a file, beside its batches; "" for nothing."""
+    """Say what any reader of Arrow would trip over in a file, beside its batches; "" for nothing."""
     if data.size != size:
         return f"has {data.size:,} bytes, {size:,} were written"
     try:

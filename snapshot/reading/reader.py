@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """What a reader reads, by name: it is pickled as this.
+    """The name of what a reader reads: it is pickled as this.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ class Reader:
         return stored.exception()
 
     def elements(self, start: int, stop: int) -> list[Any]:
-        """Elements of a range; in place of one that failed its exception.
+        """Return elements of a range; in place of one that failed its exception.
 
         Parameters
         ----------
@@ -268,7 +268,7 @@ class Reader:
 
     @property
     def at_once(self) -> int:
-        """How many elements may be made at once: those of a batch, as long as some have to be verified."""
+        """The number of elements that may be made at once: those of a batch, as long as some have to be verified."""
         return len(self) if len(self._ready) == len(self.batches) else self._most_rows
 
     @cached_property
@@ -277,7 +277,7 @@ class Reader:
 
     @cached_property
     def _copies(self) -> bool:
-        """Whether elements are made of numbers and texts alone, which are no views."""
+        """True if elements are made of numbers and texts alone, which are no views."""
         return all(
             isinstance(kind, Text)
             or (isinstance(kind, Fixed) and not kind.shape and is_simple(kind.dtype))
@@ -360,12 +360,12 @@ class Reader:
 
     @cached_property
     def forms(self) -> tuple[Form, ...]:
-        """How elements are stored: one form, or each that they took."""
+        """The forms in which elements are stored: one, or each that they took."""
         return tuple(dict.fromkeys(self.batches.forms))
 
     @cached_property
     def uniform(self) -> bool:
-        """Whether all elements have one structure, and leaves of one dtype and shape, or texts: they stack."""
+        """True if all elements have one structure, and leaves of one dtype and shape, or texts: they stack."""
         kinds = self.forms[0].kinds if len(self.forms) == 1 else (None,)
         return all(isinstance(kind, (Fixed, Text)) for kind in kinds)
 

@@ -1,4 +1,4 @@
-"""Which bytes of which files were compared with their checksums, remembered by all processes of a pipeline.
+"""Marks of ranges of files that were compared with their checksums, remembered by all processes of a pipeline.
 
 One table of 8-byte marks in shared memory: made by the process that reads a snapshot first, inherited by
 those that it forks, and sent to its workers. A mark is a digest of the file's identity (device, inode, size,
@@ -81,5 +81,5 @@ def verified() -> Verified:
 
 
 def is_used() -> bool:
-    """Whether this process has read a snapshot."""
+    """Return True if this process has read a snapshot."""
     return bool(_current)

@@ -1,4 +1,4 @@
-"""What is done with snapshots besides writing and reading them.
+"""Upkeep of snapshots: what is done with them besides writing and reading.
 
 =========  ===============================================================  ===========
 `info`     what stands under a path                                         information

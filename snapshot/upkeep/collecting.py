@@ -1,4 +1,4 @@
-"""What stands under a path and is of no more use, and its removal."""
+"""Collecting of what stands under a path and is of no more use, and its removal."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Removed:
 
 @dataclass(frozen=True)
 class Collected:
-    """What `gc` found.
+    """The findings of `gc`.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Collected:
 
     @property
     def bytes(self) -> int:
-        """Of all files that were removed, or would be."""
+        """The number of bytes of all files that were removed, or would be."""
         return sum(one.bytes for one in self.removed)
 
 

@@ -134,7 +134,7 @@ def _compacted(catalog: Catalog, manifest: Manifest, shard_bytes: int) -> list[C
 
 
 def _needed(runs: list[Prefix], shard_bytes: int) -> int:
-    """How many shards there are at least: each is of one user shard and one form."""
+    """Return how many shards there are at least: each is of one user shard and one form."""
     held: dict[tuple[int | None, int], int] = {}
     for run in runs:
         for shard in run.shards:

@@ -1,4 +1,4 @@
-"""What stands under a path, for people: keys, what differs between them, their runs and sizes."""
+"""Information on what stands under a path, for people: keys, what differs between them, their runs and sizes."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class KeyInfo:
 
 @dataclass(frozen=True)
 class Info:
-    """What stands under a path.
+    """The information on what stands under a path.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class Info:
 
     @property
     def bytes(self) -> int:
-        """Of every file under the keys."""
+        """The number of bytes of every file under the keys."""
         return sum(key.disk_bytes for key in self.keys)
 
 
@@ -228,7 +228,7 @@ def run_info(
 
 
 def unlike(catalog: Catalog, key: str, newest: str | None) -> list[str]:
-    """What a key's pipeline has otherwise than the newest one's."""
+    """Return what a key's pipeline has otherwise than the newest one's."""
     if newest is None or key == newest:
         return []
     with suppress(SnapshotError, KeyError, TypeError):
@@ -237,7 +237,7 @@ def unlike(catalog: Catalog, key: str, newest: str | None) -> list[str]:
 
 
 def files_below(store: Store, folder: str = "") -> Iterator[tuple[str, int]]:
-    """Every file below a folder: (name, size)."""
+    """Yield every file below a folder: (name, size)."""
     sizes = store.sizes(folder)
     for name in store.list(folder):
         inner = f"{folder}/{name}" if folder else name
@@ -248,7 +248,7 @@ def files_below(store: Store, folder: str = "") -> Iterator[tuple[str, int]]:
 
 
 def live_runs(store: Store, key: str) -> dict[str, str]:
-    """The runs that leases of a key name, and who holds these; stale leases do not count.
+    """Return the runs that leases of a key name, and who holds these; stale leases do not count.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ class Problem:
 
     @classmethod
     def of(cls, error: Exception, file: str) -> Problem:
-        """What an error tells; of one that names no file, that file."""
+        """Make a problem of what an error tells; of one that names no file, with that file."""
         if isinstance(error, SnapshotCorruptError):
             return cls(error.path, error.batch, error.problem)
         return cls(getattr(error, "path", None) or file, None, str(error))
@@ -110,7 +110,7 @@ def _of_key(catalog: Catalog, key: str, *, full: bool) -> Iterator[Problem]:
 
 
 def _of_run(store: Store, run: str, entry: ManifestRun | None, *, full: bool) -> Iterator[Problem]:
-    """Of one run: what says where things lie, then the shards that it names."""
+    """Yield the problems of one run: of what says where things lie, then of the shards that it names."""
     records: list[JournalRecord] = []
     for found in _of_journal(store, run):
         if isinstance(found, Problem):
@@ -143,12 +143,12 @@ def _of_run(store: Store, run: str, entry: ManifestRun | None, *, full: bool) ->
 
 
 def _is_of(problem: SnapshotError, shards: list[Shard]) -> bool:
-    """Whether something is wrong with a shard: these are looked at one by one."""
+    """Return True if something is wrong with a shard: these are looked at one by one."""
     return str(getattr(problem, "path", "")).endswith(tuple(f"/{shard.file}" for shard in shards))
 
 
 def _of_journal(store: Store, run: str) -> Iterator[Problem | JournalRecord]:
-    """The records that are whole, and what is wrong with the others and with the positions beside."""
+    """Yield the records that are whole, and what is wrong with the others and with the positions beside."""
     names = [name for name in store.list(f"runs/{run}/journal") if name.endswith(".json")]
     last = max((int(name[:-5]) for name in names if name[:-5].isdecimal()), default=-1)
     for n in range(last + 1):
@@ -171,7 +171,7 @@ def _of_journal(store: Store, run: str) -> Iterator[Problem | JournalRecord]:
 
 
 def _of_file(store: Store, name: str, checked: Any) -> Iterator[Problem]:
-    """Of a file whose size and checksum are known; in pieces, since it may be large."""
+    """Yield the problems of a file whose size and checksum are known; in pieces, since it may be large."""
     size, crc = store.size(name), 0
     if size is None:
         yield Problem(store.shown(name), None, "is missing")
@@ -186,7 +186,7 @@ def _of_file(store: Store, name: str, checked: Any) -> Iterator[Problem]:
 def _of_shard(
     store: Store, name: str, shard: Shard, entries: np.ndarray, schema: bytes | None
 ) -> Iterator[Problem]:
-    """Of a shard, and of its batches where its schema is known."""
+    """Yield the problems of a shard, and of its batches where its schema is known."""
     size = store.size(name)
     if size is None:
         yield Problem(store.shown(name), None, "is missing")
@@ -201,7 +201,7 @@ def _of_shard(
 def _of_batches(
     store: Store, name: str, shard: Shard, entries: np.ndarray, serialised: bytes
 ) -> Iterator[Problem]:
-    """Of every batch, by its checksum; then of what stands around them."""
+    """Yield the problems of every batch, by its checksum; then of what stands around them."""
     schema = pa.ipc.read_schema(pa.py_buffer(serialised))
     form = Form.from_schema(schema)
     good = True
@@ -223,7 +223,7 @@ def _of_batches(
 
 
 def _of_batch(data: bytes, entry: np.void, schema: pa.Schema, form: Form) -> str:
-    """What is wrong with the bytes of a batch; "" if nothing is."""
+    """Say what is wrong with the bytes of a batch; "" if nothing is."""
     if len(data) != entry["length"]:
         return f"{len(data):,} of its {entry['length']:,} bytes are there"
     found = crc32(data)

@@ -50,7 +50,7 @@ def finish_run(keys: Store, prefix: Prefix) -> ManifestRun:
 
 
 def numbers_in(store: Store, prefix: Prefix) -> Callable[[np.void], np.ndarray]:
-    """What gives the elements' numbers of an entry, of a run with user shards.
+    """Return a function that gives the elements' numbers of an entry, of a run with user shards.
 
     Parameters
     ----------

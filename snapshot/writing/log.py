@@ -1,4 +1,4 @@
-"""What a writer notes beside its unfinished shards, so that the next one continues when it dies.
+"""Notes of a writer on its unfinished shards, so that the next one continues when it dies.
 
 One JSON line a step, appended behind it. Nothing is synced: the log outlives a process, not the
 machine; what must outlive that is in the journal.
@@ -23,7 +23,7 @@ _MOST = 1 << 32  # bytes of a log
 
 @dataclass(frozen=True)
 class Chunk:
-    """What one `write` left: its batches, each with its shard's file, and the elements that failed."""
+    """The traces of one `write`: its batches, each with its shard's file, and the elements that failed."""
 
     start: int
     bytes: int
@@ -47,7 +47,7 @@ class Chunk:
 
 
 class Log:
-    """Where a writer notes its steps.
+    """A log in which a writer notes its steps.
 
     Parameters
     ----------
@@ -60,19 +60,19 @@ class Log:
         self._fd: int | None = None
 
     def form(self, number: int, schema: bytes) -> None:
-        """A form that shards to come are of."""
+        """Note a form that shards to come are of."""
         self._add(form=number, schema=b64encode(schema).decode())
 
     def opened(self, file: str, user_shard: int | None, form: int) -> None:
-        """A shard that is begun."""
+        """Note a shard that is begun."""
         self._add(opened=file, user_shard=user_shard, of=form)
 
     def chunk(self, chunk: Chunk) -> None:
-        """A chunk, all of which is in its shards."""
+        """Note a chunk, all of which is in its shards."""
         self._add(chunk=chunk.to_json())
 
     def sealed(self, shard: Shard) -> None:
-        """A shard that is about to be published, with all that it holds."""
+        """Note a shard that is about to be published, with all that it holds."""
         self._add(sealed=shard)
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ class Log:
 
 @dataclass
 class Noted:
-    """What stands in a log.
+    """The contents of a log.
 
     Attributes
     ----------

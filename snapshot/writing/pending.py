@@ -1,4 +1,4 @@
-"""What a writer has written and not yet committed: open shards, sealed ones, and the log of both."""
+"""Pending work of a writer, written and not yet committed: open shards, sealed ones, and the log of both."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def _open_limit() -> int:
-    """How many shards are written at once: each has a descriptor."""
+    """Return how many shards are written at once: each has a descriptor."""
     soft = psutil.Process().rlimit(psutil.RLIMIT_NOFILE)[0] if psutil.LINUX else 256
     return 512 if soft < 0 else max(16, min(512, soft // 4))  # below 0: as many as one likes
 
@@ -95,7 +95,7 @@ class Pending:
         errors: Sequence[StoredError],
         shards: np.ndarray | None,
     ) -> int:
-        """Write a chunk; its bytes."""
+        """Write a chunk; return its bytes."""
         pieces = [piece for piece in pieces if piece.rows]
         batches = []
         if pieces:
@@ -107,7 +107,7 @@ class Pending:
         return chunk.bytes
 
     def _form_of(self, pieces: Sequence[Columns], *, indexed: bool) -> Form:
-        """The form of the last chunk, or a wider one that is in use from here on."""
+        """Return the form of the last chunk, or a wider one that is in use from here on."""
         form = Form.of(pieces) if self._form is None else self._form.widened(pieces)
         if form != self._form or indexed != self._indexed:
             schema = form.schema.append(INDEX_FIELD) if indexed else form.schema
@@ -198,7 +198,7 @@ class Pending:
             del self.sealed[shard.file]
 
     def forget(self, upto: int, shards: Sequence[Shard]) -> None:
-        """What is committed needs no log."""
+        """Forget what is committed: it needs no log."""
         self._journalled = len(self._forms)
         self.chunks = {start: chunk for start, chunk in self.chunks.items() if start >= upto}
         self.errors = {n: error for n, error in self.errors.items() if n >= upto}
@@ -210,7 +210,7 @@ class Pending:
     # -- beginnings and ends ---------------------------------------------------------------------
 
     def load(self, prefix: Prefix) -> None:
-        """Begin where the journal ends, behind what the log of a dead writer has."""
+        """Begin where the journal ends, after what the log of a dead writer has."""
         self.chunks, self.sealed, self.errors = {}, {}, {}
         self._forms = list(prefix.forms)
         self._journalled = len(self._forms)
@@ -232,7 +232,7 @@ class Pending:
                     self._target.remove(f"{folder}/{name}")
 
     def _is_ours(self, name: str) -> bool:
-        """Whether a file that nothing names was left by a dead writer in whose place this one is."""
+        """Return True if a file that nothing names was left by a dead writer in whose place this one is."""
         if name.startswith("shard-"):
             return f"-{self._name}.arrow" in name
         return name.endswith(".tmp")

@@ -11,14 +11,14 @@ from tundish.snapshot.encoding.forms import Columns
 
 
 def row_count(pieces: Sequence[Columns]) -> int:
-    """How many rows there are in all."""
+    """Return how many rows there are in all."""
     return sum(piece.rows for piece in pieces)
 
 
 def segments(
     start: int, pieces: Sequence[Columns], failed: Sequence[int]
 ) -> Iterator[tuple[int, list[Columns]]]:
-    """The rows in ranges without a gap: (number of the first, pieces) of each.
+    """Yield the rows in ranges without a gap: (number of the first, pieces) of each.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def by_shard(
 
 
 def between(pieces: Sequence[Columns], first: int, stop: int) -> list[Columns]:
-    """Rows of a range, as views."""
+    """Return rows of a range, as views."""
     found = []
     for piece in pieces:
         low, high = max(first, 0), min(stop, piece.rows)
@@ -80,12 +80,12 @@ def between(pieces: Sequence[Columns], first: int, stop: int) -> list[Columns]:
 
 
 def cut(piece: Columns, first: int, stop: int) -> Columns:
-    """A range of one piece."""
+    """Return a range of one piece."""
     return Columns(piece.tree, tuple(leaf[first:stop] for leaf in piece.leaves), stop - first)
 
 
 def picked(piece: Columns, rows: np.ndarray) -> Columns:
-    """Some rows of one piece, copied where they are not all."""
+    """Return some rows of one piece, copied where they are not all."""
     if len(rows) == piece.rows:
         return piece
 

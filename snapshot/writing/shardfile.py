@@ -27,7 +27,7 @@ MOST_BYTES = 256 << 20  # readers in other languages refuse a batch beyond
 
 
 def options_of(compression: str | None) -> pa.ipc.IpcWriteOptions:
-    """How batches are written: ``"lz4"``, ``"zstd"`` and ``"zstd:LEVEL"`` compress them.
+    """Return the options by which batches are written: ``"lz4"``, ``"zstd"`` and ``"zstd:LEVEL"`` compress them.
 
     Compressing uses no threads of pyarrow's: the caller may be a training process.
     """
@@ -50,7 +50,7 @@ def parts_of(batch: pa.RecordBatch, most: int = MOST_BYTES) -> Iterator[tuple[in
 
 
 class Pieces:
-    """What pyarrow takes for a file: keeps the buffers of one call, without a copy."""
+    """A stand-in for pyarrow's file: keeps the buffers of one call, without a copy."""
 
     closed = False
 
@@ -66,7 +66,7 @@ class Pieces:
     def close(self) -> None: ...
 
     def take(self) -> list[memoryview]:
-        """What came since the last call."""
+        """Return what came since the last call."""
         parts, self.parts = self.parts, []
         return [memoryview(part).cast("B") for part in parts]
 
@@ -135,7 +135,7 @@ class ShardFile:
         return entry
 
     def finish(self) -> Shard:
-        """Write the footer; give what the file holds. It is not yet published."""
+        """Write the footer; return what the file holds. It is not yet published."""
         self._writer.close()
         footer = self._pieces.take()
         for piece in footer:

@@ -257,7 +257,7 @@ class RunWriter:
             raise
 
     def _check(self, n: int, shards: Sequence[Shard], upto: int, errors: int) -> None:
-        """Whether a record would say the truth: the elements up to `upto`, each once."""
+        """Check that a record would say the truth: the elements up to `upto`, each once."""
         if n != self._records:
             raise SnapshotError(
                 f"run {self.run} has {self._records} commits, so {n} is not the next"
@@ -275,7 +275,7 @@ class RunWriter:
             )
 
     def _check_same(self, n: int, shards: Sequence[Shard], upto: int) -> None:
-        """Whether the record that is there is the one that would be written.
+        """Check that the record that is there is the one that would be written.
 
         Where a writer died behind it, the next one has none of its shards to seal.
         """
@@ -299,7 +299,7 @@ class RunWriter:
         return SnapshotError(f"{path} was written by another process: this run was taken over")
 
     def _is_published(self, prefix: Prefix) -> bool | None:
-        """Whether the manifest that is there is of this run; None while there is none."""
+        """Return True if the manifest that is there is of this run; None while there is none."""
         if prefix.header.part is not None:
             return True if self._store.size("manifest.json") else None
         there = self._catalog.manifest(self.key)
