@@ -1,4 +1,4 @@
-"""What happened, how fast, and where it waits: measurements, and what is concluded from them.
+"""Measurements of a pipeline and conclusions from them: what happened, how fast, and where it waits.
 
 It knows numbers and names, neither plans nor processes: `loader.run` measures and asks.
 """

@@ -30,12 +30,12 @@ _STANDING = (*_OF_PROCESS, "workers", "sources", "skipped", "snapshots", "pool",
 
 
 def no_stats() -> Stats:
-    """That of no iterator."""
+    """Return the stats of no iterator."""
     return Stats(cores=0)
 
 
 def ended(stats: Stats) -> Stats:
-    """What is left of an iterator that is closed: what it has done, and nothing of how it stands."""
+    """Return what is left of an iterator that is closed: what it has done, and nothing of how it stands."""
     return replace(
         stats,
         workers=0,
@@ -72,7 +72,7 @@ def added(parts: Iterable[Stats]) -> Stats:
 
 
 def continued(earlier: Stats, later: Stats) -> Stats:
-    """What one iterator has done in two engines, one after the other; how it stands is the later's.
+    """Return what one iterator has done in two engines, one after the other; how it stands is the later's.
 
     Stages that were computed elsewhere are stages of their own.
     """
@@ -143,7 +143,7 @@ def _worker(one: WorkerStats, other: WorkerStats) -> WorkerStats:
 
 
 def between(earlier: Stats, later: Stats) -> Stats:
-    """What was done and measured since an earlier look.
+    """Return what was done and measured since an earlier look.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which changes are worth making: more or fewer workers, another order, something that is kept.
+"""Advice on changes that are worth making: more or fewer workers, another order, something that is kept.
 
 Only what was measured and what the model of `costs` says; a benchmark makes the changes and compares.
 """
@@ -48,7 +48,7 @@ _HEARD_S = 200e-6  # what an element must take to be computed elsewhere with a s
 def predict(
     stats: Stats, plan: PlanView, costs: Costs, limit: Kind, unit: str
 ) -> tuple[Prediction, ...]:
-    """The changes that are worth making, the best first.
+    """Return the changes that are worth making, the best first.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ _WHAT_STOPS = {
 
 
 def _assumed(costs: Costs) -> str:
-    """What is taken for granted of the caller's CPU time."""
+    """Say what is taken for granted of the caller's CPU time."""
     if costs.outside_known or costs.outside_s * costs.rate < 0.02:
         return ""
     return ", if your code between two elements keeps one busy"
@@ -170,7 +170,7 @@ def _fewer_workers(stats: Stats, costs: Costs, limit: Kind) -> Iterator[Predicti
 
 
 def _not_held(plan: PlanView, costs: Costs, limit: Kind, spread: float) -> Iterator[Prediction]:
-    """What workers could do if nothing held them up."""
+    """Yield what workers could do if nothing held them up."""
     then = min(costs.bounds(costs.workers).values())
     spread = math.hypot(spread, 0.1)
     if limit == "order" and plan.ordered:
@@ -368,7 +368,7 @@ def _read_from(plan: PlanView, costs: Costs, node: PlanNode) -> float:
 
 
 def may_be_kept(plan: PlanView, node: PlanNode) -> bool:
-    """Whether what an operator gives is the same in each epoch, but for an order that can be made later."""
+    """Return True if an operator gives the same in each epoch, but for an order that can be made later."""
     below = list(plan.below(node.name))
     if not node.inputs or node.inner or any(under.draws or under.op == "repeat" for under in below):
         return False

@@ -1,4 +1,4 @@
-"""What one delivered element costs, and how many a second that allows: the model behind a verdict.
+"""Costs of one delivered element, and how many a second they allow: the model behind a verdict.
 
 A consumer, so many workers and so many cores share the work. No more elements come out than the
 consumer can take, than the workers can make, and than the cores have seconds for:
@@ -37,7 +37,7 @@ MEMORY_BYTES_S = 4e9
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds an element that is delivered.
+    """The seconds that one delivered element costs.
 
     Attributes
     ----------
@@ -109,7 +109,7 @@ class Costs:
 
     @property
     def cores_used(self) -> float:
-        """How many cores are at work for the pipeline and its caller."""
+        """The number of cores that are at work for the pipeline and its caller."""
         return min(float(self.cores), self.rate * (self.cpu_s + self.consumer_cpu_s))
 
     @property
@@ -118,7 +118,7 @@ class Costs:
         return min(1.0, self.rate * self.busy_s / max(1, self.workers))
 
     def bounds(self, workers: int) -> dict[str, float]:
-        """The most elements a second that each would allow, with so many workers (at least one)."""
+        """Return the most elements a second that each would allow, with so many workers (at least one)."""
         own, feeding_s, taken = self.own_s or _MESSAGE_S, self.feeding_s, 1.0
         task_s, packing_s = self._task_s(workers), 0.0
         if not self.workers:  # elements would have to be handed over
@@ -134,7 +134,7 @@ class Costs:
         }
 
     def rate_with(self, workers: int) -> float:
-        """Elements a second with another number of workers; 0: in the consumer's process."""
+        """Return elements a second with another number of workers; 0: in the consumer's process."""
         if not workers:
             slower = self._task_s(1) / self.alone_s if self.alone_s else 1.0
             return 1 / max(self.outside_s + self.feeding_s + self.here_s * slower, 1e-9)
@@ -177,7 +177,7 @@ class Costs:
 
 
 def costs_of(stats: Stats, plan: PlanView) -> Costs:
-    """What an element costs, as measured.
+    """Return what an element costs, as measured.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ def _beside_others(costs: Costs, queued_s: float) -> Costs:
 
 
 def _handed(stats: Stats, plan: PlanView) -> int:
-    """How often rows would be handed over by themselves.
+    """Return how often rows would be handed over by themselves.
 
     What is read from front to back comes to the consumer, which knows the order; what a generator gives is
     there already. If a function looks at each, rows go out to workers once more, and come back.
@@ -299,13 +299,13 @@ def _with_workers(costs: Costs, stats: Stats, calls: float) -> Costs:
 
 
 def _share_of_cpu(stats: Stats, busy_s: float) -> float:
-    """How much of what the consumer computes is CPU time, if what it does besides is alike."""
+    """Return how much of what the consumer computes is CPU time, if what it does besides is alike."""
     beside = max(0.0, stats.cpu_s - stats.own_s)
     return min(1.0, beside / max(busy_s + stats.outside_s, 1e-12))
 
 
 def _made(stats: Stats, plan: PlanView) -> float:
-    """How many elements as `next` gives them have been made, as far as that is known.
+    """Return how many elements as `next` gives them have been made, as far as that is known.
 
     More have left the stages than have been delivered: what is ready and waits.
     """
@@ -329,7 +329,7 @@ def _an_element(stage: StageStats, made: float, workers: int) -> tuple[float, fl
 
 
 def _by_node(stage: StageStats, each_s: float) -> dict[str, float]:
-    """What of that each operator takes."""
+    """Return how much of that time each operator takes."""
     timed = sum(node.busy_s for node in stage.nodes)
     # What is put together of a sample cannot be more than what was measured of the whole.
     whole = max(timed, stage.busy_s)
@@ -337,7 +337,7 @@ def _by_node(stage: StageStats, each_s: float) -> dict[str, float]:
 
 
 def left(stage: StageStats) -> int:
-    """How many elements a stage is done with."""
+    """Return how many elements a stage is done with."""
     return stage.elements + stage.dropped + stage.errors
 
 

@@ -26,7 +26,7 @@ Samples = Iterable[tuple[Labels, Any]]
 
 
 def registry_of(summary: Callable[[], Summary]) -> CollectorRegistry:
-    """A registry of prometheus_client that asks for a summary whenever it is read.
+    """Return a registry of prometheus_client that asks for a summary whenever it is read.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def registry_of(summary: Callable[[], Summary]) -> CollectorRegistry:
 
 
 def text_of(summary: Summary) -> str:
-    """What a scrape would read."""
+    """Return what a scrape would read."""
     text: str = _client().generate_latest(registry_of(lambda: summary)).decode()
     return text
 
@@ -61,17 +61,17 @@ def _client() -> Any:
 
 
 class _Collector:
-    """What prometheus_client asks for metrics."""
+    """An object that prometheus_client asks for metrics."""
 
     def __init__(self, summary: Callable[[], Summary]) -> None:
         self._summary = summary
 
     def describe(self) -> list[Metric]:
-        """Nothing is known before it is asked."""
+        """Describe nothing: no metric is known before it is asked for."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics of this moment."""
+        """Yield the metrics of this moment."""
         summary = self._summary()
         datasets = list(summary.datasets.items())
 
@@ -238,7 +238,7 @@ def _histogram(
 
 
 def _cumulative(histogram: Histogram) -> list[tuple[str, float]]:
-    """How many took no longer than each bound."""
+    """Return how many took no longer than each bound."""
     buckets, seen, at = [], 0, 0
     ordered = sorted(histogram.counts.items())
     for bound in _BOUNDS:

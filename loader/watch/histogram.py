@@ -1,4 +1,4 @@
-"""How long things took: counts of durations in buckets of equal ratio.
+"""Histograms of durations: counts in buckets of equal ratio.
 
 A bucket is a quarter of an octave, so a quantile is off by a tenth at most, and a histogram of any
 number of durations takes a few hundred bytes: small enough to travel with a worker's answers.
@@ -102,7 +102,7 @@ class Histogram:
         return Histogram(counts, self.count - earlier.count, total_s, least_s, most_s)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return it as JSON."""
         return {
             "counts": {str(bucket): count for bucket, count in self.counts.items()},
             "count": self.count,
@@ -113,7 +113,7 @@ class Histogram:
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave."""
+        """Read what `to_dict` gave."""
         counts = {int(bucket): count for bucket, count in told["counts"].items()}
         return cls(counts, told["count"], told["total_s"], told["least_s"], told["most_s"])
 
@@ -181,16 +181,16 @@ class Durations:
         self.count, self.total_s, self.least_s, self.most_s = 0, 0.0, math.inf, 0.0
 
     def told(self) -> tuple[dict[int, int], int, float, float, float]:
-        """The fields of the histogram, as they travel between processes."""
+        """Return the fields of the histogram, as they travel between processes."""
         return dict(self._counts), self.count, self.total_s, self.least_s, self.most_s
 
     def frozen(self) -> Histogram:
-        """What was counted so far."""
+        """Return what was counted so far."""
         least = self.least_s if self.count else 0.0
         return Histogram(dict(self._counts), self.count, self.total_s, least, self.most_s)
 
 
 def upper_s(bucket: int) -> float:
-    """The upper end of a bucket, in seconds."""
+    """Return the upper end of a bucket, in seconds."""
     octave, part = divmod(bucket, _PARTS)
     return math.ldexp(0.5 + (part + 1) / (2 * _PARTS), octave) * LEAST_S

@@ -1,4 +1,4 @@
-"""What keeps a pipeline from being faster, and the numbers that say so."""
+"""The limit of a pipeline, which keeps it from being faster, and the numbers that say so."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _MOSTLY = 0.8  # of the time that functions take: CPU, or waiting
 
 @dataclass(frozen=True)
 class Limit:
-    """What keeps a pipeline from being faster.
+    """The limit of a pipeline, which keeps it from being faster.
 
     Attributes
     ----------
@@ -285,7 +285,7 @@ def _idle_workers(stats: Stats, plan: PlanView, costs: Costs, busy: float) -> Li
 
 
 def _alone(pool: tuple[WorkerStats, ...]) -> tuple[float, float] | None:
-    """How busy the busiest worker is, and the others on the mean, where it is alone."""
+    """Return how busy the busiest worker is, and the others on the mean, where it is alone."""
     shares = sorted((w.busy_s / w.alive_s for w in pool if w.alive_s), reverse=True)
     if len(shares) < 2:
         return None
@@ -294,7 +294,7 @@ def _alone(pool: tuple[WorkerStats, ...]) -> tuple[float, float] | None:
 
 
 def _slowest(stats: Stats, costs: Costs) -> StageStats | None:
-    """The stage some of whose tasks take far longer than most, if it has a good part of the work."""
+    """Return the stage some of whose tasks take far longer than most, if it has a good part of the work."""
     for stage in stats.stages:
         time = stage.time
         share = sum(costs.nodes.get(node.name, 0.0) for node in stage.nodes) / max(
@@ -311,7 +311,7 @@ def _slowest(stats: Stats, costs: Costs) -> StageStats | None:
 
 
 def _short_of_memory(stats: Stats) -> bool:
-    """Whether shared memory is full, or so short that what is delivered has to be copied."""
+    """Return True if shared memory is full, or so short that what is delivered has to be copied."""
     full = stats.used_bytes / stats.budget_bytes if stats.budget_bytes else 0.0
     return full > _FULL or stats.copies > _COPIED * stats.elements > 0
 
@@ -321,7 +321,7 @@ def _source(plan: PlanView, reads: str) -> PlanNode | None:
 
 
 def _heaviest(costs: Costs, plan: PlanView) -> PlanNode | None:
-    """The operator that takes most of the time that is computed."""
+    """Return the operator that takes most of the time that is computed."""
     seconds = costs.nodes
     if not seconds or not any(seconds.values()):
         return None
@@ -329,7 +329,7 @@ def _heaviest(costs: Costs, plan: PlanView) -> PlanNode | None:
 
 
 def _most_of(stats: Stats, costs: Costs, node: PlanNode | None) -> str:
-    """Which function has most of the time, and whether it is CPU."""
+    """Say which function has most of the time, and whether it is CPU."""
     if node is None:
         if costs.busy_s < 1e-9:
             return "No operator was seen to take any time"
@@ -346,7 +346,7 @@ def _most_of(stats: Stats, costs: Costs, node: PlanNode | None) -> str:
 
 
 def _how(costs: Costs) -> str:
-    """Whether what is computed is CPU time, or waiting."""
+    """Say whether what is computed is CPU time, or waiting."""
     cpu = min(1.0, costs.cpu_s / costs.busy_s) if costs.busy_s else 0.0
     if cpu >= _MOSTLY:
         return "nearly all of it is CPU time"

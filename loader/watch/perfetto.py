@@ -36,7 +36,7 @@ _TYPES = (("t", (int, float)), ("dir", str), ("worker", int), ("kind", str))
 
 @dataclass
 class Converted:
-    """What became of a trace.
+    """The result of converting a trace.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ class _View:
     # -- names ---------------------------------------------------------------------------------
 
     def named(self, it: str, message: Message) -> Iterator[Event]:
-        """What the iterator and its consumer are called."""
+        """Yield what the iterator and its consumer are called."""
         whose = message.get("pid", it.partition(".")[0])
         plan = message.get("plan") or "an iterator"
         title = f"{plan} (process {whose})" if whose else plan
@@ -208,7 +208,7 @@ class _View:
     # -- lines ---------------------------------------------------------------------------------
 
     def see(self, message: Message) -> Iterator[Event]:
-        """Take in a line; gives names of threads, and keeps the rest."""
+        """Take in a line; yield names of threads, and keep the rest."""
         at = round((self._offset_s + message["t"]) * 1e6)
         self._last = max(self._last, at)
         worker, kind = message["worker"], message["kind"]

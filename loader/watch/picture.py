@@ -286,7 +286,7 @@ def _consumer(costs: Costs, limit: Limit) -> Bar:
 
 
 def _changes(costs: Costs, found: Sequence[Prediction]) -> Iterator[Bar]:
-    """What each change would give; the mark is what there is now."""
+    """Yield what each change would give; the mark is what there is now."""
     rates = [each for each in found if each.unit.endswith("/s")]
     most = max([costs.rate, *(each.then for each in rates)])
     for each in found:

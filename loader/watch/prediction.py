@@ -1,4 +1,4 @@
-"""What a change of a plan would give: the change as data, a prediction, and what it rests on.
+"""Predictions of what a change of a plan would give: the change as data, the number, and what it rests on.
 
 What changes only how a plan is run (the number of workers, the memory budget) is none of these: it shows nowhere by
 the first law. No change may add, lose or alter an element, nor make epochs alike that differed.
@@ -99,7 +99,7 @@ _UPPER = 0.92  # of a bucket's upper end: about its middle
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a change would give.
+    """The prediction of what a change would give.
 
     Attributes
     ----------
@@ -127,7 +127,7 @@ class Prediction:
 
     @property
     def gain(self) -> float:
-        """Then over now."""
+        """The rate after the change over the rate now."""
         return self.then / self.now if self.now else math.inf
 
     @property
@@ -143,7 +143,7 @@ class Prediction:
 
 
 def noise_of(stats: Stats, model: float = MODEL_SPREAD) -> float:
-    """How far a mean of so few tasks may be off, and the model with it; as a share.
+    """Return how far a mean of so few tasks may be off, and the model with it; as a share.
 
     Parameters
     ----------

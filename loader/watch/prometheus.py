@@ -79,7 +79,7 @@ class MetricsServer:
 
     @property
     def url(self) -> str:
-        """What to scrape."""
+        """The address to scrape."""
         host = f"[{self.host}]" if ":" in self.host else self.host or "localhost"
         return f"http://{host}:{self.port}/metrics"
 

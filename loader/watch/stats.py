@@ -1,4 +1,4 @@
-"""What an iterator has done and measured so far: `Stats`, and what it is made of."""
+"""Counts and measurements of an iterator so far: `Stats`, and its parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tundish.loader.watch.histogram import Histogram
 
 @dataclass(frozen=True)
 class SnapshotStats:
-    """What an iterator does with one snapshot.
+    """The work of an iterator on one snapshot.
 
     Attributes
     ----------
@@ -152,7 +152,7 @@ class WorkerStats:
 
 @dataclass(frozen=True)
 class Stats:
-    """What one iterator has done and measured so far.
+    """The counts and measurements of one iterator so far.
 
     Counts are exact. Times are of ``perf_counter``; where a sample is measured, it says so.
 
@@ -246,12 +246,12 @@ class Stats:
     tuned: tuple[tuple[float, int], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """Return it as JSON."""
         return {each.name: _told(getattr(self, each.name)) for each in fields(self)}
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> Self:
-        """What `to_dict` gave; names that are not known here are left out."""
+        """Read what `to_dict` gave; names that are not known here are left out."""
         known = {each.name for each in fields(cls)}
         given = {name: value for name, value in told.items() if name in known}
         return cls(
@@ -268,7 +268,7 @@ class Stats:
 
 
 def with_begun(stage: StageStats, elements: int, dropped: int, errors: int) -> StageStats:
-    """What is known of a stage, with what it has given of a block that is at hand."""
+    """Return what is known of a stage, with what it has given of a block that is at hand."""
     return replace(
         stage,
         elements=stage.elements + elements,
@@ -299,7 +299,7 @@ def _stage(told: Mapping[str, Any]) -> StageStats:
 
 
 def count_skipped(state: Any) -> dict[str, int]:
-    """How many elements were left out, by operator, wherever it stands in a position."""
+    """Count the elements that were left out, by operator, wherever a position says it."""
     found: dict[str, int] = {}
     parts = state.values() if isinstance(state, dict) else state if isinstance(state, list) else ()
     for below in parts:

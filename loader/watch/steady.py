@@ -43,7 +43,7 @@ class Steady:
 
     @property
     def count(self) -> int:
-        """Of how many samples the last measure is."""
+        """The number of samples of the last measure."""
         return len(self._samples)
 
     def begin(self) -> None:
@@ -56,7 +56,7 @@ class Steady:
         self._samples: list[Sample] = []
 
     def take(self, sample: Sample, *, warming: bool) -> Measure | None:
-        """Take in a sample; what they come to, if they are enough.
+        """Take in a sample; return what they come to, if they are enough.
 
         Parameters
         ----------
@@ -86,7 +86,7 @@ class Steady:
         return seen
 
     def _has_settled(self, sample: Sample) -> bool:
-        """Whether all workers are there, and what was under way when they began is not."""
+        """Return True if all workers are there, and what was under way when they began is not."""
         if sample.starting and self._starting_s < _STARTING_S:
             self._starting_s += sample.seconds
             return False
@@ -97,7 +97,7 @@ class Steady:
         return True
 
     def _is_pause(self, sample: Sample) -> bool:
-        """Whether the consumer did something else meanwhile, or takes what was made then."""
+        """Return True if the consumer did something else meanwhile, or takes what was made then."""
         usual = median(self._outsides) if len(self._outsides) >= _SAMPLES else inf
         if sample.delivered:
             self._outsides.append(sample.outside_s / sample.delivered)

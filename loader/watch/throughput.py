@@ -1,4 +1,4 @@
-"""What an element takes, what another number of workers would give, and how far ahead they should be.
+"""Throughput: the time of an element, the gain of another number of workers, and how far ahead they should be.
 
 A `Sample` is what happened in a short time, a `Measure` what that comes to for an element, and `predicted` the
 model: an element comes no faster than the consumer takes it, the cores compute it, or the workers make it.
@@ -27,7 +27,7 @@ _AHEAD = 1.15  # times what the consumer takes, since both are uneven
 
 @dataclass(frozen=True)
 class Sample:
-    """What happened in a short time.
+    """The events of a short time.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Measure:
-    """What an element takes with so many workers: means in seconds, of several samples.
+    """The time that an element takes with so many workers: means in seconds, of several samples.
 
     Attributes
     ----------
@@ -102,12 +102,12 @@ class Measure:
 
     @property
     def blocked_s(self) -> float:
-        """How long workers wait for something that is no core: a disk, a network, sleep."""
+        """The time that workers wait for something that is no core: a disk, a network, sleep."""
         return max(0.0, self.busy_s - self.cpu_s - self.queued_s)
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> Measure | None:
-        """Of samples with one number of workers; None as long as there is no element."""
+        """Make a measure of samples with one number of workers; None as long as there is no element."""
         count = sum(s.delivered for s in samples)
         if not count:
             return None
@@ -135,7 +135,7 @@ class Measure:
 
 
 def computed_per_s(workers: int, wait_s: float, cpu_s: float, cores: float) -> float:
-    """Elements a second of workers that wait, and compute on shared cores, in turns.
+    """Return the elements a second of workers that wait, and compute on shared cores, in turns.
 
     The "machine repairman" of queueing theory: exact for times that are exponentially distributed;
     evener ones give a little more.
@@ -174,7 +174,7 @@ def computed_per_s(workers: int, wait_s: float, cpu_s: float, cores: float) -> f
 
 
 def computes(blocked_s: float, cpu_s: float) -> bool:
-    """Whether a function keeps a core busy as long as it has one, but for a little.
+    """Return True if a function keeps a core busy as long as it has one, but for a little.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ def warranted(blocked_s: float, cpu_s: float, cores: int, most: int) -> int:
 
 
 class Prediction(NamedTuple):
-    """How many workers it takes, and what they would give.
+    """The number of workers it takes, and what they would give.
 
     Attributes
     ----------
@@ -231,7 +231,7 @@ class Prediction(NamedTuple):
 
 
 def predicted(seen: Measure, cores: int, most: int) -> Prediction:
-    """What more workers would give.
+    """Return what more workers would give.
 
     An element cannot come faster than the consumer takes it, nor than the cores compute it, workers' and
     consumer's part together. Below that, workers give what `computed_per_s` says, times how far what
@@ -280,7 +280,7 @@ _TAIL = 4.0  # times the mean: what is slower than the others holds them up
 
 
 def window(workers: int, tasks: Histogram, per_block: float, now: int, *, least: int = 3) -> int:
-    """How many blocks may be under way or ready, so that slow tasks do not hold up the others.
+    """Return how many blocks may be under way or ready, so that slow tasks do not hold up the others.
 
     While one block waits for the slowest of its tasks, the workers make others:
     ``2 + workers * p99.9(time of a task) / work of a block`` keep them busy. Tasks are handed out before

@@ -1,4 +1,4 @@
-"""AUTOTUNE: how many workers, from what was measured.
+"""AUTOTUNE: the number of workers, from what was measured.
 
 `Tuner` is told what happened in each tenth of a second or so, and sometimes answers with another number of
 workers. It has no clock and starts nothing.
@@ -45,7 +45,7 @@ _NEARLY = 0.95  # times what more give, or are said to give: then none are as go
 
 
 def most_changes(most: int, seconds: float = 0.0) -> int:
-    """How often a tuner can change the number of workers at most, whatever it is told.
+    """Return how often a tuner can change the number of workers at most, whatever it is told.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def most_changes(most: int, seconds: float = 0.0) -> int:
 
 
 def _trials(most: int) -> int:
-    """How many trials a search has."""
+    """Return how many trials a search has."""
     return 2 + ceil(log2(max(2, most)))
 
 
@@ -101,7 +101,7 @@ class Tuner:
         self._begin_search()
 
     def observe(self, sample: Sample) -> int | None:
-        """Take in what happened; a new number of workers, or None.
+        """Take in what happened; return a new number of workers, or None.
 
         Parameters
         ----------
@@ -123,7 +123,7 @@ class Tuner:
         return self._decide(seen) if self._trial is None else self._judge(seen)
 
     def bound(self, workers: int) -> None:
-        """There can be no more workers than these, which there are now."""
+        """Note that there can be no more workers than these, which there are now."""
         self.workers = self.most = workers
 
     # -- searching -----------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class Tuner:
         return self._go(trial.workers)
 
     def _decide(self, seen: Measure) -> int | None:
-        """Where to go from here."""
+        """Decide where to go from here."""
         self._tried[seen.workers] = seen
         more = self._more(seen)
         if self._in_process and self._may_do_without(seen):
@@ -185,7 +185,7 @@ class Tuner:
         return None
 
     def _more(self, seen: Measure, *, anew: bool = False) -> Prediction | None:
-        """What is gained by more, of numbers that were not found useless; with `anew`, of all."""
+        """Predict the gain of more workers, of numbers that were not found useless; with `anew`, of all."""
         left = anew or (self._left > 0 and self._rejected < _REJECTED)
         if not left or not seen.workers:
             return None
@@ -197,7 +197,7 @@ class Tuner:
         return found if found.gain >= GAIN and found.workers > seen.workers else None
 
     def _may_do_without(self, seen: Measure) -> bool:
-        """Whether functions are so short that the consumer's process may do it faster."""
+        """Return True if functions are so short that the consumer's process may do it faster."""
         if seen.functions_s is None:
             return False
         return _WITHOUT * (seen.outside_s + seen.functions_s) < seen.each_s
@@ -220,7 +220,7 @@ class Tuner:
         return Prediction(need, 1.0)
 
     def _judge(self, seen: Measure) -> int | None:
-        """Whether a trial was worth it."""
+        """Decide whether a trial was worth it."""
         trial, base = self._trial, self._base
         assert trial is not None
         assert base is not None
@@ -280,7 +280,7 @@ class Tuner:
         return self._go(self.workers or self._initial)
 
     def _is_other_work(self, seen: Measure) -> bool:
-        """Whether tasks, or the consumer, take other times than when the search ended."""
+        """Return True if tasks, or the consumer, take other times than when the search ended."""
         was = self._reference
         if not seen.workers:
             # What is outside is known of the calls that were measured only: a pause may be missing in it.

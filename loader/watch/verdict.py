@@ -1,4 +1,4 @@
-"""What a pipeline is waiting for: the verdict on what was measured of it.
+"""The verdict on what was measured of a pipeline: what it is waiting for.
 
 Pure functions of `Stats` and a view of the plan. Whoever reads a verdict should not have to know
 how the loader works: what the limit is, the numbers that say so, and what would change it.
@@ -55,7 +55,7 @@ _WHAT: dict[Kind, str] = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """What limits a pipeline, and what would change it.
+    """The limit of a pipeline, and what would change it.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Verdict:
         return self.text()
 
     def text(self, width: int = 100) -> str:
-        """The lines, and the predictions with their bases.
+        """Return the lines, and the predictions with their bases.
 
         Parameters
         ----------
@@ -101,7 +101,7 @@ class Verdict:
         return "\n".join(found)
 
     def svg(self, title: str = "") -> str:
-        """The pipeline as a picture: what each stage could do against what is asked of it.
+        """Return the pipeline as a picture: what each stage could do against what is asked of it.
 
         Parameters
         ----------
@@ -171,7 +171,7 @@ def explain(stats: Stats, plan: PlanView | None = None, since: Stats | None = No
 
 
 def _too_few(stats: Stats, plan: PlanView) -> str:
-    """Why nothing can be said yet; "" where something can."""
+    """Say why nothing can be said yet; "" where something can."""
     one, several = plan.unit
     seen = (
         f"{count_text(stats.elements + stats.errors, one, several)} in {seconds_text(stats.wall_s)}"
@@ -216,7 +216,7 @@ def _consumer(costs: Costs, plan: PlanView) -> str:
 
 
 def _notes(stats: Stats) -> Iterator[str]:
-    """What else matters."""
+    """Yield what else matters."""
     if stats.tuned:
         yield f"AUTOTUNE chose {count_text(stats.tuned[-1][1], 'worker')} after {seconds_text(stats.tuned[-1][0])}"
     if stats.restarts:

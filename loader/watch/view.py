@@ -103,7 +103,7 @@ class PlanView:
 
     @property
     def last(self) -> PlanNode:
-        """What made the elements as they are: operators that only choose or order them are left out."""
+        """The operator that made the elements as they are: those that only choose or order them are left out."""
         node = self.nodes[-1] if self.nodes else PlanNode("", "")
         while len(node.inputs) == 1 and node.rows == 1 and not node.function:
             node = self[node.inputs[0]]
@@ -111,7 +111,7 @@ class PlanView:
 
     @property
     def unit(self) -> tuple[str, str]:
-        """What an element is called, and several."""
+        """The name of an element, and of several."""
         if self.nodes and self.last.op in _BATCHES:
             return "batch", "batches"
         return "element", "elements"
@@ -138,7 +138,7 @@ class PlanView:
         return None
 
     def rows_above(self, name: str) -> int:
-        """How many elements of an operator one of the plan's is made of; 0: that is not fixed."""
+        """Return how many elements of an operator one of the plan's is made of; 0: that is not fixed."""
         rows, chain = 1, self.chain()[::-1]
         for node in chain:
             if node.name == name:

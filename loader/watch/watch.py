@@ -1,4 +1,4 @@
-"""What is counted and timed while a pipeline runs, in one process: `Watch`.
+"""Counts and times of one process while a pipeline runs: `Watch`.
 
 A worker's is taken from it with the answer of each task (`Watch.take`) and absorbed by the
 consumer's, so everything counts once: a task whose worker died has told nothing.
@@ -24,7 +24,7 @@ not pile up."""
 
 
 class Sample:
-    """How long the nodes of one stage took, of the elements that were timed.
+    """The times that the nodes of one stage took, of the elements that were timed.
 
     Attributes
     ----------
@@ -44,16 +44,16 @@ class Sample:
 
     @property
     def noted(self) -> int:
-        """How many durations were noted, one after the other."""
+        """The number of durations that were noted, one after the other."""
         return self._noted + sum(map(len, list(self.own.values())))
 
     def node(self, label: str) -> Durations:
-        """What is counted of a node."""
+        """Return what is counted of a node."""
         return self._nodes.setdefault(label, Durations())
 
     @property
     def rows(self) -> int:
-        """How many elements were timed."""
+        """The number of elements that were timed."""
         return max((each.count for each in list(self._nodes.values())), default=0)
 
     def settle(self) -> None:
@@ -66,7 +66,7 @@ class Sample:
         self.full = False
 
     def take(self) -> dict[str, Any]:
-        """What is there, which is forgotten here."""
+        """Return what is there, and forget it here."""
         self.settle()
         taken = {label: each.told() for label, each in self._nodes.items()}
         self._nodes.clear()
@@ -79,14 +79,14 @@ class Sample:
 
 
 def _taken(noted: list[float]) -> list[float]:
-    """What was noted so far; another thread may be noting more, which stays."""
+    """Take out what was noted so far; another thread may be noting more, which stays."""
     taken = noted[:]
     del noted[: len(taken)]
     return taken
 
 
 class StageMeter:
-    """What is known of one stage, whichever machines compute it, one after another.
+    """The counts and times of one stage, whichever machines compute it, one after another.
 
     Parameters
     ----------
@@ -130,11 +130,11 @@ class StageMeter:
 
     @property
     def taken(self) -> int:
-        """How many elements machines that tell so have taken."""
+        """The number of elements that machines which tell it have taken."""
         return self._settled + (self._count() if self._count is not None else 0)
 
     def end(self) -> None:
-        """Nothing more will be taken; what tells so is let go."""
+        """Note that nothing more will be taken; what tells so is let go."""
         self._settled, self._count = self.taken, None
 
     def gave(self, elements: int, dropped: int = 0, errors: int = 0) -> None:
@@ -173,14 +173,14 @@ class StageMeter:
 
     @property
     def time(self) -> Histogram:
-        """How long tasks took."""
+        """The times that tasks took."""
         time = Durations()
         time.merge(self._time.frozen())
         time.extend(tuple(self._noted))  # noted they stay: another thread may ask
         return time.frozen()
 
     def frozen(self, sample: Sample | None, dropped: Mapping[str, int]) -> StageStats:
-        """What is known so far.
+        """Return what is known so far.
 
         Parameters
         ----------
@@ -226,7 +226,7 @@ class StageMeter:
 
 
 class Again:
-    """How often what is made again is being entered."""
+    """The depth to which what is made again has been entered."""
 
     __slots__ = ("depth",)
 
@@ -241,7 +241,7 @@ class Again:
 
 
 class Watch:
-    """What one process counts and times for one iterator.
+    """The counts and times of one process for one iterator.
 
     Parameters
     ----------
@@ -270,7 +270,7 @@ class Watch:
         self._lock = Lock()
 
     def inner(self) -> Watch:
-        """That of a dataset that a function made: edges and counts are common."""
+        """Return the watch of a dataset that a function made: edges and counts are common."""
         inner = Watch(enabled=False)
         inner.is_inner = True
         inner._edges, inner._counts = self._edges, self._counts
@@ -301,14 +301,14 @@ class Watch:
         return self._again
 
     def sample(self, stage: str) -> Sample:
-        """What is timed of a stage."""
+        """Return what is timed of a stage."""
         found = self.samples.get(stage)
         if found is None:
             found = self.samples[stage] = Sample()
         return found
 
     def meter(self, name: str, nodes: Iterable[tuple[str, bool, bool]], where: str) -> StageMeter:
-        """The meter of a stage, made when it is first asked for; nobody asks for those of inner datasets."""
+        """Return the meter of a stage, made when it is first asked for; nobody asks for those of inner datasets."""
         if self.is_inner:
             # Kept, it would lead from a plan to itself: nothing would be freed at once.
             return StageMeter("", (), where)
@@ -318,7 +318,7 @@ class Watch:
         return found
 
     def end(self) -> None:
-        """Nothing more will be counted; what was counted stays."""
+        """Note that nothing more will be counted; what was counted stays."""
         for meter in self.meters.values():
             meter.end()
 
@@ -326,12 +326,12 @@ class Watch:
 
     @property
     def has_told(self) -> bool:
-        """Whether there is anything that has to go with the answer of a task."""
+        """True if there is anything that has to go with the answer of a task."""
         left_out = any(n for (n,) in self._tallies.values())
         return bool(self._edges or self._histograms or self._counts or left_out)
 
     def take(self, *, timed: bool) -> Noted:
-        """What was noted, which is forgotten here; what was timed only if asked for."""
+        """Return what was noted, and forget it here; what was timed only if asked for."""
         self.settle()
         edges = {tag: each.told() for tag, each in self._histograms.items()}
         samples = {stage: each.take() for stage, each in self.samples.items()} if timed else {}
@@ -381,7 +381,7 @@ class Watch:
 
     @property
     def edges(self) -> dict[str, Histogram]:
-        """How long elements took up to each edge."""
+        """The times that elements took up to each edge."""
         self.settle()
         return {tag: each.frozen() for tag, each in list(self._histograms.items())}
 
@@ -391,7 +391,7 @@ class Watch:
         return dict(self._counts)
 
     def stages(self) -> tuple[StageStats, ...]:
-        """What is known of each stage."""
+        """Return what is known of each stage."""
         self.settle()
         dropped = {label: n for label, (n,) in list(self._tallies.items())}
         return tuple(
