@@ -69,7 +69,7 @@ def plain(value: Any) -> Any:
 
 
 def is_read_by_rows(source: Any) -> bool:
-    """Whether ``source[i]`` of a table or a column in memory is something else than row i as an element.
+    """Return True if ``source[i]`` of a table or a column in memory is something else than row i as an element.
 
     It is a column of a table, what has the label i in a pandas Series, a scalar of Arrow's own in its arrays.
 
@@ -88,7 +88,7 @@ def _is_table(value: Any) -> bool:
 
 
 def _has(value: Any, *names: str) -> bool:
-    """Whether an object has all of some attributes; what another error hides is not there."""
+    """Return True if an object has all of some attributes; what another error hides is not there."""
     try:
         return all(hasattr(value, name) for name in names)
     except Exception:  # noqa: BLE001 - an object's attributes are its own affair

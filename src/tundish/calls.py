@@ -179,7 +179,7 @@ def _tell(error: Exception, function: Callable[..., Any], cls: type, given: dict
 def _about_the_call(
     text: str, function: Callable[..., Any], cls: type, given: dict[str, Any]
 ) -> str:
-    """What Python says of arguments that do not fit, with the method's name as it is called."""
+    """Return what Python says of arguments that do not fit, with the method's name as it is called."""
     name = function.__name__
     shown = cls.__name__ if name == "__init__" else f"{cls.__name__}.{name}"
     code = function.__code__

@@ -17,7 +17,7 @@ __all__ = ["clear", "copied", "has_gaps", "room"]
 
 @lru_cache(maxsize=256)
 def has_gaps(dtype: np.dtype) -> bool:
-    """Whether items of a dtype have bytes that belong to no field; of one with objects nobody can tell.
+    """Return True if items of a dtype have bytes that belong to no field; of one with objects nobody can tell.
 
     Examples
     --------

@@ -100,7 +100,7 @@ class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
 @ocp.args.register_with_handler(CheckpointHandler, for_save=True)
 @dataclass
 class CheckpointSave(ocp.args.CheckpointArgs):  # type: ignore[misc]
-    """What to save: something with a ``state_dict``."""
+    """The thing to save: something with a ``state_dict``."""
 
     item: Any
 
@@ -108,7 +108,7 @@ class CheckpointSave(ocp.args.CheckpointArgs):  # type: ignore[misc]
 @ocp.args.register_with_handler(CheckpointHandler, for_restore=True)
 @dataclass
 class CheckpointRestore(ocp.args.CheckpointArgs):  # type: ignore[misc]
-    """What to restore: something with a ``load_state_dict``; None gives the state itself."""
+    """The thing to restore: something with a ``load_state_dict``; None gives the state itself."""
 
     item: Any = None
 

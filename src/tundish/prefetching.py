@@ -24,7 +24,7 @@ _STATEFUL = ("state_dict", "load_state_dict")
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """What one call of the source gave, and the source's state behind it."""
+    """The result of one call of the source, and the source's state after it."""
 
     begun: Any
     error: BaseException | None
@@ -70,7 +70,7 @@ class Prefetcher:
         return begun
 
     def _drop(self) -> None:
-        """What was begun and not finished is not wanted any more."""
+        """Give up what was begun and not finished: it is not wanted any more."""
 
     # -- elements ------------------------------------------------------------------------------
 

@@ -44,12 +44,12 @@ class Ragged(NamedTuple):
 
     @property
     def nrows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self.row_splits) - 1
 
     @property
     def row_lengths(self) -> np.ndarray:
-        """How long each row is.
+        """The length of each row.
 
         Examples
         --------
@@ -151,7 +151,7 @@ class Ragged(NamedTuple):
 
 
 def _filling(default_value: Any, values: np.ndarray) -> Any:
-    """What stands where no value is: zero, or an empty text of the kind that the values are."""
+    """Return what stands where no value is: zero, or an empty text of the kind that the values are."""
     if default_value is None:
         if not values.dtype.hasobject:
             return np.zeros((), values.dtype)

@@ -22,7 +22,7 @@ class Source(Protocol):
     """
 
     def __len__(self) -> int:
-        """How many records there are."""
+        """Return the number of records."""
         ...
 
     def __getitem__(self, index: int, /) -> Any:

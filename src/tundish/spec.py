@@ -112,7 +112,7 @@ class ArraySpec:
         return kind
 
     def accepts(self, value: Any) -> bool:
-        """Whether a normalised leaf fits.
+        """Return True if a normalised leaf fits.
 
         Parameters
         ----------
@@ -194,7 +194,7 @@ class DatasetSpec:
         return check_is(value, Nested, "value must be a Dataset")._leaf_spec()  # noqa: SLF001 - what a leaf of ours says of itself
 
     def accepts(self, value: Any) -> bool:
-        """Whether a normalised leaf is a dataset; its elements are not looked at.
+        """Return True if a normalised leaf is a dataset; its elements are not looked at.
 
         Parameters
         ----------
@@ -205,7 +205,7 @@ class DatasetSpec:
 
 
 class Nested:
-    """What leaves that are datasets derive from."""
+    """The base of leaves that are datasets."""
 
     __slots__ = ()
 
@@ -219,7 +219,7 @@ class Nested:
 
 
 def is_namedtuple(cls: type) -> bool:
-    """Whether a class was made by `collections.namedtuple` or `typing.NamedTuple`."""
+    """Return True if a class was made by `collections.namedtuple` or `typing.NamedTuple`."""
     return issubclass(cls, tuple) and hasattr(cls, "_fields")
 
 
@@ -411,7 +411,7 @@ def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
 
 
 def leaf_key(leaf: Any) -> tuple[Any, tuple[int, ...]] | type:
-    """What must be equal for two leaves to stand in one array.
+    """Return what must be equal for two leaves to stand in one array.
 
     Returns
     -------
@@ -492,7 +492,7 @@ def copy_element(value: Any) -> Any:
 
 
 def _is_immutable(value: np.ndarray) -> bool:
-    """Whether an array's memory is never written again, a file's or an Arrow table's: it may be shared."""
+    """Return True if an array's memory is never written again, a file's or an Arrow table's: it may be shared."""
     base = value.base
     if isinstance(base, np.ndarray):
         base = base.base
@@ -500,7 +500,7 @@ def _is_immutable(value: np.ndarray) -> bool:
 
 
 def same_structure(first: Tree, second: Tree) -> bool:
-    """Whether two nests have one structure; the order of a dict's keys does not count."""
+    """Return True if two nests have one structure; the order of a dict's keys does not count."""
     if first == second:
         return True
     if first is None or second is None or first[0] != second[0]:

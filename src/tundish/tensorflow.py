@@ -140,7 +140,7 @@ class _Elements:
 
 
 class _Elsewhere:
-    """What workers have in its place: the plan they get names the generator."""
+    """The stand-in for a tf.data pipeline in workers, whose plan names the generator that runs it."""
 
     def __call__(self) -> Any:
         raise RuntimeError("a tf.data pipeline runs only in the process in which it was made")

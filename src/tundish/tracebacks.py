@@ -27,12 +27,12 @@ _FILTERING = [True]
 
 
 def set_filtering(enabled: bool) -> None:
-    """Whether frames are left out from now on, in this process."""
+    """Set whether frames are left out from now on, in this process."""
     _FILTERING[0] = enabled
 
 
 def filtering() -> bool:
-    """Whether frames are left out."""
+    """Return True if frames are left out."""
     return _FILTERING[0]
 
 
@@ -126,7 +126,7 @@ def disable_traceback_filtering() -> None:
 
 
 def is_traceback_filtering_enabled() -> bool:
-    """Whether the frames of this library are left out of tracebacks.
+    """Return True if the frames of this library are left out of tracebacks.
 
     Returns
     -------

@@ -122,7 +122,7 @@ def resumed() -> Iterator[bytes]:
 
 
 def go_on(state: str, batches: int) -> None:
-    """What the new process does: print the digests of the rest."""
+    """Do what the new process does: print the digests of the rest."""
     with photographs(batches).iterator(workers=1) as rest:
         rest.restore(state)
         for batch in rest:

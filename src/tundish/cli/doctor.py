@@ -88,7 +88,7 @@ def system() -> list[str]:
 
 
 def cores() -> list[str]:
-    """How many workers AUTOTUNE is, and what bounds it."""
+    """Say how many workers AUTOTUNE is, and what bounds it."""
     quota, ranks = cgroup_cores(), local_ranks(os.environ)
     bounds = [f"the machine has {os.cpu_count()}"]
     if hasattr(os, "sched_getaffinity"):
@@ -116,13 +116,13 @@ def memory() -> list[str]:
 
 
 def budget() -> list[str]:
-    """How much of it pipelines may fill."""
+    """Say how much of the memory pipelines may fill."""
     found = default_budget()
     return [f"{gib(found.nbytes)}: {found.source}"]
 
 
 def messages() -> list[str]:
-    """What coordinator and workers talk over."""
+    """Say what coordinator and workers talk over."""
     kind = default_kind()
     what = {
         "packet": "packet sockets: a message arrives whole or not at all",
@@ -132,7 +132,7 @@ def messages() -> list[str]:
 
 
 def workers() -> list[str]:
-    """How workers begin."""
+    """Say how workers begin."""
     method = start_method()
     what = {
         "zygote": "zygote: one interpreter imports everything once and forks workers",

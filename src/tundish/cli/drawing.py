@@ -46,7 +46,7 @@ class Box:
 
 @dataclass
 class Canvas:
-    """What has been drawn, the lower layers first."""
+    """The parts that have been drawn, the lower layers first."""
 
     bands: list[str] = field(default_factory=list)
     shapes: list[str] = field(default_factory=list)
@@ -126,7 +126,7 @@ def put(step: Step, left: float, top: float) -> Box:
 
 
 def reach(box: Box) -> float:
-    """How far to the right a box and the words beside it go."""
+    """Return how far to the right a box and the words beside it go."""
     return box.x + box.width + (len(box.step.place) * _CHARACTER + 20)
 
 

@@ -32,7 +32,7 @@ _WARM_UP_CALLS = 8
 
 
 class Measured(NamedTuple):
-    """What a while of work came to.
+    """The result of a while of work.
 
     Attributes
     ----------

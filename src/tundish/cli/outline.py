@@ -162,7 +162,7 @@ def place(node: Operator, stage: int, where: str) -> str:
 
 
 def arguments(node: Operator) -> str:
-    """What an operator was given, in one line."""
+    """Return what an operator was given, in one line."""
     given = node.shown()
     if isinstance(given, str):
         return shortened(given)
@@ -181,7 +181,7 @@ def shortened(text: str) -> str:
 
 
 def workers(node: Operator) -> tuple[int, str]:
-    """How many workers would run a plan, and who says so."""
+    """Return how many workers would run a plan, and who says so."""
     options: Options = options_of(node)
     count = how_many_workers(node, options, None)
     calls = [asked for n in walk(node) if (asked := options.parallel_of(n)) is not None]
@@ -199,7 +199,7 @@ def workers(node: Operator) -> tuple[int, str]:
 
 
 def resume(node: Operator) -> Iterator[str]:
-    """What a restored iterator has to do again, and what its state does not hold."""
+    """Yield what a restored iterator has to do again, and what its state does not hold."""
     yield from filter(None, (each.redone for each in walk(node)))
     for state in external_state(node):
         yield f"not in the state: {state.node}, {state.what}; instead: {state.instead}"

@@ -31,7 +31,7 @@ class _TimeIsUp(BaseException):
 
 @dataclass(frozen=True)
 class Ran:
-    """What came of it.
+    """The result of a run.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Ran:
 
 
 class _Tally:
-    """What happened while it ran."""
+    """The events of a run."""
 
     def __init__(self) -> None:
         self.elements = self.failed = 0

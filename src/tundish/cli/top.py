@@ -116,7 +116,7 @@ class Watched:
         return True
 
     def frame(self, width: int) -> list[str]:
-        """What to show."""
+        """Return the lines to show."""
         return frame(self.pid, self.reading, self.history, width)
 
 
@@ -184,7 +184,7 @@ class Screen:
 
     @property
     def width(self) -> int:
-        """How many columns there are."""
+        """The number of columns."""
         return _columns()
 
     def show(self, lines: list[str]) -> None:

@@ -161,7 +161,7 @@ def line(event: Event, start: float, before: float) -> str:
 
 
 def words(event: Event) -> str:
-    """What a message is about: which rows of which block, and what else it says."""
+    """Say what a message is about: which rows of which block, and what else it says."""
     said = []
     if "block" in event:
         said.append(f"block {event['block']}")
@@ -177,7 +177,7 @@ def words(event: Event) -> str:
 
 
 def show_summary(events: list[Event]) -> None:
-    """What each worker did, and when it was busy."""
+    """Show what each worker did, and when it was busy."""
     start, end = events[0]["t"], events[-1]["t"]
     wall = max(end - start, 1e-9)
     kinds = Counter((event["dir"], event["kind"]) for event in events)
@@ -227,7 +227,7 @@ def show_summary(events: list[Event]) -> None:
 
 
 def show_consumer(events: list[Event], wall: float) -> None:
-    """How much of the time was spent in `next`, and how much of that was waiting."""
+    """Show how much of the time was spent in `next`, and how much of that was waiting."""
     inside = waited = 0.0
     began: float | None = None  # the first wait of a call, where that is before what it tells
     for event in events:
@@ -244,7 +244,7 @@ def show_consumer(events: list[Event], wall: float) -> None:
 
 
 def shades(answers: list[Event], start: float, wall: float) -> str:
-    """How busy a worker was in each part of the time: a task ends when its answer arrives."""
+    """Show how busy a worker was in each part of the time: a task ends when its answer arrives."""
     busy = [0.0] * _COLUMNS
     width = wall / _COLUMNS
     for answer in answers:
@@ -257,7 +257,7 @@ def shades(answers: list[Event], start: float, wall: float) -> str:
 
 
 def computed_again(events: list[Event]) -> int:
-    """How many rows were handed out more than once."""
+    """Return how many rows were handed out more than once."""
     asked = Counter(
         (event["stage"], event["block"], row)
         for event in events

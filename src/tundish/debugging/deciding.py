@@ -1,4 +1,4 @@
-"""What all comparisons do: leaf by leaf, decide in one pass, and say where a condition does not hold.
+"""Decisions of all comparisons: leaf by leaf, in one pass, and where a condition does not hold.
 
 Nothing of an array's size is made while the condition holds: against one number an array's least
 or largest entry decides, and two arrays are compared in pieces that stay in the cache.
@@ -45,7 +45,7 @@ _MIRRORED = {
 
 
 def holds(condition: Condition, *operands: Any) -> bool:
-    """Whether a condition holds for every entry.
+    """Return True if a condition holds for every entry.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def holds(condition: Condition, *operands: Any) -> bool:
 
 
 def is_inexact(dtype: np.dtype) -> bool:
-    """Whether a dtype has nan: floats and complex numbers, ml_dtypes' floats too."""
+    """Return True if a dtype has nan: floats and complex numbers, ml_dtypes' floats too."""
     return dtype.kind in "fc" or (dtype.kind == "V" and "float" in dtype.name)
 
 
@@ -88,7 +88,7 @@ def _has_quick_extremes(x: Any) -> bool:
 
 
 def _weak_dtype(x: Any, operands: tuple[Any, ...]) -> np.dtype | None:
-    """Of a Python number beside floats their dtype, as in numpy's own functions; None: its own."""
+    """Return for a Python number beside floats their dtype, as in numpy's own functions; None: its own."""
     if type(x) not in {int, float}:
         return None
     others = [o.dtype for o in operands if isinstance(o, (np.ndarray, np.generic))]
@@ -199,7 +199,7 @@ def _operands(x: Any, y: Any, names: tuple[str, str]) -> tuple[Any, Any]:
 
 
 def _has_texts(value: Any) -> bool:
-    """Whether there is a text in an array; of an empty one nothing is known, and nothing asked."""
+    """Return True if there is a text in an array; of an empty one nothing is known, and nothing asked."""
     array = np.asarray(value)
     return array.dtype.kind == "O" and (not array.size or any(type(e) is bytes for e in array.flat))
 

@@ -1,4 +1,4 @@
-"""What every node gives, noted in files as it runs: `enable_dump_debug_info`."""
+"""Dumps of what every node gives, noted in files as it runs: `enable_dump_debug_info`."""
 
 from __future__ import annotations
 

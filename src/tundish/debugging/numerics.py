@@ -63,7 +63,7 @@ def check_numerics(tensor: Any, message: str | None = None, name: str | None = N
 
 
 def has_numbers(leaf: Any) -> bool:
-    """Whether there may be a nan in a leaf: not in a text, None, or an object of the user's."""
+    """Return True if there may be a nan in a leaf: not in a text, None, or an object of the user's."""
     return isinstance(leaf, (float, complex, list, tuple)) or hasattr(leaf, "dtype")
 
 
@@ -136,7 +136,7 @@ def parts_of(array: np.ndarray) -> list[np.ndarray]:
 
 
 def all_finite(array: np.ndarray) -> bool:
-    """Whether no entry is nan or infinite; true of what has neither.
+    """Return True if no entry is nan or infinite; true of what has neither.
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def _part_is_finite(array: np.ndarray) -> bool:
 
 @dataclass(frozen=True)
 class Health:
-    """How many values of an array are not finite; a complex one counts once, nan before infinity.
+    """The counts of an array's values that are not finite; a complex one counts once, nan before infinity.
 
     Attributes
     ----------
@@ -198,7 +198,7 @@ class Health:
 
     @property
     def finite(self) -> bool:
-        """Whether all are finite."""
+        """True if all are finite."""
         return not (self.nan or self.pos_inf or self.neg_inf)
 
     def __str__(self) -> str:
@@ -206,7 +206,7 @@ class Health:
 
 
 def is_floating(leaf: Any) -> bool:
-    """Whether a leaf is an array or a number that may be nan: floating or complex.
+    """Return True if a leaf is an array or a number that may be nan: floating or complex.
 
     Examples
     --------
@@ -218,7 +218,7 @@ def is_floating(leaf: Any) -> bool:
 
 
 def is_finite(leaf: Any) -> bool:
-    """Whether all values of a floating leaf are finite."""
+    """Return True if all values of a floating leaf are finite."""
     return math.isfinite(leaf) if isinstance(leaf, float) else all_finite(np.asarray(leaf))
 
 

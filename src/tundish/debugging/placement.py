@@ -130,7 +130,7 @@ def set_log_device_placement(enabled: bool) -> None:
 
 
 def get_log_device_placement() -> bool:
-    """Whether `set_log_device_placement` is on.
+    """Return True if `set_log_device_placement` is on.
 
     Returns
     -------

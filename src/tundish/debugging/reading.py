@@ -1,4 +1,4 @@
-"""What stands in the files of a dump: `read_dump`."""
+"""Reading of the files of a dump: `read_dump`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOOKS = 5
 
 @dataclass(frozen=True)
 class DumpedLeaf:
-    """What was noted of one leaf; what the mode leaves out is None.
+    """The notes on one leaf; what the mode leaves out is None.
 
     Attributes
     ----------
@@ -122,18 +122,18 @@ class DumpRecord:
 
     @property
     def delivered(self) -> bool:
-        """Whether it is an element as the consumer got it."""
+        """True if it is an element as the consumer got it."""
         return self.origin is None
 
     @property
     def finite(self) -> bool:
-        """Whether nothing was noted that is not finite."""
+        """True if nothing was noted that is not finite."""
         return all(leaf.finite is not False for leaf in self.leaves)
 
 
 @dataclass(frozen=True)
 class DumpedNode:
-    """What was noted of one node.
+    """The notes on one node.
 
     Attributes
     ----------
@@ -167,7 +167,7 @@ class DumpedNode:
 
 @dataclass(frozen=True)
 class Dump:
-    """What stands in a folder.
+    """The contents of a folder with a dump.
 
     Attributes
     ----------

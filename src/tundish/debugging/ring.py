@@ -35,7 +35,7 @@ def checked_line(text: str) -> bytes:
 
 
 def parse_line(line: bytes) -> Any:
-    """What a line holds; None where it was cut off, or changed."""
+    """Return what a line holds; None where it was cut off, or changed."""
     head, _, data = line.partition(b" ")
     try:
         return parse_json(data) if int(head, 16) == zlib.crc32(data) else None

@@ -249,7 +249,7 @@ def assert_shapes(
 
 
 def check_shapes(named: list[tuple[str, Any, Any]], message: str = "", data: Any = None) -> None:
-    """What `assert_shapes` does, over arrays that have names: (name, array, shape)."""
+    """Check as `assert_shapes` does, over arrays that have names: (name, array, shape)."""
     wanted = [
         (name, sizes_of(value, name), _symbols(name, shape), value, shape)
         for name, value, shape in named

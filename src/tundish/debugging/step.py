@@ -13,7 +13,7 @@ from tundish.debugging.shapes import assert_shapes, check_shapes, leaves_with_sh
 
 @dataclass(frozen=True)
 class Checked:
-    """What `checked` gives: a function for `map` that returns what it is given.
+    """The result of `checked`: a function for `map` that returns what it is given.
 
     Parameters
     ----------

@@ -99,12 +99,12 @@ class DistributedDataset:
 
     @property
     def cardinality(self) -> int:
-        """How many steps there are, as far as the plan tells: else INFINITE or UNKNOWN."""
+        """The number of steps, as far as the plan tells: else INFINITE or UNKNOWN."""
         return self._cardinality
 
     @property
     def options(self) -> InputOptions:
-        """How it was distributed."""
+        """The options with which it was distributed."""
         return self._options
 
     @property

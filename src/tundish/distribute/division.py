@@ -1,4 +1,4 @@
-"""How a dataset is divided over processes: the plan that this one runs, and what its steps are."""
+"""Division of a dataset over processes: the plan that this one runs, and what its steps are."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Uneven = Literal["drop", "pad", "error", "ignore"]
 
 @dataclass(frozen=True)
 class Division:
-    """What one process runs.
+    """The share of one process: the plan that it runs.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Division:
 
     @property
     def replicas(self) -> int:
-        """How many replicas this process feeds."""
+        """The number of replicas that this process feeds."""
         return self.context.num_replicas_in_sync // self.context.num_input_pipelines
 
     @property
@@ -359,6 +359,6 @@ def _hinted(root: Operator, count: int, index: int) -> Operator:
 
 
 def policy_of(root: Operator) -> AutoShardPolicy:
-    """What a dataset's options say."""
+    """Return what a dataset's options say."""
     said = options_of(root).distribute.auto_shard_policy
     return AutoShardPolicy.AUTO if said is None else AutoShardPolicy(said)

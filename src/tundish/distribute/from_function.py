@@ -163,7 +163,7 @@ def _steps_of(
 
 
 def _shared(root: Any, context: InputContext) -> bool:
-    """Whether a plan is divided by `shard_by_process` alone, so that its states are for any process."""
+    """Return True if a plan is divided by `shard_by_process` alone, so that its states are for any process."""
     shares = [node.share for node in walk(root) if node.share is not None]
     return bool(shares) and all(
         (share.num_input_pipelines, share.input_pipeline_id)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ending:
-    """How processes come to one number of steps.
+    """The way in which processes come to one number of steps.
 
     Attributes
     ----------
@@ -173,7 +173,7 @@ class DistributedIterator:
         return step if go_on else None
 
     def _agreed(self, step: Step, all_min: Callable[[int], int]) -> bool:
-        """Whether all processes have this step, or some have it and the others fill it up."""
+        """Return True if all processes have this step, or some have it and the others fill it up."""
         if self._ending.uneven == "drop":
             return bool(all_min(int(step.whole)))
         rows = sum(step.rows)
@@ -189,7 +189,7 @@ class DistributedIterator:
         return most > 0
 
     def _elements(self, step: Step) -> list[Any]:
-        """What each replica gets: its rows, none, or rows filled up and marked."""
+        """Return what each replica gets: its rows, none, or rows filled up and marked."""
         known = [piece for piece in step.pieces if piece is not None]
         if known:
             self._last = no_rows(known[0])
@@ -298,14 +298,14 @@ class DistributedIterator:
 
     @property
     def stats(self) -> Stats | tuple[Stats, ...]:
-        """What happened so far in this process's pipeline; with PER_REPLICA in each of them."""
+        """The counts and times so far of this process's pipeline; with PER_REPLICA of each of them."""
         found = tuple(each.stats for each in self._iterators)
         return found[0] if len(found) == 1 else found
 
     def explain(
         self, since: Stats | tuple[Stats, ...] | None = None
     ) -> Verdict | tuple[Verdict, ...]:
-        """What this process's pipeline is waiting for; with PER_REPLICA each of them.
+        """Say what this process's pipeline is waiting for; with PER_REPLICA each of them.
 
         Parameters
         ----------

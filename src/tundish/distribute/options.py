@@ -29,7 +29,7 @@ class InputReplicationMode(Enum):
 
 @dataclass(frozen=True)
 class InputOptions:
-    """How input is distributed, in tf.distribute's words.
+    """The way in which input is distributed, in tf.distribute's words.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def context_of(given: Any, replicas: Any) -> InputContext:
 
 
 def seed_of(whole: Any, all_min: AllMin | None) -> Callable[[], int]:
-    """How processes that divide one order come to one seed."""
+    """Return a function by which processes that divide one order come to one seed."""
     if all_min is None or not any(node.seedless for node in walk(whole)):
         return lambda: 0
     return lambda: all_min(first_seed() % 2**31)

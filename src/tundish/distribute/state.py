@@ -26,7 +26,7 @@ _FORMS = {
 
 @dataclass(frozen=True)
 class Kind:
-    """What the states of an iterator are of.
+    """The kind of an iterator's states: what they are of.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Place:
-    """What a state says of the distributed iterator itself."""
+    """The part of a state that is about the distributed iterator itself."""
 
     steps: int
     ended: bool
@@ -115,7 +115,7 @@ def _naming(state: dict[str, Any], plan: Operator) -> dict[str, Any]:
 
 
 def _out_of_turn(state: Any) -> bool:
-    """Whether elements have been delivered before others that precede them: those of one process."""
+    """Return True if elements of one process have been delivered before others that precede them."""
     if isinstance(state, dict):
         return "ahead" in state or any(map(_out_of_turn, state.values()))
     return False

@@ -87,7 +87,7 @@ def assert_advice_is_harmless(
 
 
 def _is_true(dataset: Dataset, hint: Keep) -> bool:
-    """Whether functions that make datasets make the same in each epoch, as a change assumes."""
+    """Return True if functions that make datasets make the same in each epoch, as a change assumes."""
     kept = _until(dataset, replace(hint, shuffle=""))
     if not any(isinstance(node, (FlatMap, Interleave)) for node in walk(kept._node)):  # noqa: SLF001
         return True

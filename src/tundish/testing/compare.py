@@ -1,4 +1,4 @@
-"""What came out of an iterator, in a form that can be compared to the last bit.
+"""Outcomes of an iterator, in a form that can be compared to the last bit.
 
 An *outcome* is what one ``next()`` gave: an element, or the error that stood in its place. Two
 runs agree when their outcomes do: the nesting with its keys in their order, every leaf's type,
@@ -361,7 +361,7 @@ def _feed(sink: _Sink, value: object, seen: dict[int, int]) -> None:
 
 
 def _given(value: Any) -> list[Outcome] | None:
-    """What a dataset that is a part of an element gives; None for what is no dataset."""
+    """Return what a dataset that is a part of an element gives; None for what is no dataset."""
     if isinstance(value, Nested):
         with value.iterator(workers=0) as iterator:  # type: ignore[attr-defined]  # a Dataset
             return collect(iterator, limit=NESTED, exact=False)

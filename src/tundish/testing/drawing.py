@@ -69,7 +69,7 @@ def pipeline(rng: random.Random, depth: int = 6) -> Pipeline:
 
 
 def _inner(rng: random.Random, depth: int) -> Pipeline:
-    """What an inner dataset ``X`` becomes."""
+    """Draw what an inner dataset ``X`` becomes."""
     # Of one kind, since what may follow is asked of a few examples only.
     first = Pipeline("X", (Step(f".map(Become({rng.choice(KINDS)!r}))"),))
     return _longer(first, rng, rng.randint(0, depth), _outcomes_inside, FEW)

@@ -27,7 +27,7 @@ FILES = str(Path(__file__).parent / "*.py")
 
 
 def evaluate(text: str, dataset: Any, **more: Any) -> Any:
-    """What an expression of ours stands for, with the class `dataset` for ``D``."""
+    """Return what an expression of ours stands for, with the class `dataset` for ``D``."""
     names = {
         name: getattr(home, name)
         for home in (functions, misbehaving, values)
@@ -136,7 +136,7 @@ class Pipeline:
         return replace(self, steps=(*self.steps, step))
 
     def shorter(self) -> Iterator[Pipeline]:
-        """What is left without some of it, in several ways, shortest first."""
+        """Yield what is left without some of it, in several ways, shortest first."""
         for number, step in reversed(list(enumerate(self.steps))):
             yield from (p for i, p in enumerate(step.parts) if f"<{i}>" in step.text)
             yield Pipeline(self.source, self.steps[:number] + self.steps[number + 1 :])

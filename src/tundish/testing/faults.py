@@ -133,7 +133,7 @@ def assert_faults_are_told(
 
 
 def _until_told(dataset: Dataset, workers: int) -> tuple[list[Outcome], SnapshotError | None]:
-    """What comes out up to the first error of a file, and that error."""
+    """Return what comes out up to the first error of a file, and that error."""
     found: list[Outcome] = []
     try:
         iterator: Any = dataset.iterator(workers=workers)

@@ -163,7 +163,7 @@ def _patience(seconds: float) -> Iterator[None]:
 
 
 def _problem(made: Pipeline, seed: str, workers: Sequence[int], test: Check) -> str | None:
-    """What is wrong with a pipeline, or None."""
+    """Say what is wrong with a pipeline, or None."""
     try:
         with _patience(PATIENCE):
             test(made, random.Random(seed), workers)  # noqa: S311 - a test's choices

@@ -108,7 +108,7 @@ def batches(outcomes: Sequence[Any], size: int | None, *, drop_last: bool = Fals
 
 
 class Held:
-    """What holds its items; how they are given is for subclasses to say."""
+    """An object that holds items; how they are given is for subclasses to say."""
 
     def __init__(self, items: Sequence[Any]) -> None:
         self.items = list(items)

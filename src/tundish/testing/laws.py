@@ -332,7 +332,7 @@ def _walk(
 
 
 def _counts(state: Any) -> Iterable[tuple[str, int]]:
-    """What was counted along the way, skipped elements say, wherever it stands in a state."""
+    """Yield what was counted along the way, skipped elements say, wherever it stands in a state."""
     if isinstance(state, dict):
         for key, value in state.items():
             yield from value.items() if key == "counts" else _counts(value)
@@ -382,7 +382,7 @@ def _allowance(dataset: Dataset) -> int:
 
 
 def _rows_of(node: Operator) -> int:
-    """How many elements one of a node's is made of, at most."""
+    """Return how many elements one of a node's is made of, at most."""
     if isinstance(node, (Batch, SizedGathering, Window)):
         return node.size
     if isinstance(node, Groups):

@@ -1,4 +1,4 @@
-"""That measuring does not show: a pipeline beside itself with every kind of note taken on it."""
+"""A law: measuring does not show. A pipeline is run beside itself with every kind of note taken on it."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _TABLE = np.arange(300, dtype=np.int16)
 
 
 class _Memory(threading.local):
-    """What the functions of a thread keep."""
+    """The objects that the functions of a thread keep."""
 
     def __init__(self) -> None:
         self.buffers: dict[Any, np.ndarray] = {}

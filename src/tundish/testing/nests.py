@@ -75,7 +75,7 @@ def _fields_copied(value: Any) -> Any:
 
 
 def _of_another_library(value: Any) -> Any:
-    """What pandas, polars, Arrow, xarray, torch and JAX make is known by name here, as its class's or its base's."""
+    """Return the numpy form of what other libraries make, known by the name of its class or of a base."""
     match next((base.__name__ for base in type(value).__mro__ if base.__name__ in _OTHERS), None):
         case "DataFrame" | "Table" | "RecordBatch" | "Frame":
             names = (

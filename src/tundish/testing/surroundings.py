@@ -1,4 +1,4 @@
-"""What a run must leave as it was: this process, and what it holds of the machine."""
+"""Surroundings that a run must leave as they were: this process, and what it holds of the machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["Resources", "other_random_states", "surroundings"]
 
 
 class Resources:
-    """What this process holds of the system's.
+    """The resources of the system that this process holds.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def _opened(beginnings: tuple[str, ...]) -> int:
 
 
 def surroundings(dataset: Dataset) -> dict[str, Any]:
-    """What stands around a run and must not move."""
+    """Return what stands around a run and must not move."""
     handlers = {s: signal.getsignal(s) for s in signal.valid_signals()}
     return {
         "random.getstate()": random.getstate(),

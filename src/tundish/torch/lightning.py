@@ -1,4 +1,4 @@
-"""How far Lightning is ahead of its loop when it asks a loader for its state.
+"""The lead of Lightning over its loop when it asks a loader for its state.
 
 Lightning asks with a bare ``loader.state_dict()``. But it does not end an epoch by exhausting the
 iterator, and where a loader has no length it holds one batch more than the training step has seen.
@@ -19,7 +19,7 @@ _FRAMES = 8
 
 
 def fetched_ahead() -> tuple[int, bool] | None:
-    """What Lightning's fit loop has done with the loader's batches, if it is asking.
+    """Return what Lightning's fit loop has done with the loader's batches, if it is asking.
 
     Returns
     -------

@@ -34,7 +34,7 @@ _CODE = "from tundish.cli.debug.apart import main; main()"
 
 @dataclass
 class Search:
-    """How a search has ended, and how far it was.
+    """The end of a search, and how far it was.
 
     Attributes
     ----------

@@ -90,7 +90,7 @@ class Place:
 
 
 def _place(pipeline: Pipeline, which: re.Match[str]) -> Place:
-    """What an origin means: a node of the plan, or one of a dataset that a function made."""
+    """Return what an origin means: a node of the plan, or one of a dataset that a function made."""
     kind, at, path, pass_ = which.groups()
     root = pipeline.whole
     numbers, iteration = tuple(map(int, path.split("."))), int(pass_ or 0)
@@ -106,7 +106,7 @@ def _place(pipeline: Pipeline, which: re.Match[str]) -> Place:
 
 
 def _lengths(node: Operator) -> tuple[int, ...]:
-    """How many numbers name an element at a node, and of its input."""
+    """Return how many numbers name an element at a node, and of its input."""
     length, below = 1, node
     while isinstance(below, Unary) and below.origin != "ordinal":
         length += below.origin == "inside"

@@ -1,4 +1,4 @@
-"""What can be asked of ``tundish snapshot``. Imports nothing heavy: ``--help`` is immediate."""
+"""Arguments of ``tundish snapshot``. Imports nothing heavy: ``--help`` is immediate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large a snapshot will be, how long it will take, and whether there is room for it, from a sample."""
+"""Estimates from a sample: the size of a snapshot, the time it will take, and whether there is room for it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOST_ELEMENTS = 100_000
 
 @dataclass(frozen=True)
 class Sample:
-    """What a sample was.
+    """The numbers of a sample.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What is to come.
+    """The estimate of what is to come.
 
     Parameters
     ----------
@@ -76,22 +76,22 @@ class Estimate:
 
     @property
     def bytes_each(self) -> float:
-        """Of an element."""
+        """The number of bytes of an element."""
         return self.sample.bytes / max(1, self.sample.elements)
 
     @property
     def bytes(self) -> int | None:
-        """Of all."""
+        """The number of bytes of all elements."""
         return None if self.elements is None else round(self.elements * self.bytes_each)
 
     @property
     def files(self) -> int | None:
-        """How many."""
+        """The number of files."""
         return None if self.bytes is None else -(-self.bytes // self.shard_bytes)
 
     @property
     def seconds(self) -> float | None:
-        """How long."""
+        """The seconds that it will take."""
         rate = self.sample.elements / max(self.sample.seconds, 1e-9)
         return None if self.elements is None else self.elements / max(rate, 1e-9)
 
@@ -241,7 +241,7 @@ def _measured(
 
 
 def stored_bytes(form: Form, columns: Columns, compression: str | None) -> int:
-    """How many bytes elements take in a file, beside what a batch takes for itself."""
+    """Return how many bytes elements take in a file, beside what a batch takes for itself."""
     batch = encode(form, [columns])
     if compression is None:
         return int(batch.nbytes)
@@ -274,7 +274,7 @@ def check_space(where: str, need: int, free: int | None, from_what: str) -> None
 
 
 class Room:
-    """Whether there will be room for all elements, asked before the first byte and on the way.
+    """The room for all elements, looked for before the first byte and on the way.
 
     Parameters
     ----------

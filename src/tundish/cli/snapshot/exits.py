@@ -1,4 +1,4 @@
-"""How ``tundish snapshot`` ends: a status for each way, what is said of it, and the command to run again."""
+"""The ends of ``tundish snapshot``: a status for each way, what is said of it, and the command to run again."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ STANDARD = sysconfig.get_paths()["stdlib"]
 
 
 def raised_by_the_user(error: BaseException) -> bool:
-    """Whether a line of the user's own failed."""
+    """Return True if a line of the user's own failed."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_pythons(f)]
     return bool(frames) and not _is_ours(frames[-1])
 

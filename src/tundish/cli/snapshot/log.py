@@ -1,4 +1,4 @@
-"""What a command says while it works: a line that changes, plain lines, or JSON lines.
+"""Messages of a command while it works: a line that changes, plain lines, or JSON lines.
 
 People watch on stderr, where a terminal gets a bar; what a command has to say in the end goes to
 stdout. With ``--json`` every line on stdout is an object with ``event`` and ``time``.
@@ -56,7 +56,7 @@ def duration(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class Reached:
-    """How far it is.
+    """The point that a run has reached.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Reached:
 
     @property
     def left_s(self) -> float | None:
-        """How long it will take from here."""
+        """The seconds that it will take from here."""
         if self.of is None or not self.rate:
             return None
         return max(0, self.of - self.elements) / self.rate
@@ -130,7 +130,7 @@ class Pace:
 
 
 class Log:
-    """What is said on the way; this one says nothing."""
+    """The messages on the way; this one says nothing."""
 
     every_s = _LINE_S
     """How often `progress` is to be called."""
@@ -176,7 +176,7 @@ class JsonLog(Log):
         self._line("bad record", record)
 
     def estimate(self, **fields: Any) -> None:
-        """What was estimated."""
+        """Say what was estimated."""
         self._line("estimate", fields)
 
     def finished(self, status: int, text: str, **fields: Any) -> None:
@@ -258,7 +258,7 @@ class HumanLog(Log):
 
 
 def _width(terminal: TextIO) -> int:
-    """How many characters fit into a line."""
+    """Return how many characters fit into a line."""
     with suppress(OSError):
         return os.get_terminal_size(terminal.fileno()).columns or 80  # some say 0
     return 80

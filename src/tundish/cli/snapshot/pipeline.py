@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What is to be kept, and where.
+    """The pipeline that is to be kept, and where.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class Pipeline:
 
     @property
     def upstream(self) -> Operator:
-        """What is made: the plan below the snapshot, or a range of it."""
+        """The plan that is made: the one upstream of the snapshot, or a range of it."""
         return self.whole if self.part is None else range_of(self.whole, *self.part)
 
     @property
@@ -82,17 +82,17 @@ class Pipeline:
 
     @property
     def random(self) -> bool:
-        """Whether anything is drawn below the snapshot."""
+        """True if anything is drawn upstream of the snapshot."""
         return any(node.seedless or node.seeded for node in walk(self.node.up))
 
     @property
     def seeds(self) -> dict[str, int | None]:
-        """What a new run draws from: the same for all ranges and all attempts."""
+        """The seeds that a new run draws from: the same for all ranges and all attempts."""
         return {"seed": self.base_seed, "graph_seed": global_seed()}
 
     @property
     def base_seed(self) -> int:
-        """What operators without a seed derive theirs from."""
+        """The seed that operators without one derive theirs from."""
         return derive_seed("snapshot", self.key) if global_seed() is None else first_seed()
 
 

@@ -114,7 +114,7 @@ class Leaving:
 
 @dataclass
 class Pull:
-    """Who asks, and what is told on the way.
+    """A pull on a pipeline: who asks, and what is told on the way.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ class Pull:
 
     @property
     def seen(self) -> SnapshotStats:
-        """How far the snapshot is."""
+        """The stats of the snapshot, as far as it is."""
         return self.elements.stats.snapshots[-1]
 
     def run(self, leaving: Leaving) -> int:

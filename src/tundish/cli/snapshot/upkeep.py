@@ -25,7 +25,7 @@ def show(as_json: bool, text: str, **fields: Any) -> None:
 
 
 def open_catalog(path: str) -> Catalog:
-    """What stands under a path.
+    """Return the catalog of what stands under a path.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def _told(run: RunInfo, told: str) -> str:
 
 
 def _show_details(key: KeyInfo, *, alone: bool) -> None:
-    """What the table does not say of a key, if there is anything."""
+    """Show what the table does not say of a key, if there is anything."""
     runs = sorted(key.runs, key=lambda run: run.part or (0, 0))
     lines = [_told(run, key.problem) for run in runs if alone or not run.complete]
     marks = [name if mark is True else f"{mark} {name}" for name, mark in key.marks.items() if mark]

@@ -254,7 +254,7 @@ class Job:
         return Iterator(pipeline.node, workers=self._workers, base_seed=seed, position=position)
 
     def _seen(self, elements: Iterator) -> SnapshotStats:
-        """How far the snapshot is; refuse if nothing is written, since another process writes."""
+        """Return how far the snapshot is; refuse if nothing is written, since another process writes."""
         seen = elements.stats.snapshots[-1]
         if seen.doing != "pass":
             return seen
@@ -321,7 +321,7 @@ class Job:
 
 
 def _how_many(pipeline: Pipeline, asked: int | None) -> int:
-    """How many workers: as asked, as the pipeline asks, else one a core."""
+    """Return how many workers: as asked, as the pipeline asks, else one a core."""
     node = pipeline.node
     options = options_of(node)
     quiet = options.asked_workers is None and not any(

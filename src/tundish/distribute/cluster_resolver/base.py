@@ -1,4 +1,4 @@
-"""Who is in a cluster, and what resolvers have in common."""
+"""Clusters: who is in one, and what resolvers have in common."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ClusterSpec:
         return f"ClusterSpec({dict(sorted(self.as_dict().items()))!r})"
 
     def as_dict(self) -> dict[str, Tasks]:
-        """Of each job a list of addresses; a dict where numbers are left out."""
+        """Return of each job a list of addresses; a dict where numbers are left out."""
         return {
             job: [tasks[k] for k in range(len(tasks))]
             if set(tasks) == set(range(len(tasks)))
@@ -71,7 +71,7 @@ class ClusterSpec:
         return list(self._jobs)
 
     def num_tasks(self, job_name: str) -> int:
-        """How many tasks a job has.
+        """Return how many tasks a job has.
 
         Parameters
         ----------
@@ -161,7 +161,7 @@ class ClusterResolver(ABC):
 
     @abstractmethod
     def cluster_spec(self) -> ClusterSpec:
-        """Who is in the cluster, as it is now."""
+        """Return who is in the cluster, as it is now."""
 
     def master(
         self,
@@ -186,7 +186,7 @@ class ClusterResolver(ABC):
         return self._address(task_type, task_id, rpc_layer)
 
     def _address(self, task_type: str | None, task_id: int | None, rpc_layer: str | None) -> str:
-        """What `master` gives: that of a task that is named, or of this one."""
+        """Return what `master` gives: the address of a task that is named, or of this one."""
         kind = self.task_type if task_type is None else task_type
         index = self.task_id if task_id is None else task_id
         if kind is None or index is None:
@@ -200,7 +200,7 @@ class ClusterResolver(ABC):
         task_id: int | None = None,
         config_proto: Any = None,
     ) -> Mapping[str, int]:
-        """How many accelerators a task has, by kind, as far as the cluster says it.
+        """Return how many accelerators a task has, by kind, as far as the cluster says it.
 
         Parameters
         ----------
@@ -234,7 +234,7 @@ class ClusterResolver(ABC):
 
     @property
     def rpc_layer(self) -> str | None:
-        """What stands before an address; may be set."""
+        """The part that stands before an address; may be set."""
         return self._said("rpc_layer") if self._rpc_layer is None else self._rpc_layer
 
     @rpc_layer.setter
@@ -242,7 +242,7 @@ class ClusterResolver(ABC):
         self._rpc_layer = rpc_layer
 
     def _said(self, name: str) -> Any:
-        """What the cluster says of this process, where the resolver was not told: a property, by name."""
+        """Return what the cluster says of this process, where the resolver was not told: a property, by name."""
         return None
 
     def input_context(self, replicas: int | None = None) -> InputContext:

@@ -60,7 +60,7 @@ class SimpleClusterResolver(ClusterResolver):
         self._accelerators = dict(num_accelerators or {})
 
     def cluster_spec(self) -> ClusterSpec:
-        """Who is in the cluster."""
+        """Return who is in the cluster."""
         return self._cluster_spec
 
     def _address(self, task_type: str | None, task_id: int | None, rpc_layer: str | None) -> str:
@@ -134,7 +134,7 @@ class UnionResolver(ClusterResolver):
         return self._resolvers[0].master(rpc_layer=rpc_layer)
 
     def _said(self, name: str) -> Any:
-        """What the first resolver says."""
+        """Return what the first resolver says."""
         return getattr(self._resolvers[0], name)
 
 
@@ -181,14 +181,14 @@ class TFConfigClusterResolver(ClusterResolver):
         self._environment = environment or ""
 
     def _said(self, name: str) -> Any:
-        """What the variable says."""
+        """Return what the variable says."""
         config = _config()
         if name == "rpc_layer":
             return config.get(name)
         return tf_task(config)[name == "task_id"]
 
     def cluster_spec(self) -> ClusterSpec:
-        """Who is in the cluster; nobody where the variable is not set."""
+        """Return who is in the cluster; nobody where the variable is not set."""
         return ClusterSpec(tf_tasks(_config()))
 
     def _address(self, task_type: str | None, task_id: int | None, rpc_layer: str | None) -> str:

@@ -230,7 +230,7 @@ class SlurmClusterResolver(ClusterResolver):
 
 
 def _tasks(given: int | Mapping[str, int] | None) -> dict[str, int]:
-    """How many tasks run on which host."""
+    """Return how many tasks run on which host."""
     if isinstance(given, Mapping):
         return {
             str(host): check_count(f"tasks_per_node[{host!r}]", n, least=1)

@@ -59,7 +59,7 @@ class Call:
         return copied(self.keywords.get("rng"))
 
     def arguments_again(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """What the function was given, to be given again: copies."""
+        """Return what the function was given, to be given again: copies."""
         return copied(self.arguments), copied(dict(self.keywords))
 
     def again(self) -> Any:
@@ -68,7 +68,7 @@ class Call:
         return self.function(*arguments, **keywords)
 
     def lines(self) -> list[tuple[str, str]]:
-        """What was called with what, as pairs of words."""
+        """Say what was called with what, as pairs of words."""
         told = [("function", self.where)]
         name = "element" if len(self.arguments) == 1 else "elements"
         told.append((name, ", ".join(map(shown, self.arguments))))

@@ -104,7 +104,7 @@ class SlowElement:
 
     @property
     def elsewhere_s(self) -> float:
-        """How long was spent outside of functions: reading, putting batches together."""
+        """The time that was spent outside of functions: reading, putting batches together."""
         return max(0.0, self.seconds - sum(self.nodes.values()))
 
     @property
@@ -194,7 +194,7 @@ def forward(ds: Dataset, state: State, count: int) -> dict[str, Any]:
 
 
 def one_call(ds: Dataset, state: State, number: int) -> Call | None:
-    """What a call is given, which is not called; None where it never comes to that."""
+    """Return what a call is given, which is not called; None where it never comes to that."""
     # What suppresses: something else fails this time.
     with Replay(ds, state, Watcher(stop=number)) as replay, contextlib.suppress(Exception):
         try:
@@ -234,7 +234,7 @@ def _failed(ds: Dataset, replay: Replay, index: int, error: BaseException) -> Fa
 
 
 def _raised_by(inner: BaseException, error: BaseException) -> bool:
-    """Whether the error of an element is the one that a function raised."""
+    """Return True if the error of an element is the one that a function raised."""
     return inner is error or error.__cause__ is inner
 
 

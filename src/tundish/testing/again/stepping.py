@@ -145,7 +145,7 @@ def frames_of(stack: list[Any], call: Call | None) -> list[Any]:
 
 
 def _is_own(frame: FrameType) -> bool:
-    """Whether a frame is of the user's own code: of no package, and not of Python's library."""
+    """Return True if a frame is of the user's own code: of no package, and not of Python's library."""
     return not frame.f_code.co_filename.startswith((*_OTHERS, "<frozen"))
 
 

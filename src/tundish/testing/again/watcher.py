@@ -35,7 +35,7 @@ class Reached(BaseException):  # nothing is wrong, and no `except Exception` is 
 
 @dataclass(frozen=True)
 class Timed:
-    """How long a call took."""
+    """The time that a call took."""
 
     node: str
     number: int

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def steps(rng: random.Random, _: Callable[[], str]) -> dict[str, int]:
-    """What the fuzzer may apply."""
+    """Return the steps that the fuzzer may apply."""
     k, few = rng.randint(1, 9), rng.randint(1, 5)
     # What says how many there are must be right about it: no batch that is given up below.
     padded = f"D.range({few}).shuffle(3, {k}).map(Become('dict')).map(Fail({k}, 20))"

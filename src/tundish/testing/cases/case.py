@@ -1,4 +1,4 @@
-"""What a case is."""
+"""A case: a pipeline with what is known of it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Case:
         return made if self.stands == 0 else standing(made, self.stands)
 
     def expected(self, iteration: int = 0) -> list[Outcome]:
-        """What the reference gives for it."""
+        """Return what the reference gives for it."""
         model: Model = self.pipeline(Model)
         return model.outcomes(iteration, self.limit)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def steps(rng: random.Random, _: Callable[[], str]) -> dict[str, int]:
-    """What the fuzzer may apply."""
+    """Return the steps that the fuzzer may apply."""
     k, keys, fails = rng.randint(1, 9), rng.randint(1, 4), rng.choice((0, 0, 10))
     size = rng.choice((f"{rng.randint(1, 4)}", f"None, Key({k}, 5, 5)"))
     buckets = f"Key({k}, 9, {fails}), [3, 6], [{rng.randint(1, 3)}, 2, 1]"

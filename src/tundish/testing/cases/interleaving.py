@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def steps(rng: random.Random, _: Callable[[], str]) -> dict[str, int]:
-    """What the fuzzer may apply."""
+    """Return the steps that the fuzzer may apply."""
     k, cycle, block = rng.randint(1, 9), rng.choice((1, 2, 3, 5, 16)), rng.choice((1, 1, 2, 3, 9))
     return {f".interleave(Inner(D, {k}), {cycle}, {block})": 3}
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def steps(rng: random.Random, _: Callable[[], str]) -> dict[str, int]:
-    """What the fuzzer may apply."""
+    """Return the steps that the fuzzer may apply."""
     tag = rng.choice(("a", "b"))
     return {f".latency_stats({tag!r})": 1, f".bytes_produced_stats({tag!r})": 1}
 

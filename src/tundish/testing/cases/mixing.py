@@ -18,7 +18,7 @@ ODD = [np.array([1.0, 1.0]), np.array([-1.0, 1.0]), np.array([1.0, 0.0, 2.0]), n
 
 
 def steps(rng: random.Random, other: Callable[[], str]) -> dict[str, int]:
-    """What the fuzzer may apply."""
+    """Return the steps that the fuzzer may apply."""
     seed, stop, anew = rng.randint(0, 5), rng.random() < 0.3, rng.random() < 0.3
     after = f"seed={seed}, stop_on_empty_dataset={stop}, rerandomize_each_iteration={anew}"
     a, b = rng.choice((0.0, 0.25, 1.0)), rng.choice((0.5, 2.0))

@@ -15,7 +15,7 @@ EOS = {"tokens": 1, "labels": -100}
 
 
 def steps(rng: random.Random, _: Callable[[], str]) -> dict[str, int]:
-    """What the fuzzer may apply."""
+    """Return the steps that the fuzzer may apply."""
     length, k, rows = rng.randint(1, 12), rng.randint(1, 9), rng.randint(1, 4)
     kind = rng.choice(("", "", ", 'dict'", ", 'dict'", ", 'mixed'"))
     ends = rng.choice(("", "", ", separator=7", ", separator={'tokens': 1, 'labels': -1}"))

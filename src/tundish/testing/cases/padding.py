@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def steps(rng: random.Random, _: Callable[[], str]) -> dict[str, int]:
-    """What the fuzzer may apply."""
+    """Return the steps that the fuzzer may apply."""
     few, k, drop = rng.randint(1, 4), rng.randint(1, 9), rng.random() < 0.3
     side, multiple = rng.choice(("left", "right")), rng.randint(1, 4)
     shape = rng.choice(("[None]", "[5]", "[2]", "[]", "[None, 3]", "[4, None]"))

@@ -16,7 +16,7 @@ SEEKABLE = [kind for kind in KINDS if not kind.endswith(("gzip", "zlib", "sql"))
 
 
 def steps(rng: random.Random, _: Callable[[], str]) -> dict[str, int]:
-    """What the fuzzer may apply: a file is read for each element."""
+    """Return the steps that the fuzzer may apply: a file is read for each element."""
     kind = rng.choice([kind for kind in KINDS if kind != "sql"])
     opened = f"Reading(D, {kind!r}, {rng.randint(1, 9)}, {rng.random() < 0.3})"
     return {

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def steps(rng: random.Random, _: Callable[[], str]) -> dict[str, int]:
-    """What the fuzzer may apply."""
+    """Return the steps that the fuzzer may apply."""
     sizes = [rng.randint(1, 5) for _ in range(rng.randint(1, 3))]
     few, k, drop = rng.randint(1, 4), rng.randint(1, 9), rng.random() < 0.3
     more = rng.choice(("", "", ", on_error='skip'", f", drop_remainder={drop}"))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def steps(rng: random.Random, _: Callable[[], str]) -> dict[str, int]:
-    """What the fuzzer may apply."""
+    """Return the steps that the fuzzer may apply."""
     k, initial = rng.randint(1, 9), rng.choice(("None", "(0.2, 0.3, 0.5)"))
     return {
         f".rejection_resample(Class({k}, {rng.choice((3, 3, 4))}), (0.5, 0.4, 0.1), {initial}, seed={k})": 1

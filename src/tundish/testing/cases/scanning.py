@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def steps(rng: random.Random, _: Callable[[], str]) -> dict[str, int]:
-    """What the fuzzer may apply."""
+    """Return the steps that the fuzzer may apply."""
     k, percent = rng.randint(1, 9), rng.choice((0, 0, 20))
     return {
         f".scan(0, Carry({k}, {percent}))": 2,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def steps(rng: random.Random, _: Callable[[], str]) -> dict[str, int]:
-    """What the fuzzer may apply."""
+    """Return the steps that the fuzzer may apply."""
     window, k, fails = rng.choice((1, 2, 3, 5, 40)), rng.randint(1, 9), rng.choice((0, 0, 20))
     key = rng.choice((f"Size({k}, {fails})", f"Class({k}, 3, {fails})", "Become('mixed')"))
     return {f".sort_within({window}, {key}, reverse={rng.random() < 0.3})": 2}

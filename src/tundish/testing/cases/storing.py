@@ -31,7 +31,7 @@ SMALL = {"batch_bytes": 60, "shard_bytes": 200}
 
 
 def steps(rng: random.Random, _: Callable[[], str]) -> dict[str, int]:
-    """What the fuzzer may apply: elements that can be kept, then a snapshot of them."""
+    """Return the steps that the fuzzer may apply: elements that can be kept, then a snapshot of them."""
     kind = rng.choice(STORABLE)
     how = rng.choice(
         (

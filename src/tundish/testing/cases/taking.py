@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def steps(rng: random.Random, _: Callable[[], str]) -> dict[str, int]:
-    """What the fuzzer may apply."""
+    """Return the steps that the fuzzer may apply."""
     return {
         f".take_while(Keep({rng.randint(1, 9)}, {rng.choice((60, 95))}{rng.choice(('', ', 10'))}))": 1
     }

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def steps(rng: random.Random, _: Callable[[], str]) -> dict[str, int]:
-    """What the fuzzer may apply."""
+    """Return the steps that the fuzzer may apply."""
     return {".unique()": 1, f".map(Class({rng.randint(1, 9)}, 6, 10)).unique()": 1}
 
 

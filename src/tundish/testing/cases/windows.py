@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def steps(rng: random.Random, _: Callable[[], str]) -> dict[str, int]:
-    """What the fuzzer may apply."""
+    """Return the steps that the fuzzer may apply."""
     size, shift, stride = (
         rng.randint(1, 4),
         rng.choice((None, 1, 2, 3, 6)),

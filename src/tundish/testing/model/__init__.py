@@ -1,4 +1,4 @@
-"""What every operator means, written as plainly as possible.
+"""The reference: the meaning of every operator, written as plainly as possible.
 
 `Model` has the methods of `Dataset`, and generators over generators as its engine: no workers,
 no look-ahead, no state. It shares no code with `tundish.loader`, so that where the two differ,

@@ -98,7 +98,7 @@ class Basic:
             yield outer.inside(ordinal)._replace(value=item.value, error=item.error)
 
     def outcomes(self, iteration: int = 0, limit: int = 100_000) -> list[Outcome]:
-        """What an iterator of this dataset gives.
+        """Return what an iterator of this dataset gives.
 
         Parameters
         ----------
@@ -395,12 +395,12 @@ def generator(seed: int, number: int, item: Item) -> np.random.Generator:
 
 
 def arguments(value: Any) -> tuple[Any, ...]:
-    """What a function is called with for an element: a plain tuple is unpacked."""
+    """Return what a function is called with for an element: a plain tuple is unpacked."""
     return value if type(value) is tuple else (value,)
 
 
 def users(error: BaseException) -> BaseException:
-    """What the user's function raised; Ctrl-C, which has no arguments, is raised again."""
+    """Return what the user's function raised; raise Ctrl-C, which has no arguments, again."""
     if isinstance(error, KeyboardInterrupt) and not error.args:
         raise error
     return error

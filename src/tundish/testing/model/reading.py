@@ -1,4 +1,4 @@
-"""What the records of files are: each format in a few lines, over a file that is read as a whole.
+"""The reference's records of files: each format in a few lines, over a file that is read as a whole.
 
 A record is named by its file and its place in it. What is damaged is an error in its place; then
 comes the next record, where it is known where that begins, or else the next file.
@@ -35,7 +35,7 @@ Found = list[tuple[int, Any]]
 
 
 class OutError(Exception):
-    """What is left out, by ``on_error="skip"``."""
+    """The error of a record that ``on_error="skip"`` leaves out."""
 
 
 class Reading(Interleaving):
@@ -156,7 +156,7 @@ def fixed(
     footer_bytes: int = 0,
     compression_type: str | None = None,
 ) -> Found:
-    """What is between the header and the footer, in pieces."""
+    """Return what is between the header and the footer, in pieces."""
     data, whole, wrong = content(path, compression_type)
     if wrong:
         raise damage()
@@ -244,7 +244,7 @@ def json_lines(path: str, **_: Any) -> Found:
 
 
 def by_line(path: str, row: Callable[[bytes], Any]) -> Found:
-    """What is made of each line of a file."""
+    """Return what is made of each line of a file."""
     found: Found = []
     place = 0
     for line in io.BytesIO(Path(path).read_bytes()):

@@ -68,7 +68,7 @@ class Rebatching(Basic):
 
 
 def has_parts(value: Any) -> bool:
-    """Whether a ragged or a sparse array is in a nest."""
+    """Return True if a ragged or a sparse array is in a nest."""
     if isinstance(value, Ragged | Sparse):
         return True
     parts = value.values() if isinstance(value, dict) else value if type(value) is tuple else ()
@@ -104,7 +104,7 @@ def joined(rows: list[Any]) -> Any:
 
 
 def as_columns(value: Any) -> Any:
-    """What a function of batches returned, with arrays for lists."""
+    """Return what a function of batches returned, with arrays for lists."""
     leaves, build = taken_apart(value)
     return build([_column(leaf) if isinstance(leaf, list) else leaf for leaf in leaves])
 

@@ -1,4 +1,4 @@
-"""What it means to keep elements in files: nothing, but for whose elements they are.
+"""The reference's keeping of elements in files: it means nothing, but for whose elements they are.
 
 What is below runs once, in pass 0. What comes out is a source of its own: element n is element n,
 whoever made it, and however much of it stood in files before.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Uniqueness(Basic):
-    """What has come before."""
+    """The operator that leaves out what has come before."""
 
     def unique(self) -> Self:
         def items(this: Pass) -> Iterator[Item]:
