@@ -43,7 +43,7 @@ DEADLINE_S = 20
 
 
 def durable(folder: Path) -> int:
-    """What stands when its writer has left: that may take longer than the process that it wrote for."""
+    """Return how many elements are durable when the writer has left: it may outlive the process it wrote for."""
     catalog = Catalog(folder)
     (key,) = catalog.keys()
     deadline = time.monotonic() + DEADLINE_S
