@@ -1,4 +1,4 @@
-"""What a `DataLoader` can be given: torch's checks, on numpy alone."""
+"""The arguments of a `DataLoader`: torch's checks, on numpy alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def is_dataset(value: Any) -> TypeGuard[Dataset]:
 
 
 def is_iterable(dataset: Any) -> bool:
-    """Whether a dataset is iterable, and not map-style.
+    """Return True if a dataset is iterable, and not map-style.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def is_iterable(dataset: Any) -> bool:
 def check_counts(
     num_workers: int, timeout: float, prefetch_factor: int | None, *, persistent_workers: bool
 ) -> int | None:
-    """Check what is counted; gives the prefetch factor, 2 by default where there are workers."""
+    """Check what is counted; return the prefetch factor, 2 by default where there are workers."""
     if num_workers < 0:
         raise ValueError(
             f"num_workers must not be negative: {num_workers}; 0 makes batches in this process"
@@ -135,7 +135,7 @@ def warn_of_workers(num_workers: int) -> None:
 
 
 def length_of(dataset: Any, batch_size: int | None, *, drop_last: bool) -> int:
-    """How many batches an iterable dataset says it has."""
+    """Return how many batches an iterable dataset says it has."""
     length = len(dataset)
     if batch_size is None:
         return length

@@ -83,7 +83,7 @@ class CollateError(SpecError, RuntimeError):
 
 
 def found(path: str) -> str:
-    """How a message names the field at ``['image']``: by its key, if that says all."""
+    """Name the field at ``['image']`` for a message: by its key, if that says all."""
     single = path.startswith("['") and path.endswith("']") and path.count("[") == 1
     return path[1:-1] if single else path
 
@@ -95,7 +95,7 @@ def add_place(error: BaseException, position: int, path: str) -> None:
 
 
 def plain_column(values: Sequence[Any]) -> np.ndarray | None:
-    """Numbers of the usual kinds as an array; None where they need a closer look.
+    """Return numbers of the usual kinds as an array; None where they need a closer look.
 
     These are Python's numbers, where the first decides, and numpy's scalars of one type.
     """
@@ -216,7 +216,7 @@ def array_column(batch: Sequence[Any], rules: Rules, path: str) -> Any:
 
 
 def _is_like(value: Any, first: np.ndarray) -> bool:
-    """Whether nothing speaks against an array that has not been found in the first one."""
+    """Return True if nothing speaks against an array that has not been found in the first one."""
     return (
         type(value) is np.ndarray and value.dtype == first.dtype and value.strides == first.strides
     )
@@ -239,7 +239,7 @@ def _stacked(arrays: list[np.ndarray], rules: Rules, path: str) -> np.ndarray:
 
 
 def array_of(value: Any, rules: Rules) -> np.ndarray:
-    """The array that is a value's tensor: arrays as they are, numbers and lists of them.
+    """Return the array that is a value's tensor: arrays as they are, numbers and lists of them.
 
     Raises
     ------
@@ -297,7 +297,7 @@ def _blame(error: Exception, batch: Sequence[Any], path: str) -> None:
 
 
 def as_ruled(tensor: Any, rules: Rules) -> Any:
-    """A tensor as it stands in a batch."""
+    """Return a tensor as it stands in a batch."""
     if rules.torch:
         return tensor
     try:

@@ -119,12 +119,12 @@ class LoaderCrew:
 
     @property
     def closed(self) -> bool:
-        """Whether the workers have been ended."""
+        """True if the workers have been ended."""
         return self._pool is None
 
     @property
     def idle(self) -> bool:
-        """Whether an interrupt fell into the last `wait`, and nothing has been done since."""
+        """True if an interrupt fell into the last `wait`, and nothing has been done since."""
         return self._pool is not None and self._pool.idle
 
     # -- asking --------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ class LoaderCrew:
 
     @property
     def quick(self) -> bool:
-        """Whether a batch takes less time than a message is worth."""
+        """True if a batch takes less time than a message is worth."""
         return self._batch_s < _QUICK_S
 
     def wait(self, timeout_s: float | None) -> None:
@@ -395,7 +395,7 @@ class LoaderCrew:
         return batch, state
 
     def _short_of(self) -> bool:
-        """Whether another lease would leave too little memory to go on with."""
+        """Return True if another lease would leave too little memory to go on with."""
         ring = self._ring
         assert ring is not None
         need = 3 * self._quota()
@@ -407,7 +407,7 @@ class LoaderCrew:
     # -- around --------------------------------------------------------------------------------
 
     def standing(self, stats: Stats) -> Stats:
-        """What was measured, with how workers and memory stand."""
+        """Return what was measured, with how workers and memory stand."""
         pool, ring = self._pool, self._ring
         return replace(
             stats,
@@ -447,7 +447,7 @@ class LoaderCrew:
 
 
 def _as_torch(how: Exit) -> str:
-    """How a worker ended, in words that logs of torch are searched for."""
+    """Say how a worker ended, in words that logs of torch are searched for."""
     if how.code < 0:
         return f"DataLoader worker (pid {how.pid}) is killed by signal: {how.how}"
     return f"DataLoader worker (pid(s) {how.pid}) exited unexpectedly: {how.how}"

@@ -1,4 +1,4 @@
-"""torch's sampler of a distributed run: which process has which samples."""
+"""torch's sampler of a distributed run, which deals the samples to processes."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class DistributedSampler(Sampler[int]):
         self.total_size = self.num_samples * num_replicas
 
     def _count(self, left: int) -> int:
-        """How many of so many samples each process has."""
+        """Return how many of so many samples each process has."""
         if self.uneven == "error" and left % self.num_replicas:
             raise SpecError(
                 f"{left} samples cannot be dealt evenly to {self.num_replicas} processes; "
@@ -158,7 +158,7 @@ class DistributedSampler(Sampler[int]):
         return TorchGenerator(self.seed + chosen).randperm(len(self.dataset))
 
     def share(self, start: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """What this process has of the rest of the present epoch.
+        """Return what this process has of the rest of the present epoch.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Which dtype a column gets: torch's rules, on numpy.
+"""The dtype that a column gets: torch's rules, on numpy.
 
 torch infers a dtype for each value and widens them pairwise, by kind before width: int64 with
 float32 is float32 there, and float64 in numpy. `Rules` says how strict to be. A torch loader
@@ -38,7 +38,7 @@ def as_is(array: np.ndarray, torch_dtype: str | None) -> Any:
 
 @dataclass(frozen=True)
 class Rules:
-    """How collating treats what numpy and torch see differently.
+    """The rules of collating for what numpy and torch see differently.
 
     Parameters
     ----------
@@ -56,18 +56,18 @@ NUMPY = Rules(torch=False, leaf=as_is)
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether a value is a torch tensor. torch is looked for, never imported."""
+    """Return True if a value is a torch tensor. torch is looked for, never imported."""
     tensor = getattr(sys.modules.get("torch"), "Tensor", None)
     return tensor is not None and isinstance(value, tensor)
 
 
 def has_tensor(values: Sequence[Any]) -> bool:
-    """Whether a torch tensor is among the values."""
+    """Return True if a torch tensor is among the values."""
     return "torch" in sys.modules and any(map(is_tensor, values))
 
 
 def array_dtype(array: np.ndarray | np.generic, rules: Rules) -> np.dtype[Any]:
-    """The dtype, in native byte order, that an array has in a batch.
+    """Return the dtype, in native byte order, that an array has in a batch.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def _check_layout(array: np.ndarray | np.generic) -> None:
 
 
 def value_dtype(value: Any, rules: Rules) -> np.dtype[Any]:
-    """The dtype that torch infers for one number or array.
+    """Return the dtype that torch infers for one number or array.
 
     Raises
     ------
@@ -132,14 +132,14 @@ def value_dtype(value: Any, rules: Rules) -> np.dtype[Any]:
 
 
 def default_float(rules: Rules) -> np.dtype[Any]:
-    """What a Python float among numbers of another type is: torch's default, float32."""
+    """Return the dtype of a Python float among numbers of another type: torch's default, float32."""
     torch = sys.modules.get("torch") if rules.torch else None
     name = str(torch.get_default_dtype()).removeprefix("torch.") if torch else "float32"
     return np.dtype(np.float32 if name == "bfloat16" else name)
 
 
 def promoted(one: np.dtype[Any], other: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype that holds two, by torch's table; by numpy's for what torch does not have.
+    """Return the dtype that holds two, by torch's table; by numpy's for what torch does not have.
 
     Raises
     ------

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _is_fetched_ahead() -> bool:
-    """Whether somebody may ask for the state before the last batch: Lightning does."""
+    """Return True if somebody may ask for the state before the last batch: Lightning does."""
     return "lightning" in sys.modules or "pytorch_lightning" in sys.modules
 
 
@@ -84,7 +84,7 @@ class Elements:
 
     @property
     def stats(self) -> Stats:
-        """What happened in this epoch so far; its elements are the dataset's."""
+        """The counts and times of this epoch so far; its elements are the dataset's."""
         return self._source.stats
 
     @property

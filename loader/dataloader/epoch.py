@@ -55,7 +55,7 @@ NOWHERE = Mark(None, None, False)
 
 
 class Keys(NamedTuple):
-    """What one batch is made of.
+    """The keys of one batch, and their place in the epoch.
 
     Attributes
     ----------
@@ -396,7 +396,7 @@ def _counts_epochs(sampler: Any) -> bool:
 
 
 def _is_sequence(keys: Any) -> bool:
-    """Whether the keys of a batch can be counted, and asked for by their places."""
+    """Return True if the keys of a batch can be counted, and asked for by their places."""
     if isinstance(keys, (list, tuple)):
         return True
     kind = type(keys)

@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 class Finish(Protocol):
-    """What is done to every batch before it is delivered."""
+    """The last step that is done to every batch before it is delivered."""
 
     def lend(self, slot: int, nbytes: int) -> None:
         """Take note of a slot that a batch lies in."""
         ...
 
     def __call__(self, batch: Any) -> Any:
-        """The batch as it is to be delivered."""
+        """Return the batch as it is to be delivered."""
         ...
 
 
 @dataclass(frozen=True)
 class Flavour:
-    """What differs between the two.
+    """The differences between the two.
 
     Parameters
     ----------

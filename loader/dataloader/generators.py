@@ -88,12 +88,12 @@ class BorrowedGenerator:
         return np.frombuffer(bytearray(raw.tobytes()), _LAYOUT)
 
     def int64(self) -> int:
-        """A number in [0, 2**63): what torch makes seeds of."""
+        """Draw a number in [0, 2**63): torch makes seeds of such."""
         torch = self._torch
         return int(torch.empty((), dtype=torch.int64).random_(generator=self.generator).item())
 
     def randperm(self, n: int) -> np.ndarray:
-        """A random order of ``range(n)``."""
+        """Draw a random order of ``range(n)``."""
         torch = self._torch
         order: np.ndarray = torch.randperm(
             n, generator=self.generator, dtype=torch.int64, device="cpu"
@@ -101,7 +101,7 @@ class BorrowedGenerator:
         return order
 
     def randint(self, high: int, size: int) -> np.ndarray:
-        """Integers in [0, high)."""
+        """Draw integers in [0, high)."""
         torch = self._torch
         drawn: np.ndarray = torch.randint(
             high=high, size=(size,), generator=self.generator, dtype=torch.int64, device="cpu"
@@ -109,7 +109,7 @@ class BorrowedGenerator:
         return drawn
 
     def uniform64(self, size: int) -> np.ndarray:
-        """Numbers in [0, 1)."""
+        """Draw numbers in [0, 1)."""
         torch = self._torch
         drawn: np.ndarray = torch.rand(
             size, generator=self.generator, dtype=torch.float64, device="cpu"
@@ -117,7 +117,7 @@ class BorrowedGenerator:
         return drawn
 
     def multinomial(self, weights: Any, num_samples: int, replacement: bool = False) -> np.ndarray:
-        """Indices of weights, each as likely as its weight."""
+        """Draw indices of weights, each as likely as its weight."""
         torch = self._torch
         vector = torch.from_numpy(np.array(weights, np.float64))  # a copy: torch warns of read-only
         drawn: np.ndarray = torch.multinomial(
@@ -131,12 +131,12 @@ Generator: TypeAlias = TorchGenerator | BorrowedGenerator
 
 
 def is_generator(value: Any) -> bool:
-    """Whether `as_generator` takes a value, None aside."""
+    """Return True if `as_generator` takes a value, None aside."""
     return isinstance(value, (TorchGenerator, BorrowedGenerator)) or BorrowedGenerator.fits(value)
 
 
 def as_generator(generator: Any) -> Generator:
-    """What draws from the generator that a user gave.
+    """Return an object that draws from the generator that a user gave.
 
     Parameters
     ----------

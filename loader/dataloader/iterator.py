@@ -1,4 +1,4 @@
-"""What ``iter(loader)`` gives, whoever makes the batches."""
+"""The iterators that ``iter(loader)`` gives, whoever makes the batches."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Settings(Protocol):
-    """What an iterator asks of its loader: torch's attributes, by torch's names."""
+    """The settings that an iterator asks of its loader: torch's attributes, by torch's names."""
 
     dataset: Any
     batch_size: int | None
@@ -52,7 +52,7 @@ class Settings(Protocol):
 
     @property
     def finish(self) -> Finish | None:
-        """What is done to each batch before it is delivered."""
+        """The last step that is done to each batch before it is delivered."""
         ...
 
     @property
@@ -66,14 +66,14 @@ class Settings(Protocol):
 
 
 def own_collate(loader: Settings) -> Any:
-    """The loader's ``collate_fn``; None where it is a default rule."""
+    """Return the loader's ``collate_fn``; None where it is a default rule."""
     flavour = loader.flavour
     defaults = flavour.collate if loader._auto_collation else flavour.convert  # noqa: SLF001
     return None if any(loader.collate_fn is each for each in defaults) else loader.collate_fn
 
 
 def recipe_of(loader: Settings, workers: int) -> Recipe:
-    """What so many workers do for a loader; 0: this process."""
+    """Return the recipe that so many workers follow for a loader; 0: this process."""
     flavour = loader.flavour
     return Recipe(
         dataset=loader.dataset,
@@ -228,11 +228,11 @@ class LoaderIterator:
 
     @property
     def _exiting(self) -> bool:
-        """Whether the interpreter's exit has ended what makes batches."""
+        """True if the interpreter's exit has ended what makes batches."""
         return False
 
     def _delivered(self) -> Any:
-        """The next batch."""
+        """Return the next batch."""
         raise NotImplementedError
 
     def _heal(self) -> None:
@@ -256,7 +256,7 @@ class LoaderIterator:
         warnings.warn(text, stacklevel=3)
 
     def _finished(self, batch: Any, valid: Any) -> Any:
-        """A batch as it is delivered."""
+        """Return a batch as it is delivered."""
         if not self._recipe.batched and self._recipe.collate is None:
             batch = self._flavour.to_samples(batch)
         if valid is not None:
@@ -278,7 +278,7 @@ class LoaderIterator:
 
     @property
     def stats(self) -> Stats:
-        """What happened in this epoch so far; its elements are batches."""
+        """The counts and times of this epoch so far; its elements are batches."""
         return self._account.stats()
 
     @property

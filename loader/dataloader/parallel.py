@@ -183,7 +183,7 @@ class Parallel(LoaderIterator):
         return wanted
 
     def _seat(self) -> int | None:
-        """The worker whose turn it is: of those that have room, where the order does not matter."""
+        """Return the worker whose turn it is: of those that have room, where the order does not matter."""
         seats = [(self._turn + k) % self._size for k in range(self._size)]
         seats = [seat for seat in seats if not self._ended[seat]]
         if not seats:
@@ -240,7 +240,7 @@ class Parallel(LoaderIterator):
         return batch
 
     def _awaited(self) -> Wanted | None:
-        """The batch whose turn it is, made; None behind the last."""
+        """Return the batch whose turn it is, made; None after the last."""
         crew = self._crew
         assert crew is not None
         if self._progress.ended:
@@ -362,7 +362,7 @@ class Parallel(LoaderIterator):
 
     @property
     def stats(self) -> Stats:
-        """What happened in this epoch so far; its elements are batches."""
+        """The counts and times of this epoch so far; its elements are batches."""
         crew, meter = self._crew, self._account.stage
         meter.in_flight = sum(wanted.outcome is None for wanted in list(self._pending))
         meter.ready, meter.window = len(self._pending) - meter.in_flight, self._limit

@@ -123,7 +123,7 @@ class Progress:
         return self if self._before is None else replace(self, **self._before)
 
     def to_state(self) -> dict[str, Any]:
-        """As a state: JSON, unless a sampler's or a dataset's own is not."""
+        """Return it as a state: JSON, unless a sampler's or a dataset's own is not."""
         if self._epoch is not None and not self.ended:
             self._epoch.settle()
         known = (name for name in vars(self) if name in _KEPT)
@@ -135,7 +135,7 @@ class Progress:
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Self:
-        """Of a state.
+        """Make the progress that a state says.
 
         Raises
         ------
@@ -150,7 +150,7 @@ class Progress:
         return cls(**copy.deepcopy(fields), restores=True)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy has: all that a state has, and nothing of the iterator it is kept by."""
+        """Return what a copy has: all that a state has, and nothing of the iterator it is kept by."""
         return vars(self.from_state(self.to_state()))
 
     def following(self) -> Progress:
@@ -190,7 +190,7 @@ _KEPT = {name for name in Progress.__dataclass_fields__ if name[0] != "_" and na
 
 
 def _own_states(states: list[Any] | None) -> list[Any] | None:
-    """What copies of a dataset say of themselves, without what was said of them; None if nothing."""
+    """Return what copies of a dataset say of themselves, without what was said of them; None if nothing."""
     own = [{k: v for k, v in (each or {}).items() if k != "ended"} or None for each in states or ()]
     return own if any(own) else None
 
@@ -220,13 +220,13 @@ class Account:
         self._cpu_entered = 0.0
 
     def enter(self) -> None:
-        """The caller asks for a batch."""
+        """Note that the caller asks for a batch."""
         self.ledger.enter()
         if not self._workers:
             self._cpu_entered = thread_time()
 
     def leave(self, *, failed: bool = False) -> bool:
-        """It gets one, or an error in its place; whether it is time to tell."""
+        """Note that the caller gets a batch, or an error in its place; return True if it is time to tell."""
         now = perf_counter()
         took = self.ledger.leave(now)
         self._errors += failed

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How batches are made.
+    """The recipe by which batches are made.
 
     Parameters
     ----------
@@ -64,33 +64,33 @@ class Recipe:
 
     @property
     def stateful(self) -> bool:
-        """Whether the dataset has a state of its own, which each copy of it has for itself."""
+        """True if the dataset has a state of its own, which each copy of it has for itself."""
         return is_stateful(self.dataset)
 
     @property
     def in_turn(self) -> bool:
-        """Whether batches are dealt to workers in turn, as in torch: which one makes a batch matters."""
+        """True if batches are dealt to workers in turn, as in torch: which one makes a batch matters."""
         return self.rng_compat == "torch" or self.has_copies
 
     @property
     def makes_again(self) -> bool:
-        """Whether a batch of a dead worker can be made by another."""
+        """True if a batch of a dead worker can be made by another."""
         return self.rng_compat != "torch" and (self.iterable or not self.stateful)
 
     @property
     def has_copies(self) -> bool:
-        """Whether what a process gives depends on what it has given before."""
+        """True if what a process gives depends on what it has given before."""
         return self.iterable or self.stateful
 
 
 def is_stateful(thing: Any) -> bool:
-    """Whether a dataset, a sampler or an iterator says where it is, and can be put there."""
+    """Return True if a dataset, a sampler or an iterator says where it is, and can be put there."""
     names = ("state_dict", "load_state_dict")
     return all(callable(getattr(thing, name, None)) for name in names)
 
 
 def takes_rng(dataset: Any) -> bool:
-    """Whether ``dataset.__getitem__`` has a parameter called ``rng``."""
+    """Return True if ``dataset.__getitem__`` has a parameter called ``rng``."""
     method = getattr(type(dataset), "__getitem__", None)
     try:
         return method is not None and "rng" in inspect.signature(method).parameters
@@ -99,7 +99,7 @@ def takes_rng(dataset: Any) -> bool:
 
 
 def sample_getter(dataset: Any) -> Callable[[Any, np.random.Generator], Any] | None:
-    """How to get a sample with a generator of its own; None where the dataset takes none.
+    """Return a function that gets a sample with a generator of its own; None where the dataset takes none.
 
     Torch's `Subset` and `ConcatDataset` pass no `rng` on: it goes round them, to the dataset within.
     """
@@ -127,7 +127,7 @@ def _of_parts(parts: list[tuple[Any, Any]], ends: list[int], key: int, rng: Any)
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """Which worker this process is.
+    """The number of the worker that a process is, and what torch tells of it.
 
     Attributes
     ----------
@@ -155,7 +155,7 @@ _current: list[WorkerInfo] = []
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """Which worker this process is; None outside the workers of a `DataLoader`.
+    """Return which worker this process is; None outside the workers of a `DataLoader`.
 
     Returns
     -------

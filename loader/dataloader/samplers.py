@@ -1,4 +1,4 @@
-"""torch's samplers: which sample comes when.
+"""torch's samplers, which say in what order samples come.
 
 Each gives what torch's gives for the same generator, draw for draw, and leaves it at the same
 place. Orders are kept as int64 arrays, 8 bytes a sample; Python ints are made a block at a time.
@@ -125,7 +125,7 @@ class RandomSampler(Sampler[int]):
 
     @property
     def num_samples(self) -> int:
-        """How many an epoch has: as given, or the length that the data has now."""
+        """The number of samples of an epoch: as given, or the length that the data has now."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:

@@ -52,7 +52,7 @@ class Wanted:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What came of a batch.
+    """The outcome of a batch.
 
     Parameters
     ----------
