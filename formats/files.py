@@ -165,7 +165,7 @@ class RecordFiles:
         return found
 
     def _near(self, file: int, number: int, other: int) -> bool:
-        """Whether a record and a later one are read at once, and those between them left out."""
+        """Return True if a record and a later one are read at once, and those between them left out."""
         start, stop = int(self._starts[file]), int(self._starts[file + 1])
         if other >= stop or other - number <= 1:
             return other < stop

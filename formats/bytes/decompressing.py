@@ -1,4 +1,4 @@
-"""What undoes a compression, all with one interface: that of the standard library's `bz2`."""
+"""Decompressors of every compression, with one interface: that of the standard library's `bz2`."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ DECOMPRESSORS: dict[str, Callable[[], Decompressor]] = {
 
 
 def compression_of(head: bytes) -> str | None:
-    """What compression a file's first bytes look like, for messages: they may mean something else."""
+    """Guess a file's compression by its first bytes, for messages: they may mean something else."""
     if head.startswith(b"\x1f\x8b"):
         return "GZIP"
     if head.startswith(b"\x28\xb5\x2f\xfd"):
@@ -110,6 +110,6 @@ def compression_of(head: bytes) -> str | None:
 
 
 def looks_like(head: bytes) -> str:
-    """How a message about a file goes on that may be compressed, by its first bytes; else ""."""
+    """Return how a message about a file goes on that may be compressed, by its first bytes; else ""."""
     found = compression_of(head)
     return f"; this looks like {found}: compression_type={found!r}?" if found else ""

@@ -59,12 +59,12 @@ def open_file(path: str, storage_options: StorageOptions = None) -> ByteFile:
 
 
 def is_remote(path: str) -> bool:
-    """Whether a path is a URL that is not local: it begins with a protocol, as no absolute path does."""
+    """Return True if a path is a URL that is not local: it begins with a protocol, as no absolute path does."""
     return _PROTOCOL.match(path) is not None and not path.startswith(_LOCAL_SCHEMES)
 
 
 def local_path(path: str) -> str:
-    """A local path without the scheme that it may have."""
+    """Return a local path without the scheme that it may have."""
     for scheme in _LOCAL_SCHEMES:
         if path.startswith(scheme):
             return path.removeprefix(scheme)
@@ -72,7 +72,7 @@ def local_path(path: str) -> str:
 
 
 def filesystem_of(path: str, storage_options: StorageOptions = None) -> tuple[Any, str]:
-    """The fsspec filesystem of a URL, and the path there.
+    """Return the fsspec filesystem of a URL, and the path there.
 
     Raises
     ------
@@ -126,7 +126,7 @@ class ByteFile(ABC):
     hop: int
 
     def pread(self, offset: int, count: int) -> bytes:
-        """Bytes at an offset: fewer where the file ends, none behind it.
+        """Return bytes at an offset: fewer where the file ends, none after it.
 
         Raises
         ------
@@ -151,7 +151,7 @@ class ByteFile(ABC):
         return pieces
 
     def readinto(self, offset: int, buffer: Buffer) -> int:
-        """Fill a buffer with the bytes at an offset; how many those were, fewer where the file ends."""
+        """Fill a buffer with the bytes at an offset; return how many those were, fewer where the file ends."""
         view = memoryview(buffer).cast("B")
         data = self.pread(offset, view.nbytes)
         view[: len(data)] = data

@@ -104,7 +104,7 @@ class ByteStream(io.RawIOBase):
         self._place = 0
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """The next bytes.
+        """Return the next bytes.
 
         Parameters
         ----------
@@ -128,26 +128,26 @@ class ByteStream(io.RawIOBase):
         return data
 
     def readall(self) -> bytes:
-        """All that is left."""
+        """Return all that is left."""
         pieces = []
         while piece := self.read(PIECE):
             pieces.append(piece)
         return b"".join(pieces)
 
     def readinto(self, buffer: Buffer, /) -> int:
-        """Fill a buffer with the next bytes; how many those were, as of `read`."""
+        """Fill a buffer with the next bytes; return how many those were, as of `read`."""
         came = self._file.readinto(self._place, buffer)
         self._place += came
         return came
 
     def skip(self, count: int) -> int:
-        """Leave bytes out; how many those were, as of `read`."""
+        """Leave bytes out; return how many those were, as of `read`."""
         came = max(0, min(count, self._file.size - self._place))
         self._place += came
         return came
 
     def tell(self) -> int:
-        """How many (decompressed) bytes were read or left out so far."""
+        """Return how many (decompressed) bytes were read or left out so far."""
         return self._place
 
     def readable(self) -> bool:
@@ -161,7 +161,7 @@ class ByteStream(io.RawIOBase):
 
 
 class _Decompressed(ByteStream):
-    """What a compressed file says."""
+    """The decompressed bytes of a file."""
 
     def __init__(self, file: ByteFile, compression: str) -> None:
         super().__init__(file)
@@ -269,7 +269,7 @@ def _pieces(file: ByteFile, compression: str) -> Iterator[bytes]:
 
 
 def _named(file: ByteFile, compression: str, came: bool, problem: str) -> str:
-    """What is wrong; before anything came out of it, perhaps that it is no such file at all."""
+    """Say what is wrong; before anything came out of it, perhaps that it is no such file at all."""
     head = file.pread(0, 4)
     other = compression_of(head)
     if came or other == compression:

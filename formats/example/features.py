@@ -1,4 +1,4 @@
-"""What is wanted of a serialized example: the classes that say so, with tf.io's names."""
+"""Features that are wanted of a serialized example: the classes that say so, with tf.io's names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def kind_of(dtype: Any) -> Any:
 
 
 def name_of(kind: Any) -> str:
-    """How a dtype is called in messages."""
+    """Return the name of a dtype in messages."""
     return "bytes" if kind is bytes else str(kind)
 
 
@@ -70,7 +70,7 @@ def _shape_of(shape: Any) -> tuple[int, ...]:
 
 
 class Feature:
-    """What all of them are."""
+    """The base of all of them."""
 
     dtype: Any
 
@@ -211,13 +211,13 @@ class SparseFeature(Feature):
 
     @property
     def index_keys(self) -> tuple[str, ...]:
-        """Of each dimension."""
+        """The keys of the indices, one for each dimension."""
         return (self.index_key,) if isinstance(self.index_key, str) else self.index_key
 
 
 @dataclass(frozen=True)
 class Partition:
-    """How values are cut into rows: by another feature of the example, or evenly."""
+    """A rule that cuts values into rows: by another feature of the example, or evenly."""
 
 
 @dataclass(frozen=True)

@@ -166,7 +166,7 @@ _ALLOWED = (FixedLenFeature, FixedLenSequenceFeature, VarLenFeature, RaggedFeatu
 
 
 def bytes_of(record: Any) -> bytes:
-    """A serialized message, given as bytes or in an array without dimensions."""
+    """Return a serialized message, given as bytes or in an array without dimensions."""
     value = record.item() if isinstance(record, np.ndarray) and record.dtype == object else record
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise TypeError(f"serialized must be bytes, not {type(record).__name__}")
@@ -174,7 +174,7 @@ def bytes_of(record: Any) -> bytes:
 
 
 def records_of(serialized: Any) -> list[bytes] | None:
-    """The messages of a batch; None of one message."""
+    """Return the messages of a batch; None of one message."""
     if isinstance(serialized, (bytes, bytearray, memoryview, str)):
         return None
     if isinstance(serialized, np.ndarray):
@@ -203,7 +203,7 @@ def records_of(serialized: Any) -> list[bytes] | None:
 
 
 def names_of(names: Any, count: int) -> list[str] | None:
-    """The names of the examples, for messages."""
+    """Return the names of the examples, for messages."""
     if names is None or not len(names):
         return None
     found = [n.decode(errors="replace") if isinstance(n, bytes) else str(n) for n in names]
@@ -213,14 +213,14 @@ def names_of(names: Any, count: int) -> list[str] | None:
 
 
 def where(k: int, names: list[str] | None) -> str:
-    """How an example is called in messages."""
+    """Return how an example is called in messages."""
     return f"example {k}" if names is None else f"example {k} ({names[k]!r})"
 
 
 def find_plainly(
     record: bytes, wanted: Sequence[Wanted], k: int, names: list[str] | None
 ) -> list[np.ndarray | None]:
-    """What the plain parser finds, or what it says with the example's number."""
+    """Return what the plain parser finds, or raise what it says with the example's number."""
     try:
         return find(record, wanted)
     except MalformedError as error:
@@ -262,7 +262,7 @@ def _needs(name: str, feature: Any) -> list[tuple[str, Any]]:
 
 
 def array(name: str, feature: Any, found: Mapping[str, Lists], names: list[str] | None) -> Any:
-    """What a feature gives of a batch."""
+    """Return what a feature gives of a batch."""
     if isinstance(feature, SparseFeature):
         return _sparse_of_keys(name, feature, found, names)
     if isinstance(feature, RaggedFeature):
@@ -282,7 +282,7 @@ def array(name: str, feature: Any, found: Mapping[str, Lists], names: list[str] 
 
 
 def single(batch: Any) -> Any:
-    """What a feature gives of one example, of what it gives of a batch of one."""
+    """Return what a feature gives of one example, of what it gives of a batch of one."""
     if isinstance(batch, Sparse):
         return Sparse(batch.indices[:, 1:], batch.values, batch.dense_shape[1:])
     return batch.values if isinstance(batch, Ragged) else batch[0]

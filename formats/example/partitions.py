@@ -83,7 +83,7 @@ def joined_arrays(arrays: list[np.ndarray | None], kind: Any) -> Lists:
 
 
 def rows_of(values: Any) -> int:
-    """How many rows an array or a `Ragged` has."""
+    """Return how many rows an array or a `Ragged` has."""
     return values.nrows if isinstance(values, Ragged) else len(values)
 
 
@@ -152,7 +152,7 @@ def _uniform(
 def _lengths(
     counts: np.ndarray, part: Partition, by: Lists, name: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """How long each row is, and how many rows each example has."""
+    """Return how long each row is, and how many rows each example has."""
     rows, values, len_all = by.counts, by.values, counts.sum()
     first, last = splits_of(rows)[:-1], splits_of(rows)[1:] - 1  # of each example in `values`
     some = rows > 0
@@ -187,7 +187,7 @@ def _lengths(
 def _lengths_by_rows(
     counts: np.ndarray, part: Partition, by: Lists, name: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """How long each row is, and how many rows each example has, by the row of each value."""
+    """Return how long each row is, and how many rows each example has, by the row of each value."""
     numbers, some = by.values, by.counts > 0
     splits = splits_of(by.counts)
     _refuse(_steps(numbers, splits[:-1], some) < 0, by.counts, part, name, "do not rise")

@@ -169,7 +169,7 @@ def parse_single_sequence_example(
 
 
 class _Steps(NamedTuple):
-    """What was found of a feature of the steps: how many steps each example has, and their values."""
+    """The values found of a feature of the steps, and how many steps each example has."""
 
     steps: np.ndarray
     missing: np.ndarray
@@ -252,7 +252,7 @@ def _joined_steps(found: list[list[np.ndarray | None] | None], kind: Any) -> _St
 
 
 def _array(name: str, feature: Any, found: Mapping[str, _Steps], names: list[str] | None) -> Any:
-    """What a feature of the steps gives of a batch."""
+    """Return what a feature of the steps gives of a batch."""
     if isinstance(feature, RaggedFeature):
         steps, _, lists = found[feature.value_key or name]
 

@@ -33,7 +33,7 @@ Plain = Callable[[int], "list[np.ndarray | None]"]
 
 
 def find_together(records: Sequence[bytes], wanted: Sequence[Wanted], plain: Plain) -> list[Lists]:
-    """What is found of the wanted features in each example.
+    """Return what is found of the wanted features in each example.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def find_together(records: Sequence[bytes], wanted: Sequence[Wanted], plain: Pla
 
 
 def _mixed(lists: Lists, odd: np.ndarray, others: Lists) -> Lists:
-    """What was found together, with that of the odd examples in its place."""
+    """Return what was found together, with that of the odd examples in its place."""
     counts, present, values = lists
     values = values[np.repeat(~odd, counts)]
     counts, present = counts.copy(), present.copy()
@@ -107,7 +107,7 @@ class _Batch:
         self.odd = np.zeros(len(records), bool)
 
     def find(self, wanted: Sequence[Wanted]) -> list[Lists]:
-        """What is found in the examples that are not odd."""
+        """Return what is found in the examples that are not odd."""
         at, stop = self.splits[:-1], self.splits[1:]
         owner = np.flatnonzero(at < stop)
         owner, at, stop = self.inside(owner, at[owner], stop[owner], _LENGTH)
@@ -168,7 +168,7 @@ class _Batch:
     def behind_keys(
         self, owner: np.ndarray, at: np.ndarray, stop: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Of entries: their first words (tag, length of the key, key), and where their values begin."""
+        """Return the first words of entries (tag, length of the key, key), and where their values begin."""
         heads = self.words[at]
         size = heads >> 8 & 0xFF
         after = np.minimum(at + 2 + size, stop)
@@ -186,7 +186,7 @@ class _Batch:
         return heads, begin
 
     def named(self, key: bytes) -> np.ndarray:
-        """The numbers of the entries with this key."""
+        """Return the numbers of the entries with this key."""
         if len(key) > 0x7F:
             return np.empty(0, np.intp)
         _, at, _, heads, _ = self.entries
@@ -203,7 +203,7 @@ class _Batch:
         return which
 
     def lists(self, wanted: Wanted) -> Lists:
-        """What is found of a feature."""
+        """Return what is found of a feature."""
         owner, _, stop, _, begin = self.entries
         which = self.named(wanted.key)
         entry = np.full(len(self.odd), -1)
@@ -228,7 +228,7 @@ class _Batch:
     def bytes_lists(
         self, owner: np.ndarray, at: np.ndarray, stop: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """How many values each example has in lists of bytes, and all values."""
+        """Return how many values each example has in lists of bytes, and all values."""
         owner, begin, end = self.items(owner, at, stop)
         if len(owner) and (owner[1:] < owner[:-1]).any():
             order = np.argsort(owner, kind="stable")
@@ -240,7 +240,7 @@ class _Batch:
     def packed_lists(
         self, owner: np.ndarray, at: np.ndarray, stop: np.ndarray, kind: Any
     ) -> tuple[np.ndarray, np.ndarray]:
-        """How many values each example has in lists of numbers, and all values."""
+        """Return how many values each example has in lists of numbers, and all values."""
         counts = np.zeros(len(self.odd), np.int64)
         some = at < stop
         if not some.all():
@@ -258,12 +258,12 @@ class _Batch:
         return counts, values
 
     def slices(self, at: np.ndarray, stop: np.ndarray) -> list[bytes]:
-        """Pieces of the buffer."""
+        """Return pieces of the buffer."""
         blob = self.blob
         return [blob[a:b] for a, b in zip(at.tolist(), stop.tolist(), strict=True)]
 
     def together(self, at: np.ndarray, stop: np.ndarray) -> np.ndarray:
-        """Pieces of the buffer, one behind the other, as bytes that nobody else has."""
+        """Return pieces of the buffer, one after the other, as bytes that nobody else has."""
         sizes = stop - at
         size = int(sizes[0]) if len(at) else 0
         if size and (sizes == size).all():
@@ -280,7 +280,7 @@ class _Batch:
 
 
 def owner_of(entries: tuple[np.ndarray, ...], which: np.ndarray) -> np.ndarray:
-    """The examples of some entries."""
+    """Return the examples of some entries."""
     owners: np.ndarray = entries[0][which]
     return owners
 

@@ -42,7 +42,7 @@ _log = logging.getLogger("tundish")
 
 
 def described(form: Format, path: str, *, beside: bool) -> dict[str, Any]:
-    """What an index is of, as JSON: nothing that says only how to get at the bytes."""
+    """Describe what an index is of, as JSON: nothing that says only how to get at the bytes."""
     given = {name: repr(value) for name, value in form.given.items()}
     if not is_remote(path):
         path = os.path.abspath(local_path(path))  # noqa: PTH100 - links stay what they are
@@ -52,12 +52,12 @@ def described(form: Format, path: str, *, beside: bool) -> dict[str, Any]:
 
 
 def place_beside(path: str) -> str:
-    """Where the index of a file is, beside it."""
+    """Return where the index of a file is, beside it."""
     return f"{path if is_remote(path) else local_path(path)}.index.arrow"
 
 
 def place_in_cache(description: dict[str, Any]) -> str | None:
-    """Where an index is, in the cache folder; None for a user who has none."""
+    """Return where an index is, in the cache folder; None for a user who has none."""
     text = json.dumps(description, sort_keys=True)
     name = blake2b(text.encode(errors="surrogatepass"), digest_size=16).hexdigest()
     folder = cache_folder()
@@ -65,7 +65,7 @@ def place_in_cache(description: dict[str, Any]) -> str | None:
 
 
 def cache_folder() -> Path | None:
-    """Where this library's caches of this user are; None for a user without a home."""
+    """Return where this library's caches of this user are; None for a user without a home."""
     named = os.environ.get("TUNDISH_CACHE_DIR")
     base = os.environ.get("XDG_CACHE_HOME")
     try:

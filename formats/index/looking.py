@@ -77,7 +77,7 @@ class _Looking:
     """The format with all its arguments."""
 
     def at(self, path: str) -> Index:
-        """What is known of a file, or is found out now."""
+        """Return what is known of a file, or is found out now."""
         known = _KNOWN.get((self.called, path))
         if known is not None and known.identity is not None:  # noqa: SIM102 - asking is not free
             if known.identity == identity_of(path, self.options):

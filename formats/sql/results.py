@@ -33,7 +33,7 @@ class Result(ABC):
 
     @abstractmethod
     def fetch(self, count: int) -> list[Any]:
-        """The next rows, as columns: lists, or arrays of equal length; empty ones at the end."""
+        """Return the next rows, as columns: lists, or arrays of equal length; empty ones at the end."""
 
     def skip(self, count: int) -> None:
         """Leave rows out."""
@@ -49,7 +49,7 @@ class Result(ABC):
 
 
 class Cursor(Result):
-    """What a DB-API cursor gives: tuples."""
+    """The rows that a DB-API cursor gives: tuples."""
 
     def __init__(self, connection: Any, cursor: Any) -> None:
         self._connection, self._cursor = connection, cursor
@@ -97,7 +97,7 @@ class ServerCursor(Cursor):
 
 
 class Batches(Result):
-    """What a reader of Arrow batches gives: arrays, and lists where numpy has no such values."""
+    """The rows of a reader of Arrow batches: arrays, and lists where numpy has no such values."""
 
     def __init__(self, connection: Any, cursor: Any, reader: Any) -> None:
         self._connection, self._cursor, self._reader = connection, cursor, reader

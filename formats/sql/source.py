@@ -50,7 +50,7 @@ class DataSource:
         return self.shown
 
     def __tundish_fingerprint__(self) -> str:
-        """What counts of it: a password may change."""
+        """Return what counts of it: a password may change."""
         return self.shown
 
     def hide(self, problem: BaseException) -> None:

@@ -26,7 +26,7 @@ _PLAIN: dict[type, Any] = {
 
 @dataclass(frozen=True)
 class Unreadable:
-    """What stands for a value that the driver could not read: its bytes, and why."""
+    """A stand-in for a value that the driver could not read: its bytes, and why."""
 
     raw: bytes
     problem: str

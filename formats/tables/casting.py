@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Kind:
-    """What a column is to be, told by the name of its type, which no version of pyarrow changes.
+    """The type that a column is to have, told by its name, which no version of pyarrow changes.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def arrow_type(name: str, dtype: Any) -> Any:
 
 
 def cast(array: Any, kind: Any, name: str, bad: Bad) -> Any:
-    """A column as another type.
+    """Return a column as another type.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def _cast(array: Any, kind: Any) -> Any:
 
 
 def _check_bits(array: Any) -> None:
-    """A number that is to be a bool is 0 or 1."""
+    """Check that a number that is to be a bool is 0 or 1."""
     if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
         known = pc.fill_null(pc.or_(pc.equal(array, 0), pc.equal(array, 1)), True)
         if not pc.all(known).as_py():

@@ -42,7 +42,7 @@ Bad = dict[int, str]
 
 
 def to_numpy(array: Any, name: str, defaults: Mapping[str, Any], bad: Bad) -> Any:
-    """A column of rows.
+    """Return a column of rows.
 
     Parameters
     ----------
@@ -355,7 +355,7 @@ def note_nulls(array: Any, name: str, bad: Bad) -> None:
 
 
 def default_of(kind: Any, name: str, default: Any) -> np.ndarray:
-    """What stands for nulls of a column, as a column of one row.
+    """Return what stands for nulls of a column, as a column of one row.
 
     Raises
     ------

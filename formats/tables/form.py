@@ -1,4 +1,4 @@
-"""Which columns of a table are wanted, as what: the arguments that all formats of tables share."""
+"""The columns that are wanted of a table, and as what: the arguments that all formats of tables share."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TableFormat(Format):
         return columns
 
     def told(self, problem: str) -> str:
-        """What is said of a row, in the words of the arguments."""
+        """Say what is said of a row, in the words of the arguments."""
         return problem
 
     @property
@@ -90,7 +90,7 @@ def check_defaults(defaults: Any) -> tuple[tuple[str, Any], ...]:
 
 
 class Layout:
-    """What is made of the columns of one file.
+    """The layout that is made of the columns of one file.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ class Layout:
             raise SpecError(f"{self._path}: {problem}") from None
 
     def nest(self, batch: Any, bad: Bad) -> Any:
-        """What a batch of rows is for us.
+        """Make the nest of a batch of rows.
 
         Parameters
         ----------

@@ -120,7 +120,7 @@ def _learnt(first: bytes) -> Any:
 
 
 def _told(problem: str) -> str:
-    """What pyarrow says of a line."""
+    """Return what pyarrow says of a line."""
     text = problem.removeprefix("JSON parse error: ").removesuffix(" in row 0")
     if "changed from" in text or "Failed to convert" in text:
         text += "; the file's first lines say what a column is, or schema="
@@ -130,7 +130,7 @@ def _told(problem: str) -> str:
 
 
 def _direct(kind: Any) -> bool:
-    """Whether pyarrow makes such values of JSON's; others are made of what it takes them for."""
+    """Return True if pyarrow makes such values of JSON's; others are made of what it takes them for."""
     types = pa.types
     if types.is_list(kind):
         return _direct(kind.value_type)

@@ -59,7 +59,7 @@ class Lines:
 
     @property
     def identity(self) -> Identity:
-        """Of the file, when it was opened."""
+        """The identity of the file, when it was opened."""
         assert self._file or self._stream
         return self._file.identity if self._file else self._stream.identity  # type: ignore[union-attr]  # one is there
 
@@ -101,7 +101,7 @@ class Lines:
             )
 
     def read(self, size: int) -> bytes:
-        """Whole lines of about so many bytes, one at least; only the file's last may lack its newline.
+        """Return whole lines of about so many bytes, one at least; only the file's last may lack its newline.
 
         Raises
         ------

@@ -97,7 +97,7 @@ def messages_of(file: ByteFile) -> Messages:
 
 
 def _next(file: ByteFile, place: int, found: Messages) -> tuple[bool, int]:
-    """Whether the messages end here, and the place of the next."""
+    """Return whether the messages end here, and the place of the next."""
     data = file.pread(place, _HEAD)
     first = _number(data, "<I", 0)
     skipped = 4

@@ -139,7 +139,7 @@ class Member:
 
 @dataclass(slots=True)
 class _Extended:
-    """What the headers before a member's own say of it, and where the first of them is."""
+    """The fields that the headers before a member's own say of it, and where the first of them is."""
 
     start: int
     name: bytes | None = None
@@ -189,7 +189,7 @@ def next_member(window: Window, start: int) -> Member | None:
 
 
 def _member(window: Window, offset: int, block: bytes, size: int, extended: _Extended) -> Member:
-    """What a member's last header says, and those before it."""
+    """Make a member of what its last header says, and those before it."""
     kind, start, name = block[156:157], extended.start, extended.name
     if name is None:
         name = block[:100].split(b"\0", 1)[0]
@@ -224,7 +224,7 @@ def _check_magic(block: bytes) -> None:
 
 
 def _negative(block: bytes) -> int:
-    """How many bytes were taken for negative by the programs that added them up as signed."""
+    """Return how many bytes were taken for negative by the programs that added them up as signed."""
     return sum(byte > 127 for byte in block[:148] + block[156:])
 
 

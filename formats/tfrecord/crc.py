@@ -21,7 +21,7 @@ _SHORT = 256  # bytes that are faster taken one by one
 
 
 def masked_crc(data: bytes) -> int:
-    """The checksum of some bytes as it stands in a file.
+    """Return the checksum of some bytes as it stands in a file.
 
     It is masked: the checksum of bytes that end with their checksum is always the same.
     """
@@ -102,7 +102,7 @@ def _looked_up(tables: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def _moved(crcs: np.ndarray, power: int) -> np.ndarray:
-    """What checksums become by 2**power blocks of zeros behind them."""
+    """Return what checksums become by 2**power blocks of zeros after them."""
     rows = np.ascontiguousarray(crcs, "<u4").view(np.uint8).reshape(-1, 4)
     return _looked_up(_moving(power), rows)
 
@@ -118,7 +118,7 @@ def _moving(power: int) -> np.ndarray:
 
 @cache
 def _tables() -> np.ndarray:
-    """What a byte adds, by where it stands in a block."""
+    """Return what a byte adds, by where it stands in a block."""
     last = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         last = np.where(last & 1, (last >> 1) ^ np.uint32(_POLYNOMIAL), last >> 1)

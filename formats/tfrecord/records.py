@@ -24,7 +24,7 @@ _GATHERED = 1 << 17  # bytes of records that are checksummed and written at once
 
 @dataclass(frozen=True)
 class TFRecordOptions:
-    """How a TFRecord file is compressed.
+    """The compression of a TFRecord file.
 
     Parameters
     ----------

@@ -25,13 +25,13 @@ _AT_ONCE = 1024  # are of it too
 
 
 class Lengths:
-    """What headers say: each is checked once, as most files have few lengths, or at least repeat them."""
+    """The lengths in headers: each is checked once, as most files have few lengths, or at least repeat them."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, int] = {}
 
     def of(self, header: bytes) -> int | None:
-        """The length that a header says; None if it is damaged, or cut off."""
+        """Return the length that a header says; None if it is damaged, or cut off."""
         length = self._known.get(header)
         if length is None and len(header) == HEADER:
             length, expected = struct.unpack("<QI", header)
@@ -43,7 +43,7 @@ class Lengths:
         return length
 
     def walk(self, data: bytes, at: int, limit: int, most: int) -> tuple[list[int], int]:
-        """Where records begin that stand one behind the other.
+        """Return where records begin that stand one after the other.
 
         Parameters
         ----------
@@ -90,7 +90,7 @@ class Lengths:
 
 
 def _repeats(data: bytes, at: int, header: bytes, stride: int, most: int) -> int:
-    """How many records with this very header follow, one behind the other: all compared at once."""
+    """Return how many records with this very header follow, one after the other: all compared at once."""
     count = min(most, (len(data) - at - HEADER) // stride + 1, _AT_ONCE)
     if count <= 0:
         return 0
