@@ -1,1 +1,1 @@
-"""What a pipeline is, as JSON that is the same in every process: values, functions, input files; what differs."""
+"""Fingerprints of pipelines, as JSON that is the same in every process: values, functions, input files; differences."""
