@@ -202,7 +202,7 @@ class AssertingMethods(Fluent):
         raise NotImplementedError
 
     def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> Self:
-        """Leave out the elements that failed; behind `batch`, the whole batch.
+        """Leave out the elements that failed; after `batch`, the whole batch.
 
         Parameters
         ----------

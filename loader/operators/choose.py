@@ -66,7 +66,7 @@ class Choose(Mixing):
 
 
 class Choices:
-    """Which input each element of another dataset chooses; a mark is that of its stream."""
+    """The inputs that the elements of another dataset choose; a mark is that of its stream."""
 
     def __init__(self, up: Machine, count: int, label: str) -> None:
         self.eligible = frozenset(range(count))

@@ -151,7 +151,7 @@ class Shard(Choosing):
 
 @dataclass(frozen=True, eq=False)
 class ShardHint(Passing):
-    """Where a distributed dataset is to be divided; every element, as long as it is not."""
+    """The place at which a distributed dataset is to be divided; every element, as long as it is not."""
 
     op = "shard_hint"
 
@@ -195,7 +195,7 @@ class Chosen:
 
     @property
     def at_once(self) -> int:
-        """How many may be taken when one is asked for."""
+        """The number of elements that may be taken when one is asked for."""
         return at_once(self._up)
 
     def mark(self, left: int = 0) -> Mark:

@@ -128,7 +128,7 @@ class StackingRule:
 
 
 class GatheredByCost(Gathered):
-    """As many items as together cost at most so much.
+    """Batches of as many items as together cost at most so much.
 
     That a batch is full shows when the next item comes. It is held, and the state says where the
     input stood before it.

@@ -221,7 +221,7 @@ class CountingMethods(Fluent):
         rerandomize_each_iteration: bool | None = None,
         name: str | None = None,
     ) -> Self:
-        """Draw random numbers for ever: int64 below 2**32.
+        """Draw random numbers for ever: int64 smaller than 2**32.
 
         Parameters
         ----------

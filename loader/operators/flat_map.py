@@ -143,7 +143,7 @@ class Inner(Protocol):
     taken: int
 
     def next(self) -> Any:
-        """Return its next item; one whose ordinal is below 0 is its only one. Raises End or NotReady."""
+        """Return its next item; a negative ordinal is that of its only one. Raise End or NotReady."""
         ...
 
 
@@ -244,7 +244,7 @@ class FlatMapped:
 
     @property
     def at_once(self) -> int:
-        """How many may be taken when one is asked for."""
+        """The number of elements that may be taken when one is asked for."""
         return 1 if self._inner is None else at_once(self._inner)
 
     def next(self) -> Any:

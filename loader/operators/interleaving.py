@@ -64,7 +64,7 @@ Slots = tuple[tuple[Ref, int] | None, ...]
 
 
 class Turns:
-    """The marks behind rows that slots give in turn.
+    """The marks after rows that slots give in turn.
 
     Parameters
     ----------

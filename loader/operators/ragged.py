@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class RaggedBatch(SizedGathering):
-    """Runs of elements, rows of different length one behind the other."""
+    """Runs of elements, rows of different length one after the other."""
 
     row_splits_dtype: Literal["int32", "int64"]
 

@@ -242,7 +242,7 @@ class Repeated:
 
     @property
     def at_once(self) -> int:
-        """How many may be taken when one is asked for."""
+        """The number of elements that may be taken when one is asked for."""
         return at_once(self._up)
 
     def mark(self, left: int = 0) -> Mark:

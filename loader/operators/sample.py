@@ -79,7 +79,7 @@ class Sample(Mixing):
 
 
 class WeightedDraws:
-    """Which input each draw of a `sample_from_datasets` chooses; a mark is how many there were.
+    """The inputs that the draws of a `sample_from_datasets` choose; a mark is the number of draws.
 
     Parameters
     ----------

@@ -111,7 +111,7 @@ class SavingMethods(Fluent):
         reader_func: Callable[..., Any] | None = None,
         wait: bool = False,
     ) -> Self:
-        """Read what `save` wrote, or the newest complete `snapshot` below a folder.
+        """Read what `save` wrote, or the newest complete `snapshot` in a folder.
 
         Parameters
         ----------

@@ -23,7 +23,7 @@ __all__ = ["BatchShare", "NoRows", "ShardByProcess", "SharingMethods", "part_of"
 
 
 class NoRows(Exception):  # noqa: N818 - no error: it stands for a step
-    """In the place of a batch of which this process has no rows: the others have one."""
+    """A stand-in for a batch of which this process has no rows: the others have some."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -189,7 +189,7 @@ class ShuffledPositions:
         return came
 
     def _named(self, numbers: np.ndarray) -> Refs:
-        """The refs at positions; below 0 they count what stood in the window that was loaded."""
+        """Return the refs at positions; negative ones count what stood in the window that was loaded."""
         loaded = numbers < 0
         if not loaded.any():
             return self._up.at(numbers)

@@ -69,7 +69,7 @@ class Elements(SourceNode):
 
 @dataclass(frozen=True, eq=False)
 class Window(Unary):
-    """Datasets of `size` elements, each `shift` elements behind the one before."""
+    """Datasets of `size` elements, each `shift` elements after the one before."""
 
     size: int
     shift: int
@@ -96,7 +96,7 @@ class Window(Unary):
 
     @property
     def span(self) -> int:
-        """From a window's first element to just behind its last."""
+        """The number of elements from a window's first to its last, those left out counted."""
         return (self.size - 1) * self.stride + 1
 
     @property

@@ -1,4 +1,4 @@
-"""Which of several input pipelines a process is."""
+"""The number of this process among several input pipelines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tundish.loader.plan.launchers import identity
 
 @dataclass(frozen=True)
 class InputContext:
-    """Which of several input pipelines this process is.
+    """The number of this process among several input pipelines.
 
     Parameters
     ----------

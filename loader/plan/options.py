@@ -48,7 +48,7 @@ _SIZE = re.compile(
 
 
 def _size(name: str, value: Any) -> int | str:
-    """As `tundish.shm.budget.parse_bytes` reads it later."""
+    """Check a number of bytes, or a text that `tundish.shm.budget.parse_bytes` reads later."""
     if not isinstance(value, str):
         return check_count(name, value, least=1)
     match = _SIZE.fullmatch(value)

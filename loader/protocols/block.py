@@ -127,7 +127,7 @@ class Block:
 
     @property
     def small(self) -> bool:
-        """Whether it is clean, and its rows are to be delivered as copies, many at once."""
+        """True if it is clean, and its rows are to be delivered as copies, many at once."""
         layout = self.layout
         return self.clean and layout is not None and layout.row_nbytes <= _SMALL_ROW
 
@@ -147,7 +147,7 @@ class Block:
 
     @property
     def columns(self) -> list[np.ndarray | None]:
-        """Return the columns over the block's memory."""
+        """The columns over the block's memory."""
         if self._columns is None:
             assert self.layout is not None
             assert self.root is not None

@@ -1,4 +1,4 @@
-"""Where along a plan elements are computed.
+"""Chains of operators along a plan, and the places where elements are computed.
 
 Operators that only choose or order elements take items as they are, computed or not. A `map` upstream of
 such an operator is *deferred*: it runs when its items have to be computed. Where items may arrive

@@ -160,7 +160,7 @@ def _parts_of(source: Any) -> list[Any]:
 
 
 def _of_chain(source: Any, at: np.ndarray, allocate: Allocate | None, _together: bool) -> Any:
-    """Take rows of several datasets behind each other, which torch asks one by one."""
+    """Take rows of several datasets, one after the other, which torch asks one by one."""
     ends = source.cumulative_sizes
     if not within(at, range(ends[-1])):
         return None

@@ -84,7 +84,7 @@ class BlockRows:
 
     @property
     def refs(self) -> Any:
-        """Return their refs, by row."""
+        """Their refs, by row."""
         return self.block.refs
 
     def roots(self) -> list[np.ndarray]:
@@ -165,7 +165,7 @@ class RowChunk(Chunk):
 
     @property
     def refs(self) -> Any:
-        """Where they come from."""
+        """The refs of the rows."""
         if self.own_refs is not None:
             return self.own_refs
         return Wrapped(Pieces([(self.source.refs, self.first, self.stop)]), _named)

@@ -127,7 +127,7 @@ def pieced(parts: list[tuple[Any, Refs]], count: int) -> Refs:
 
 
 class Stretch:
-    """Refs of records that lie one behind the other.
+    """Refs of records that lie one after the other.
 
     Parameters
     ----------

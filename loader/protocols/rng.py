@@ -103,7 +103,7 @@ class ElementRng:
         return self.of(pass_, *path_bits(path))
 
     def of(self, pass_: int, low: int, high: int = 0) -> Generator:
-        """As a call, for an origin's two words."""
+        """Return the generator of an origin's two words, as a call of this object does."""
         # Two references to a generator nobody kept: ours and getrefcount's own; the bit generator
         # has one more, from the generator.
         if getrefcount(self._generator) > 2 or getrefcount(self._bits) > 3:

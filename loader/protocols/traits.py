@@ -227,7 +227,7 @@ class Traits(Node):
 
     @property
     def draw_instead(self) -> str:
-        """Where its function is to draw random numbers that are the same after a restart."""
+        """The words for how its function is to draw random numbers that are the same after a restart."""
         if hasattr(self, "seed"):
             return f"take rng= and give {self.label}(..., seed=)"
         return "draw in a map(..., seed=) before it"

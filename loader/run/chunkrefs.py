@@ -22,7 +22,7 @@ class InnerRefs(Sequence[Any]):
         self.outer, self.first, self.size = outer, first, size
 
     def after(self, row: int) -> int:
-        """The ordinal behind a row's."""
+        """Return the ordinal after a row's."""
         return self.first + row + 1
 
     def __len__(self) -> int:
@@ -54,11 +54,11 @@ class PlacedRefs(Sequence[Any]):
         self._places: list[int] = []
 
     def made(self, places: list[int]) -> None:
-        """The chunk was made: the places of its rows, and that behind them."""
+        """Take note that the chunk was made: of the places of its rows, and the one after them."""
         self._places = places
 
     def after(self, row: int) -> int:
-        """The place behind a row."""
+        """Return the place after a row."""
         return self._places[row + 1]
 
     def __len__(self) -> int:

@@ -133,7 +133,7 @@ class Engine:
         self.given = 0
 
     def position(self, left: int = 0) -> Any:
-        """Where the last delivered element left the network, as JSON.
+        """Return where the last delivered element left the network, as JSON.
 
         Parameters
         ----------

@@ -24,7 +24,7 @@ def compile_values(
     *,
     hand: Hand = None,
 ) -> tuple[Value, Identity]:
-    """Make the evaluator of a node, from items that may be computed somewhere below it.
+    """Make the evaluator of a node, from items that may be computed somewhere upstream.
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ class InlineStage:
 
     @property
     def at_once(self) -> int:
-        """How many may be taken when one is asked for."""
+        """The number of elements that may be taken when one is asked for."""
         return self.most() if self._delivers and self.elements is not None else 1
 
     def deliver(self) -> None:

@@ -350,7 +350,7 @@ class Iterator:
     # -- state ---------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the last delivered element left the iterator, as JSON.
+        """Return where the last delivered element left the iterator, as JSON.
 
         Taking it changes nothing. It holds the plan's description, the iteration, the seed that
         operators without one derive theirs from, and positions.

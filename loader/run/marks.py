@@ -32,7 +32,7 @@ def shared_marks() -> Arena | None:
 
 
 def take_marks(fd: int, stride: int) -> None:
-    """In a worker: use the consumer's memory, of which a descriptor came."""
+    """Use the consumer's memory in a worker, which was sent a descriptor of it."""
     _current[:] = [Arena.attach(fd, stride, 1)]
     verified().share(_current[0].root(0, NBYTES), new=False)
 

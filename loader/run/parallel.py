@@ -46,7 +46,7 @@ class PlannerOwner(StageOwner, Protocol):
         ...
 
     def forget(self, built: AnyStage | AheadRepeated) -> None:
-        """Nobody will ask it again: give back what it has."""
+        """Give back what a stage has: nobody will ask it again."""
         ...
 
 
@@ -154,7 +154,7 @@ class ParallelPlanner(Planner):
             built.feed()
 
     def forget(self) -> None:
-        """Nobody will ask what was built again."""
+        """Forget what was built: nobody will ask it again."""
         for built in self._built:
             self._coordinator.forget(built)
         self._built.clear()

@@ -193,7 +193,7 @@ class Peer:
         return WorkerStats(self.name, pid, *done, self._queued(runner) if runner else 0.0)
 
     def up(self, pid: int) -> None:
-        """It has said that it is ready, and in which process it is."""
+        """Take note that the worker has said that it is ready, and in which process it is."""
         self.ready, self.pid = True, pid
         self.load = max(0.0, self.load - _STARTING_S)
         runner = self.runner()

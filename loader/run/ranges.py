@@ -68,7 +68,7 @@ def check_range(index: int, count: int) -> tuple[int, int]:
 
 
 def bounds(total: int, index: int, count: int) -> tuple[int, int]:
-    """Where a range begins and ends; sizes differ by one at most.
+    """Return where a range begins and ends; sizes differ by one at most.
 
     Examples
     --------

@@ -147,7 +147,7 @@ class ParallelStage:
         return [entry for entry in list(self._queue) if type(entry) is Block]
 
     def forget(self) -> list[Block]:
-        """Nobody will ask again: take nothing more, and give up all blocks."""
+        """Take nothing more, and give up all blocks: nobody will ask again."""
         self._ended = True
         blocks = [entry for entry in self._queue if type(entry) is Block]
         if blocks and self._at:
@@ -377,7 +377,7 @@ class ParallelStage:
 
     @property
     def at_once(self) -> int:
-        """How many may be taken when one is asked for; raises NotReady."""
+        """The number of elements that may be taken when one is asked for; raises NotReady."""
         try:
             head = self._head()
         except End:

@@ -73,7 +73,7 @@ class Stream:
 
     @property
     def at_once(self) -> int:
-        """How many may be taken when one is asked for."""
+        """The number of elements that may be taken when one is asked for."""
         block = self._at_hand()
         return block.total - self.row if block is not None and block.small else 1
 
@@ -167,13 +167,13 @@ class StreamStage:
         return self._width * self._depth
 
     def _streams(self) -> Iterator[Stream]:
-        """Return all that are begun, what is wanted first at the front."""
+        """Yield all that are begun, what is wanted first at the front."""
         # Copies: another thread may ask for `stats`.
         yield from list(self._open.values())
         yield from list(self._waiting)
 
     def forget(self) -> list[Block]:
-        """Nobody will ask again: take nothing more, and give up all blocks."""
+        """Take nothing more, and give up all blocks: nobody will ask again."""
         self._ended = True
         blocks = [block for stream in self._streams() for block in stream.chunks]
         self.meter.gave(*self.begun())

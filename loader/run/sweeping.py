@@ -129,7 +129,7 @@ class SweptStage:
         self._begin(())
 
     def lend(self) -> None:
-        """As of `InlineStage`."""
+        """Lend elements, as `InlineStage.lend` does."""
         self.owning = False
         self._chain()
 
@@ -252,7 +252,7 @@ class SweptStage:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether a value is a number of numpy's, whose type says its dtype."""
+    """Return True if a value is a number of numpy's, whose type says its dtype."""
     return isinstance(value, np.generic) and value.dtype.kind in "biufc"
 
 

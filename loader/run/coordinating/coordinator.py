@@ -188,7 +188,7 @@ class Coordinator:
             self._definitions.remove(stage.number)
 
     def forget(self, built: AnyStage | AheadRepeated) -> None:
-        """Nobody will ask it again: give back what it has; answers to come are thrown away."""
+        """Give back what a stage has: nobody will ask it again; answers to come are thrown away."""
         if isinstance(built, AheadRepeated):
             self._repeats.remove(built)
             built.forget()

@@ -49,7 +49,7 @@ class Memory:
 
     @property
     def arena(self) -> Arena | None:
-        """Where the slots lie."""
+        """The arena in which the slots lie."""
         return self.ring.arena if self.ring is not None else None
 
     @property
@@ -63,7 +63,7 @@ class Memory:
         return self.ring.used_bytes if self.ring is not None else 0
 
     def open(self) -> None:
-        """Take back what others have left behind."""
+        """Take back what others have left."""
         visit_graves()
         if self.ring is not None and self.ring.used_bytes > self.budget:
             self.ring.trim(self.budget)

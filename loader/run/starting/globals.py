@@ -161,7 +161,7 @@ class Taken:
 
 
 class _Homes:
-    """Where globals are in this process."""
+    """The places of globals in this process."""
 
     def __init__(self, by_value: Mapping[str, dict[str, Any]]) -> None:
         self._by_value = by_value

@@ -15,7 +15,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Place(NamedTuple):
-    """Where an array lies in which file.
+    """The place of an array: in which file, and where in it.
 
     Attributes
     ----------

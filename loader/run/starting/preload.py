@@ -1,4 +1,4 @@
-"""Which installed modules the user's functions and sources need: imported once for all workers.
+"""Installed modules that the user's functions and sources need: imported once for all workers.
 
 A worker that imports torch, torchvision or pandas for itself takes seconds to start, or seconds for its first
 sample where a function imports it. The user's own
@@ -60,7 +60,7 @@ def installed(names: Iterable[str]) -> tuple[str, ...]:
 
 @cache
 def _places() -> tuple[str, ...]:
-    """Where packages are installed."""
+    """Return the folders in which packages are installed."""
     paths = sysconfig.get_paths()
     places = [paths["purelib"], paths["platlib"], *site.getsitepackages()]
     return tuple({*places, site.getusersitepackages()})

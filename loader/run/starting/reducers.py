@@ -39,7 +39,7 @@ _MADE_ANEW = ("__wrapped__", "cache_parameters")
 
 
 def reduce_wrapped(value: Any, by_value: Callable[[str], bool]) -> Any:
-    """As ``__reduce_ex__`` for an object around a function; `NotImplemented` for any other.
+    """Reduce an object around a function, as ``__reduce_ex__`` does; `NotImplemented` for any other.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def starting() -> Iterator[None]:
 
 
 def reduce_shared(value: Any) -> Any:
-    """As ``__reduce__``, for memory and pipes of multiprocessing; else `NotImplemented`."""
+    """Reduce memory and pipes of multiprocessing, as ``__reduce__`` does; else `NotImplemented`."""
     if not sys.platform.startswith("linux"):
         return NotImplemented
     reduce = getattr(ForkingPickler, "_extra_reducers", {}).get(type(value))
@@ -190,7 +190,7 @@ def reduce_shared(value: Any) -> Any:
 
 
 def reduce_view(view: memoryview) -> tuple[Any, ...]:
-    """As ``__reduce_ex__``: a view of the same format, shape and content; of large memory a read-only one.
+    """Reduce a view to one of the same format, shape and content; of large memory to a read-only one.
 
     Parameters
     ----------

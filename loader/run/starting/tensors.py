@@ -66,7 +66,7 @@ def tensor_of(array: np.ndarray, dtype: str | None = None) -> Any:
 
 
 def reduce_tensor(tensor: Any) -> Any:
-    """As ``__reduce_ex__``; `NotImplemented` where torch's own way is the right one."""
+    """Reduce a tensor, as ``__reduce_ex__`` does; `NotImplemented` where torch's own way is the right one."""
     found = as_array(tensor)
     if found is None or type(tensor).__reduce_ex__ is not _torch().Tensor.__reduce_ex__:
         return NotImplemented
@@ -74,7 +74,7 @@ def reduce_tensor(tensor: Any) -> Any:
 
 
 def reduce_shared_tensor(tensor: Any) -> Any:
-    """As ``__reduce_ex__`` for a tensor in shared memory: the same memory in the other process.
+    """Reduce a tensor in shared memory, as ``__reduce_ex__`` does: the same memory in the other process.
 
     `NotImplemented` for any other, and where torch shares by names.
     """

@@ -77,7 +77,7 @@ def new_page() -> mmap.mmap:
 
 
 def take_page(page: mmap.mmap) -> None:
-    """In a worker: keep deadlines in a page that the template looks at, and show stacks when it asks."""
+    """Keep deadlines, in a worker, in a page that the template looks at, and show stacks when it asks."""
     _own[:] = [page]
     faulthandler.register(_signal(), file=2, all_threads=True, chain=False)
 

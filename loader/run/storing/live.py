@@ -116,7 +116,7 @@ def _at_exit() -> None:
 
 
 def _after_fork() -> None:
-    """They are the other process's."""
+    """Forget the snapshots that are still written: they are the other process's."""
     global _lock  # noqa: PLW0603 - somebody may have held it
     _lock = threading.Lock()
     _lingering.clear()

@@ -137,7 +137,7 @@ class Recorded:
         return self._ended
 
     def forget(self) -> None:
-        """Nobody will ask again."""
+        """End the stream: nobody will ask again."""
         self._ended = True
 
     def release(self) -> None:
@@ -162,7 +162,7 @@ class Recorded:
             raise End
 
     def _pulled(self, ask: Callable[[], Any]) -> Any:
-        """What the input gives: an item, rows of a block, or None; recorded."""
+        """Return what the input gives, an item, rows of a block, or None, and record it."""
         recorder = self._recorder
         if recorder is None:
             return self._counted(ask())

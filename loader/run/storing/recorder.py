@@ -116,7 +116,7 @@ class Recorder:
 
     @property
     def start(self) -> tuple[int, Any]:
-        """Return where a stream has to begin to be recorded: the index, and the state of its input."""
+        """The place at which a stream has to begin to be recorded: the index, and the state of its input."""
         return self.durable, self._state
 
     def room(self) -> None:

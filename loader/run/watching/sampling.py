@@ -33,7 +33,7 @@ class Timed(Protocol):
 
 
 class Sampling:
-    """When the stages of an iterator are timed in the consumer's process.
+    """The choice of the moments at which the stages of an iterator are timed in the consumer's process.
 
     Parameters
     ----------

@@ -98,7 +98,7 @@ class Evaluation:
         return rows
 
     def _sweep(self, stage: Stage, task: Task, items: range, rows: Rows) -> tuple[int, Any]:
-        """Evaluate elements of one cheap function; stops behind the first that fails."""
+        """Evaluate elements of one cheap function; stop after the first that fails."""
         raw: list[bool] = []
         elements, k = stage.sweep(items, stage.pass_, raw), task.first
         write: Any = None

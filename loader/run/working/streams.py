@@ -157,6 +157,6 @@ class OpenStreams:
 
 
 def _tell_places(rows: Rows, places: list[int], network: Any) -> None:
-    """Tell the places of a chunk's rows, and that behind them."""
+    """Tell the places of a chunk's rows, and the one after them."""
     if places:
         rows.notes[0] = np.array([*places, network.mark()], np.int64)
