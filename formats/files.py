@@ -99,7 +99,7 @@ class RecordFiles:
             self.form.open(self.paths[file]).close()
 
     def origin(self, index: int) -> tuple[int, int]:
-        """Which file a record is in, and its place there."""
+        """Return which file a record is in, and its place there."""
         file = int(np.searchsorted(self._starts, index, "right")) - 1
         return file, self._place(file, index - int(self._starts[file]))
 
@@ -136,7 +136,7 @@ class RecordFiles:
             return self._get(indices, ahead=False)
 
     def _get(self, indices: Sequence[int], *, ahead: bool) -> list[Any]:
-        """`ahead`: the one that is asked for, and those behind it are kept for who asks next."""
+        """Return records; `ahead`: of one that is asked for, those after it are kept for whoever asks next."""
         order = np.argsort(np.asarray(indices, np.int64), kind="stable").tolist()
         numbers = [int(indices[each]) for each in order]
         found: list[Any] = [None] * len(order)

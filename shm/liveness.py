@@ -115,7 +115,7 @@ class Poller:
                 self._let_go()
 
     def _polled(self, timeout: float | None) -> list[tuple[int, int]]:
-        """As `poll` of the system; for ever means until it is closed, which it does not notice by itself."""
+        """Poll as the system does; for ever means until it is closed, which the system does not notice by itself."""
         found: list[tuple[int, int]] = self._poll.poll(_LOOK_MS if timeout is None else timeout)
         while timeout is None and not found and not self._closed:
             found = self._poll.poll(_LOOK_MS)

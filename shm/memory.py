@@ -142,7 +142,7 @@ class Arena:
         return cls(fd, stride, slots, kind="attached", owner=0)
 
     def allocate(self, slot: int, offset: int, nbytes: int) -> None:
-        """Have pages behind a range of a slot, so that writing it cannot fail.
+        """Give a range of a slot pages, so that writing it cannot fail.
 
         What is there already stays, except on systems without ``posix_fallocate`` (and with
         ``TUNDISH_PORTABLE=1``), where the range is filled with zeros: there as here, the caller

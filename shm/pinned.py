@@ -39,7 +39,7 @@ class Driver(Protocol):
 
 
 class PinnedSlots:
-    """Which slots of an arena are registered, and with how many bytes.
+    """The slots of an arena that are registered, and with how many bytes.
 
     Parameters
     ----------

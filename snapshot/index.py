@@ -1,4 +1,4 @@
-"""Where every batch of a finished run lies (``index.arrow``), and every row of one with user shards.
+"""The index of a finished run: where every batch lies (``index.arrow``), and every row of one with user shards.
 
 Both follow from the journal alone, so they are made again, the same, by whoever finishes a run.
 """
@@ -91,7 +91,7 @@ def read_batch(store: Store, name: str, entry: np.void) -> bytes:
 def order_blocks(
     entries: np.ndarray, numbers_of: Callable[[np.void], np.ndarray], rows: int
 ) -> Iterator[np.ndarray]:
-    """Where element 0, 1, ... stands, a block of int64 (n, 2) after the other: (batch, row).
+    """Yield where element 0, 1, ... stands, a block of int64 (n, 2) after the other: (batch, row).
 
     Parameters
     ----------

@@ -17,12 +17,12 @@ _RECORD = re.compile(r"(\d{8,})\.json\Z")
 
 
 def record_name(run: str, n: int) -> str:
-    """Where the n-th record of a run stands."""
+    """Return the name of the n-th record of a run."""
     return f"runs/{run}/journal/{n:08d}.json"
 
 
 def state_name(n: int) -> str:
-    """Where, in its run, the position behind the n-th record stands."""
+    """Return the name, in its run, of the position after the n-th record."""
     return f"state/{n:08d}.json"
 
 

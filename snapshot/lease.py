@@ -68,7 +68,7 @@ class Holder:
         )
 
     def to_json(self) -> dict[str, JSON]:
-        """As JSON."""
+        """Return it as JSON."""
         return asdict(self)
 
     @property
@@ -91,7 +91,7 @@ def _place() -> str:
 
 
 def _born(pid: int) -> str | None:
-    """When a process was started; None if there is none, or only its remains."""
+    """Return when a process was started; None if there is none, or only its remains."""
     with suppress(OSError, IndexError):
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return None if fields[0] in (b"Z", b"X") else fields[19].decode()
@@ -103,7 +103,7 @@ def _born(pid: int) -> str | None:
 
 
 def lease_name(key: str, part: tuple[int, int] | None = None) -> str:
-    """Where the lease of a key stands, or that of a part of it."""
+    """Return the name of the lease of a key, or of a part of it."""
     return f"{key}/lease.json" if part is None else f"{key}/lease-{part[0]}-of-{part[1]}.json"
 
 

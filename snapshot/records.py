@@ -32,7 +32,7 @@ Bytes = bytes  # where a field has that name
 
 
 class Batch(NamedTuple):
-    """Where one record batch lies: elements `start` .. `start + rows` at these bytes of its shard."""
+    """The place of one record batch: elements `start` .. `start + rows` at these bytes of its shard."""
 
     start: int
     rows: int

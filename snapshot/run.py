@@ -181,7 +181,7 @@ def run_table(prefix: Prefix) -> bytes:
 
 
 def _with_state(store: Store, prefix: Prefix) -> tuple[Prefix, SnapshotError | None]:
-    """The prefix with the position behind it; what is wrong with that does not shorten it."""
+    """Return the prefix with the position after it; what is wrong with that does not shorten it."""
     if prefix.state_file is None:
         return prefix, None
     name = f"runs/{prefix.run}/{prefix.state_file.file}"

@@ -1,4 +1,4 @@
-"""A file that is read at any offset: on a local disk, or behind a URL by fsspec.
+"""Files that are read at any offset: on a local disk, or at a URL by fsspec.
 
 Local files are read by ``pread`` and never mapped: a mapped file that another process cuts off is a
 signal that ends this one. A file has the size it had when it was opened; what is added to it later

@@ -202,7 +202,7 @@ def _lengths_by_rows(
 
 
 def _steps(values: np.ndarray, first: np.ndarray, some: np.ndarray) -> np.ndarray:
-    """By how much each value of an example is above the one before, the first above 0."""
+    """Return by how much each value of an example exceeds the one before, the first by how much it exceeds 0."""
     before = np.zeros_like(values)
     before[1:] = values[:-1]
     before[first[some]] = 0

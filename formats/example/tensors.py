@@ -213,7 +213,7 @@ def _shape_of(data: bytes, at: int, stop: int) -> tuple[int, ...]:
 
 
 def _spread(values: np.ndarray, count: int) -> np.ndarray:
-    """As many values as the shape has: the last of them again and again, zeros if there are none."""
+    """Return as many values as the shape has: the last of them again and again, zeros if there are none."""
     if len(values) > count:
         raise MalformedError(f"{len(values):,} values, the shape has {count:,}", 0)
     if len(values) == count:

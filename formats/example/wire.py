@@ -46,7 +46,7 @@ def varint(data: bytes, at: int, stop: int) -> tuple[int, int]:
 
 
 def fields(data: bytes, at: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """The fields of a message: tag, and where the value begins (behind its length) and ends."""
+    """Yield the fields of a message: tag, and where the value begins (after its length) and ends."""
     while at < stop:
         first = at
         tag = data[at]

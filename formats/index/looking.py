@@ -43,7 +43,7 @@ _KNOWN: WeakValueDictionary[tuple[str, str], Index] = WeakValueDictionary()
 
 
 def indexes_of(form: Format, paths: Sequence[str], *, keep: Keep = True) -> list[Index]:
-    """Where the records of files are.
+    """Return where the records of files are.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ class _Looking:
         return Index(places, before, groups=groups)
 
     def _where(self, path: str, identity: Identity | None) -> str | None:
-        """Where the index of a file is kept, if it is."""
+        """Return where the index of a file is kept, if it is."""
         least = WORTH_KEEPING_REMOTE if is_remote(path) else WORTH_KEEPING
         if not self.keep or self.form.cheap or identity is None or identity[0] < least:
             return None

@@ -253,7 +253,7 @@ def _items(items: Any, name: str, rows: _Rows, bad: Bad) -> np.ndarray:
 
 
 class _Rows:
-    """Which row an item of a list belongs to; None: to a list that is null."""
+    """The rows that items of a list belong to; None: to a list that is null."""
 
     def __init__(self, array: Any, number: Callable[[int], int]) -> None:
         self._null = np.asarray(array.is_null()) if array.null_count else None

@@ -23,7 +23,7 @@ _FAR = np.iinfo(np.int64).max  # behind the last row of a file
 
 
 class TableFiles(RecordFiles):
-    """As `RecordFiles`, of a format that is tabular.
+    """The rows of files of a tabular format, by number, as `RecordFiles` gives records.
 
     What was decoded for rows here and there is kept, within a number of bytes, until the files are closed.
     Where that is all there is, or the same is asked for again (a window of `shuffle(None, units=)`), it is put together,

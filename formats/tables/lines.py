@@ -172,7 +172,7 @@ class Lines:
         return data if cut == len(data) else data[:cut]
 
     def _cut(self, data: bytes) -> int:
-        """Where the last line that is whole ends."""
+        """Return where the last line that is whole ends."""
         return data.rfind(b"\n") + 1 if self._row is None else int(_ends(data, self._row)[-1])
 
     def close(self) -> None:
@@ -184,7 +184,7 @@ class Lines:
 
 
 def starts_of(data: bytes, row: re.Pattern[bytes] | None = None) -> np.ndarray:
-    """Where in whole lines each begins that is not blank.
+    """Return where in whole lines each begins that is not blank.
 
     Parameters
     ----------

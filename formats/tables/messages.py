@@ -27,7 +27,7 @@ Span = tuple[int, int]
 
 @dataclass
 class Messages:
-    """Where the messages are.
+    """The places of the messages.
 
     Attributes
     ----------
@@ -151,7 +151,7 @@ def _head(data: bytes) -> tuple[int, int, int, int]:
 
 
 def _at(data: bytes, table: int, number: int) -> int:
-    """Where a table has an entry; 0: it has none."""
+    """Return where a table has an entry; 0: it has none."""
     entries = table - _number(data, "<i", table)
     if 4 + 2 * number >= _number(data, "<H", entries):
         return 0

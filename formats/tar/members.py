@@ -61,7 +61,7 @@ class Window:
         return found
 
     def _filled(self, rest: bytes, offset: int, count: int, least: int) -> bytes:
-        """These bytes and those behind them, until there are enough or the file ends."""
+        """Return these bytes and those after them, until there are enough or the file ends."""
         pieces, have = [rest], len(rest)
         while have < count:
             piece = self._fetch(offset + have, max(count - have, least))
@@ -229,7 +229,7 @@ def _negative(block: bytes) -> int:
 
 
 def _number(field: bytes) -> int | None:
-    """A number in octal digits, or binary behind the byte 0x80; None if it is none, or negative."""
+    """Return a number in octal digits, or binary after the byte 0x80; None if it is none, or negative."""
     if field[0] == 0x80:
         return int.from_bytes(field[1:], "big")
     found = _OCTAL.fullmatch(field)
@@ -274,7 +274,7 @@ def _pax_records(data: bytes, offset: int) -> list[tuple[bytes, bytes]]:
 
 
 def _behind_map(block: bytes, window: Window, offset: int) -> int:
-    """Where the data of a sparse file begins: behind the blocks that go on with its map."""
+    """Return where the data of a sparse file begins: after the blocks that go on with its map."""
     more = block[482]
     while more:
         block = window.at(offset, BLOCK)
@@ -286,7 +286,7 @@ def _behind_map(block: bytes, window: Window, offset: int) -> int:
 
 
 def check_end(window: Window, end: int) -> None:
-    """See that there is nothing but zeros behind the block of zeros that ends the archive.
+    """Check that there is nothing but zeros after the block of zeros that ends the archive.
 
     Raises
     ------

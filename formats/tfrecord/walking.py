@@ -101,7 +101,7 @@ def _repeats(data: bytes, at: int, header: bytes, stride: int, most: int) -> int
 
 
 def places_of(file: ByteFile) -> np.ndarray:
-    """Where all records of a file begin; last the place of what is damaged, where that shows.
+    """Return where all records of a file begin; last the place of what is damaged, where that shows.
 
     Only headers are looked at: reading them alone is faster where records are large.
     """

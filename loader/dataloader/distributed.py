@@ -185,7 +185,7 @@ class DistributedSampler(Sampler[int]):
         return self._at(places), valid
 
     def valid(self) -> np.ndarray:
-        """Which of this process's indices of an epoch are real, and not there to fill up.
+        """Return which of this process's indices of an epoch are real, and not there to fill up.
 
         Returns
         -------
@@ -194,7 +194,7 @@ class DistributedSampler(Sampler[int]):
         return self._places(0, self.num_samples)[1]
 
     def _places(self, start: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Where in an epoch's order this process's indices are, and which are no repetition."""
+        """Return where in an epoch's order this process's indices are, and which are no repetition."""
         size = len(self.dataset)
         places = start + self.rank + self.num_replicas * np.arange(count)
         valid = places < size

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class Mark(NamedTuple):
-    """Where a sampler stands that has a state, or whose iterator has one.
+    """The place of a sampler that has a state, or whose iterator has one.
 
     Attributes
     ----------
@@ -381,7 +381,7 @@ class _Begun:
 
 
 class _Rest:
-    """The samples of a sampler behind the first ones."""
+    """The samples of a sampler after the first ones."""
 
     def __init__(self, core: Any, samples: int) -> None:
         self._core, self._samples = core, samples

@@ -1,4 +1,4 @@
-"""Any generator that a user gives, ours or torch's, behind the same draws."""
+"""Generators that a user gives, ours or torch's, with the same draws."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _KIND = "tundish.DataLoader"
 
 @dataclass
 class Progress:
-    """Where the last delivered batch left a loader.
+    """The place where the last delivered batch left a loader.
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ class Progress:
         self._before = {name: getattr(self, name) for name in _MOVING}
 
     def before(self) -> Progress:
-        """As it was before the last batch: for those who fetch one ahead."""
+        """Return the progress before the last batch: for those who fetch one ahead."""
         return self if self._before is None else replace(self, **self._before)
 
     def to_state(self) -> dict[str, Any]:

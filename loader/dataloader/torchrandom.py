@@ -103,7 +103,7 @@ class TorchGenerator:
         return self._seed
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the stream stands.
+        """Return where the stream stands.
 
         Returns
         -------
@@ -235,7 +235,7 @@ class TorchGenerator:
 
 @dataclass(frozen=True, eq=False)
 class TwisterState:
-    """Where a Mersenne Twister stands.
+    """The place where a Mersenne Twister stands.
 
     Parameters
     ----------

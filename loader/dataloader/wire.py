@@ -85,7 +85,7 @@ class SlotMemory:
         return self.view(start, nbytes).view(dtype).reshape(shape)
 
     def take(self, nbytes: int) -> int:
-        """Where the next so many bytes are; they have pages.
+        """Return where the next so many bytes are; they have pages.
 
         Raises
         ------
@@ -131,7 +131,7 @@ class Packed:
 
 
 def pack_batch(batch: Any, state: Any = None) -> Packed:
-    """Pickle a batch, and the state of the dataset behind it.
+    """Pickle a batch, and the state of the dataset after it.
 
     Raises
     ------

@@ -118,7 +118,7 @@ def _newest(parts: tuple[T, ...], key: Callable[[T], Any]) -> tuple[T, ...]:
 def _joined(
     parts: tuple[T, ...], key: Callable[[T], Any], join: Callable[[T, T], T]
 ) -> tuple[T, ...]:
-    """Those with the same key joined, in the order in which they first come."""
+    """Join those with the same key, in the order in which they first come."""
     found: dict[Any, T] = {}
     for each in parts:
         name = key(each)

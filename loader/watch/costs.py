@@ -143,7 +143,7 @@ class Costs:
         return min(bounds["consumer"], made * self.share_made)
 
     def stops(self, workers: int) -> str:
-        """Which bound is the lowest, with so many workers."""
+        """Say which bound is the lowest, with so many workers."""
         bounds = self.bounds(workers)
         return min(bounds, key=lambda name: bounds[name])
 

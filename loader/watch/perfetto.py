@@ -296,7 +296,7 @@ class _View:
             self._place(track, task, begin, end)
 
     def _place(self, track: _Track, task: _Task, begin: int, end: int) -> None:
-        """A task on its worker's thread: behind the one before, and the mark of handing it out."""
+        """Place a task on its worker's thread, after the one before, with the mark of handing it out."""
         begin = max(begin, track.until, task.handed + 1 if task.flow else begin)
         end = max(end, begin + 1)
         track.until = end

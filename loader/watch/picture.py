@@ -159,7 +159,7 @@ def draw(title: str, lines: Sequence[str], groups: Sequence[Group]) -> str:
 
 
 def _drawn(bar: Bar, left: float, at: float, y: float) -> list[str]:
-    """The name, the bar and what is written behind it."""
+    """Draw the name, the bar and what is written after it."""
     top = y - _HEIGHT + 3
     shapes = [_label(left, y, _cut(bar.name), "hot" if bar.limit else "")]
     if bar.parts:

@@ -102,7 +102,7 @@ class MetricsServer:
         return f"<MetricsServer {self.url if self._open else 'closed'}>"
 
     def leave_to_parent(self) -> None:
-        """In a forked child: close the copy of the socket, which else would keep the port taken."""
+        """Close, in a forked child, the copy of the socket, which else would keep the port taken."""
         if self._open:
             self._open = False
             if self._of_all is not None:

@@ -76,7 +76,7 @@ def _new(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 def join_items(
     pieces: Sequence[Piece], dtype: np.dtype, ndim: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The shapes of all rows, and their items one behind the other."""
+    """Return the shapes of all rows, and their items one after the other."""
     rows = [np.asarray(value) for piece in pieces for value in piece]
     shapes = np.array([row.shape for row in rows], np.int64).reshape(len(rows), ndim)
     flat = _new((int(shapes.prod(axis=1).sum()),), dtype)

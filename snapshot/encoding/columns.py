@@ -71,7 +71,7 @@ def is_mapped(array: np.ndarray) -> bool:
 
 
 class Memory:
-    """Where the buffers of a batch lie: makes arrays over them.
+    """The memory in which the buffers of a batch lie: it makes arrays over them.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class Memory:
         return self.array(array.buffers()[1], (start + array.offset) * width, dtype, shape)
 
     def offsets(self, array: Any, limit: int | None = None) -> list[int]:
-        """Where the rows of a list, string or binary array begin and end.
+        """Return where the rows of a list, string or binary array begin and end.
 
         Raises
         ------

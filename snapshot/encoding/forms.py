@@ -301,7 +301,7 @@ class Decoded:
 
     @property
     def addresses(self) -> list[int]:
-        """Where leaves of one dtype and shape begin in this process's memory."""
+        """The addresses at which leaves of one dtype and shape begin in this process's memory."""
         arrays = [column.array for column in self._columns if column.array is not None]
         return [array.__array_interface__["data"][0] for array in arrays]
 

@@ -1,1 +1,1 @@
-"""Files that are never changed: on a local disk or behind a URL, published whole or not at all."""
+"""Files that are never changed: on a local disk or at a URL, published whole or not at all."""

@@ -72,7 +72,7 @@ class LocalStore:
         return shutil.disk_usage(self._standing()).free
 
     def _standing(self) -> Path:
-        """The folder, or the nearest above it that is there."""
+        """Return the folder, or the nearest of its parents that is there."""
         return next(place for place in (self._root, *self._root.parents) if place.exists())
 
     # -- reading ----------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class LocalStore:
             return None
 
     def modified(self, name: str) -> float | None:
-        """When a file was last touched, by the filesystem's own clock; None if it is not there."""
+        """Return when a file was last touched, by the filesystem's own clock; None if it is not there."""
         try:
             return (self._root / name).stat().st_mtime
         except _NOT_HERE:

@@ -21,7 +21,7 @@ _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it, durable."""
+    """Make a folder and its parents, durable."""
     if path.is_dir():
         return
     make_folder(path.parent)

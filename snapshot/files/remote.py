@@ -1,4 +1,4 @@
-"""Files behind a URL, by fsspec: object stores and whatever else it knows.
+"""Files at a URL, by fsspec: object stores and whatever else it knows.
 
 An object store shows a file when it is whole, so nothing is written aside. Creating a file if it is
 absent is asked of the filesystem (``mode="create"``: a conditional PUT on S3 and GCS); what is found
@@ -43,7 +43,7 @@ def remote_store(url: str, storage_options: Options[str, Any] | None = None) -> 
 
 
 class RemoteStore:
-    """A folder behind an fsspec filesystem.
+    """A folder on an fsspec filesystem.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A folder of files that are never changed: on a local disk, or behind a URL."""
+"""Folders of files that are never changed: on a local disk, or at a URL."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Store(Protocol):
         """Return how many bytes a file has; None if it is not there."""
 
     def modified(self, name: str) -> float | None:
-        """When it was last touched, by the clock of the filesystem; None if it is not there."""
+        """Return when it was last touched, by the clock of the filesystem; None if it is not there."""
 
     def list(self, folder: str = "") -> list[str]:
         """Return what is in a folder, sorted; nothing if it is not there."""

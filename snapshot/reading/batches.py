@@ -94,7 +94,7 @@ class _Open:
 
 
 class _Fetched:
-    """In the place of a mapped shard for batches whose bytes are in memory: nobody changes them."""
+    """A stand-in for a mapped shard for batches whose bytes are in memory: nobody changes them."""
 
     size = int
     whole = 0

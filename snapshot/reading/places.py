@@ -1,4 +1,4 @@
-"""Where an element stands: in which batch, and in which row of it.
+"""Places of elements: in which batch one stands, and in which row of it.
 
 Batches are numbered over all runs of a reader, in the order of their first elements. An element in no
 batch is one that failed.
@@ -126,7 +126,7 @@ class Ordered:
 
 
 class Chained:
-    """Several runs, one behind the other.
+    """Several runs, one after the other.
 
     Parameters
     ----------

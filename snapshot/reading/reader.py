@@ -189,7 +189,7 @@ class Reader:
             self.batches.fail(b, problem)
 
     def following(self, n: int) -> Any:
-        """As ``reader[n]``, for a stream of elements.
+        """Return ``reader[n]``, for a stream of elements.
 
         When it begins again, each file is asked whether it was changed before more of it is given.
         """
@@ -449,7 +449,7 @@ class Reader:
 
 
 def _joined(pieces: Sequence[np.ndarray | None]) -> np.ndarray | None:
-    """Rows one behind the other in a new array; None where they do not fit."""
+    """Return rows one after the other in a new array; None where they do not fit."""
     first = pieces[0]
     assert first is None or isinstance(first, np.ndarray)
     if first is None:

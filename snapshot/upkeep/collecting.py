@@ -175,6 +175,6 @@ def _useless_run(catalog: Catalog, key: str, run: str, manifest: Manifest | None
 
 
 def _last_written(store: Store, folder: str) -> float:
-    """When the newest file below a folder was written; 0 if there is none."""
+    """Return when the newest file in a folder was written; 0 if there is none."""
     times = (store.modified(name) for name, _ in files_below(store, folder))
     return max((when for when in times if when is not None), default=0.0)

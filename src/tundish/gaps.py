@@ -29,7 +29,7 @@ def has_gaps(dtype: np.dtype) -> bool:
 
 
 def _used(dtype: np.dtype) -> np.ndarray:
-    """Which bytes of an item belong to a field."""
+    """Return which bytes of an item belong to a field."""
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         return np.tile(_used(base), int(np.prod(shape, dtype=np.int64)))

@@ -140,7 +140,7 @@ class Prefetcher:
         return None if stateful is None else stateful.state_dict()
 
     def state_dict(self) -> Any:
-        """Where the last element that the loop was given left the source.
+        """Return where the last element that the loop was given left the source.
 
         Raises
         ------

@@ -164,12 +164,12 @@ class DatasetSpec:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """As that of any leaf without dimensions: ()."""
+        """The shape of any leaf without dimensions: ()."""
         return ()
 
     @property
     def dtype(self) -> type[object]:
-        """As that of any object."""
+        """The dtype of any object."""
         return object
 
     @property

@@ -97,7 +97,7 @@ def hashed(batches: Any) -> Iterator[bytes]:
 
 
 def with_a_kill() -> Iterator[bytes]:
-    """As `hashed`; midway a worker gets a SIGKILL."""
+    """Yield digests as `hashed` does; midway a worker gets a SIGKILL."""
     with photographs().iterator(workers=WORKERS) as batches:
         for _ in range(KILL_AT):
             yield digest(next(batches))
@@ -108,7 +108,7 @@ def with_a_kill() -> Iterator[bytes]:
 
 
 def resumed() -> Iterator[bytes]:
-    """As `hashed`; the second half comes from a process that was given the state alone."""
+    """Yield digests as `hashed` does; the second half comes from a process that was given the state alone."""
     with tempfile.TemporaryDirectory() as folder:
         state = Path(folder, "state.json")
         with photographs().iterator(workers=WORKERS) as batches:

@@ -100,7 +100,7 @@ def cores() -> list[str]:
 
 
 def memory() -> list[str]:
-    """Where batches travel: the kinds of shared memory in the order they are tried."""
+    """Say where batches travel: the kinds of shared memory in the order they are tried."""
     lines, chosen = [], False
     for kind, usable, reason in explain() if forced_memory() != "none" else ():
         mark = "chosen" if usable and not chosen else "usable" if usable else "not usable"

@@ -117,7 +117,7 @@ class Independent:
         )
 
     def close(self) -> None:
-        """End them all, and whatever they have started and left behind."""
+        """End them all, and whatever they have started and left."""
         for process in self._processes:
             with process, contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

@@ -93,7 +93,7 @@ def _killed(folder: str) -> str:
 
 
 def write(folder: str, kill_at: int | None) -> None:
-    """Print the digest of each batch; die behind one, where that is asked for."""
+    """Print the digest of each batch; die after one, where that is asked for."""
     with photographs(folder).iterator() as batches:
         if kill_at is None:
             print(batches.stats.snapshots[0].durable)  # noqa: T201 - read by who started this

@@ -148,7 +148,7 @@ def stages(root: Operator) -> dict[int, int]:
 
 
 def place(node: Operator, stage: int, where: str) -> str:
-    """Where an operator is at work, in words."""
+    """Say where an operator is at work, in words."""
     if stage:
         return f"stage {stage}, {where}"
     if node.transparent:

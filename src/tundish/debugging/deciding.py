@@ -109,7 +109,7 @@ def pieces(*arrays: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
 
 
 def broken(condition: Condition, *operands: Any) -> np.ndarray:
-    """Where a condition does not hold: a bool for every entry of the broadcast shape."""
+    """Return where a condition does not hold: a bool for every entry of the broadcast shape."""
     shape = np.broadcast_shapes(*[np.shape(operand) for operand in operands])
     return np.broadcast_to(~np.asarray(condition(*operands), bool), shape)
 
@@ -133,7 +133,7 @@ ORDERS = frozenset({np.less, np.less_equal, np.greater, np.greater_equal})
 
 @dataclass(frozen=True)
 class Asked:
-    """Which leaves are compared, and what the caller wants to be told.
+    """The leaves that are compared, and what the caller wants to be told.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ def _is_ufunc(value: Any) -> bool:
 
 
 def code_of(function: Any) -> CodeType | None:
-    """The code that a function runs, below what wraps it; None of what is not written in Python."""
+    """Return the code that a function runs, without what wraps it; None of what is not written in Python."""
     while isinstance(function, functools.partial):
         function = function.func
     function = inspect.unwrap(function)

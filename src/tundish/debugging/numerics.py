@@ -241,7 +241,7 @@ def health_of(leaf: Any) -> Health:
 
 
 def first_bad(leaf: Any, most: int) -> tuple[tuple[int, ...], ...]:
-    """Where the first values stand that are not finite, in C order."""
+    """Return where the first values stand that are not finite, in C order."""
     return first_of(np.asarray(~np.isfinite(np.asarray(leaf))), most)
 
 

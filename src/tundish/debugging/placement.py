@@ -1,4 +1,4 @@
-"""Where each operator runs, told as it happens: `set_log_device_placement`."""
+"""Places where operators run, told as it happens: `set_log_device_placement`."""
 
 from __future__ import annotations
 

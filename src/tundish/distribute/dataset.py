@@ -109,7 +109,7 @@ class DistributedDataset:
 
     @property
     def context(self) -> InputContext:
-        """Which process this is of how many."""
+        """The number of this process, and how many there are."""
         return self._context
 
     def reduce(self, initial_state: Any, reduce_fn: Callable[[Any, Any], Any]) -> Any:

@@ -77,7 +77,7 @@ class Division:
         return range(first, first + self.replicas)
 
     def part(self, rows: int, number: int) -> tuple[int, int]:
-        """Which of the rows of a global batch are a replica's."""
+        """Return which of the rows of a global batch are a replica's."""
         return part_of(rows, number, self.context.num_replicas_in_sync)
 
 

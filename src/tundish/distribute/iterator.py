@@ -216,7 +216,7 @@ class DistributedIterator:
     # -- state ---------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the last step left this process, as JSON; taking it changes nothing.
+        """Return where the last step left this process, as JSON; taking it changes nothing.
 
         Raises
         ------

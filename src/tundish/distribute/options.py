@@ -108,7 +108,7 @@ def checked(options: Any, all_min: Any, mask_key: Any) -> InputOptions:
 
 
 def context_of(given: Any, replicas: Any) -> InputContext:
-    """Which process this is, with the number of all replicas."""
+    """Return which process this is, with the number of all replicas."""
     check_is(given, (InputContext, NoneType), "context must be an InputContext")
     context = InputContext.from_environment() if given is None else given
     count, index, total = (

@@ -56,7 +56,7 @@ def check_faults(made: Pipeline, rng: random.Random, workers: Sequence[int]) -> 
 
 
 def _folders(dataset: Dataset) -> list[str]:
-    """Where the snapshots of a plan stand; an input that is never asked is no part of it."""
+    """Return the folders of a plan's snapshots; an input that is never asked is no part of it."""
     nodes = walk(dataset._node)  # noqa: SLF001 - ours
     return [n.path for n in nodes if isinstance(n, Snapshot) and not isinstance(n, Stored)]
 

@@ -110,7 +110,7 @@ class Fail:
 
 @dataclass(frozen=True)
 class Refuse:
-    """As `Fail`, with errors that come back from a file as they were: Python's own."""
+    """A `Fail` with errors that come back from a file as they were: Python's own."""
 
     k: int = 1
     percent: int = 20
@@ -310,7 +310,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Open:
-    """For `flat_map` behind `window`: the elements of the datasets that an element is made of.
+    """A function for `flat_map` after `window`: the elements of the datasets that an element is made of.
 
     `dataset` is as for `Inner`; an element that is made of something else is delivered as it is.
     """

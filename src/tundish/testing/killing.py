@@ -17,7 +17,7 @@ __all__ = ["Hunted", "positions"]
 
 
 def positions(count: int, kills: int, rng: random.Random) -> list[int]:
-    """Where to kill, last one first; not in the last tenth, where little is left to do."""
+    """Return where to kill, last one first; not in the last tenth, where little is left to do."""
     reach = max(1, count - count // 10)
     return sorted((rng.randrange(reach) for _ in range(kills)), reverse=True)
 

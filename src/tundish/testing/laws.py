@@ -339,7 +339,7 @@ def _counts(state: Any) -> Iterable[tuple[str, int]]:
 
 
 def _changes(one: Any, other: Any, path: str = "") -> str:
-    """Where two states differ, a line each."""
+    """Say where two states differ, a line each."""
     if isinstance(one, dict) and isinstance(other, dict):
         keys = dict.fromkeys([*one, *other])
         return "".join(_changes(one.get(k), other.get(k), f"{path}/{k}") for k in keys)

@@ -61,7 +61,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Filled:
-    """As `Tag`, with every array in one buffer of its own; as a view of that where `view` says so."""
+    """A `Tag` with every array in one buffer of its own; as a view of that where `view` says so."""
 
     k: int = 1
     view: bool = False
@@ -80,7 +80,7 @@ class Filled:
 
 @dataclass(frozen=True)
 class Pooled:
-    """As `Tag`, with arrays out of a pool that refers to them weakly, and uses those again that it finds."""
+    """A `Tag` with arrays out of a pool that refers to them weakly, and uses those again that it finds."""
 
     k: int = 1
     view: bool = False
@@ -100,7 +100,7 @@ class Pooled:
 
 @dataclass(frozen=True)
 class Changed:
-    """As `Tag`, in place where an array can be written to; gives its argument back."""
+    """A `Tag` that works in place where an array can be written to, and gives its argument back."""
 
     k: int = 1
 

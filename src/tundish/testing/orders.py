@@ -217,7 +217,7 @@ def _splitmix(number: int) -> int:
 def weighted_draws(
     weights: Sequence[float], draws: Iterator[int], dtype: type = np.float32
 ) -> Iterator[int]:
-    """Which of several inputs each draw by weights chooses, for ever.
+    """Yield which of several inputs each draw by weights chooses, for ever.
 
     A draw takes two words as a seed. They are scrambled to the key and the stream of a generator,
     whose first two words give the 52 bits of a number u in [0, 1). Chosen is the first input

@@ -50,7 +50,7 @@ class Like:
 
 
 class Tracked(Like):
-    """As a tensor that takes part in a gradient: only what is detached from it is an array."""
+    """An object like a tensor that takes part in a gradient: only what is detached from it is an array."""
 
     requires_grad = True
 

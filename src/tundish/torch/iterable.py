@@ -146,7 +146,7 @@ class TensorElements(IterableDataset):  # type: ignore[misc]
         return Iterator(node, iteration=iteration, base_seed=self._base_seed, **options)
 
     def _went_to(self, iteration: int) -> None:
-        """An iterator was restored: the next one is of the iteration behind it."""
+        """Take note that an iterator was restored: the next one is of the iteration after it."""
         self._made = iteration - int(self._epoch) + 1
 
     def __len__(self) -> int:
@@ -166,14 +166,14 @@ class TensorIterator:
         return as_tensors(next(self._it))
 
     def state_dict(self) -> dict[str, Any]:
-        """As `Iterator.state_dict`."""
+        """Return the state, as `Iterator.state_dict` does."""
         return self._it.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """As `Iterator.load_state_dict`."""
+        """Go on from a state, as `Iterator.load_state_dict` does."""
         self._it.load_state_dict(state)
         self._dataset._went_to(state["iteration"])  # noqa: SLF001 - ours
 
     def close(self) -> None:
-        """As `Iterator.close`."""
+        """End the workers, as `Iterator.close` does."""
         self._it.close()

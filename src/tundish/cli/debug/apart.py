@@ -226,7 +226,7 @@ def _look(replay: Replay, limit: int, tell: Any) -> None:
 
 
 def _place(error: BaseException) -> str:
-    """Where the user's code was."""
+    """Return where the user's code was."""
     ours = str(Path(__file__).parents[2])
     stack = traceback.extract_tb(error.__traceback__)
     stack[:] = [frame for frame in stack if not frame.filename.startswith(ours)]

@@ -72,7 +72,7 @@ def run_alone(pipeline: Pipeline, which: str, *, debug: bool) -> int:
 
 @dataclass(frozen=True)
 class Place:
-    """Where an element is to be looked for.
+    """The place where an element is to be looked for.
 
     Parameters
     ----------

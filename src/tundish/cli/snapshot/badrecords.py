@@ -24,7 +24,7 @@ _NOTE = re.compile(
 
 
 def origin_of(error: BaseException, moved: Mapping[int, int] | None = None) -> str | None:
-    """Which node and element of the plan an error comes from, as ``--only-element`` takes it.
+    """Return which node and element of the plan an error comes from, as ``--only-element`` takes it.
 
     Parameters
     ----------

@@ -96,7 +96,7 @@ class Estimate:
         return None if self.elements is None else self.elements / max(rate, 1e-9)
 
     def to_json(self) -> dict[str, Any]:
-        """As an object of a JSON line."""
+        """Return it as an object of a JSON line."""
         return {
             "sampled": self.sample.elements,
             "sample_errors": self.sample.errors,

@@ -83,7 +83,7 @@ class Reached:
         return max(0, self.of - self.elements) / self.rate
 
     def to_json(self) -> dict[str, Any]:
-        """As an object of a JSON line."""
+        """Return it as an object of a JSON line."""
         left = self.left_s
         return {
             "elements": self.elements,

@@ -194,7 +194,7 @@ def _with_snapshot(dataset: Dataset, path: str, given: dict[str, Any]) -> Snapsh
 
 
 def _again(target: str, path: str, given: dict[str, Any], more: Sequence[str]) -> str:
-    """The command that writes the same, as this process was called; a shard's is put behind it."""
+    """Return the command that writes the same, as this process was called, with a shard's arguments at its end."""
     words = ["snapshot", "write", target, path]
     for name, value in given.items():
         words += [f"--{name.replace('_', '-')}", "none" if value is None else str(value)]

@@ -192,7 +192,7 @@ def run(path: str, of: int, key: str | None = None, *, as_json: bool = False) ->
 
 
 def _key(catalog: Catalog, of: int, key: str | None) -> str:
-    """Which pipeline's shards are meant."""
+    """Return the key of the pipeline whose shards are meant."""
     if key is not None:
         return key_of(catalog, key)
     keys = catalog.keys()

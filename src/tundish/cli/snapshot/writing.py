@@ -246,7 +246,7 @@ class Job:
     # -- around -----------------------------------------------------------------------------------
 
     def _iterator(self, durable: Prefix | None) -> Iterator:
-        """An iterator behind what is durable: that need not be read again."""
+        """Make an iterator of the elements after what is durable: that need not be read again."""
         pipeline, position = self._pipeline, None
         seed = pipeline.base_seed
         if durable is not None and durable.next:

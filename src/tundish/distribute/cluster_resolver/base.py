@@ -225,7 +225,7 @@ class ClusterResolver(ABC):
 
     @property
     def task_id(self) -> int | None:
-        """Which task of its job this process is; may be set."""
+        """The number of this process's task in its job; may be set."""
         return self._said("task_id") if self._task_id is None else self._task_id
 
     @task_id.setter

@@ -15,7 +15,7 @@ _VARIABLES = ("JOB_COMPLETION_INDEX", "JOB_COMPLETIONS", "JAX_PROCESS_COUNT", "J
 
 
 class KubernetesExecutableLocation(IntEnum):
-    """Where this runs, in tf.distribute's words: in a pod, or elsewhere."""
+    """The place where this runs, in tf.distribute's words: in a pod, or elsewhere."""
 
     WITHIN_CLUSTER = 0
     OFF_CLUSTER = 1
@@ -119,7 +119,7 @@ class KubernetesClusterResolver(ClusterResolver):
 
 
 def _pod() -> InputContext:
-    """Which pod of an indexed job this is."""
+    """Return which pod of an indexed job this is."""
     said = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
     if "JOB_COMPLETION_INDEX" not in said:
         raise RuntimeError(

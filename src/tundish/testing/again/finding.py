@@ -181,7 +181,7 @@ def look(ds: Dataset, state: State, limit: int | None) -> FailedElement | int:
 
 
 def forward(ds: Dataset, state: State, count: int) -> dict[str, Any]:
-    """The state behind the next elements, whether they fail or not; of fewer, if there are fewer."""
+    """Return the state after the next elements, whether they fail or not; of fewer, if there are fewer."""
     with Replay(ds, state) as replay:
         for _ in range(count):
             try:
@@ -205,7 +205,7 @@ def one_call(ds: Dataset, state: State, number: int) -> Call | None:
 
 
 def _again(ds: Dataset, state: State, keep: str) -> tuple[Watcher, BaseException | None]:
-    """Make the element just behind a state, and keep the calls of a node; what it raised."""
+    """Make the element just after a state, and keep the calls of a node; return what it raised."""
     watcher = Watcher(keep=keep)
     with Replay(ds, state, watcher) as replay:
         try:
@@ -239,7 +239,7 @@ def _raised_by(inner: BaseException, error: BaseException) -> bool:
 
 
 def origin_of(error: BaseException) -> str | None:
-    """Which element an error comes from, as the note of an iterator says."""
+    """Return which element an error comes from, as the note of an iterator says."""
     for note in getattr(error, "__notes__", ()):
         found = _ORIGIN.match(note)
         if found:

@@ -50,7 +50,7 @@ def state_of(state: State) -> dict[str, Any] | None:
 
 
 class Replay:
-    """The elements behind a state, with the same random numbers; nothing is written.
+    """The elements after a state, with the same random numbers; nothing is written.
 
     Parameters
     ----------

@@ -221,7 +221,7 @@ ROW = re.compile(rb'(-?\d+),(-?\d+\.\d+),"([^"]*)"\n?')
 
 
 def comma_separated(path: str, **_: Any) -> Found:
-    """The lines behind the first."""
+    """Return the lines after the first."""
 
     def row(line: bytes) -> dict[str, Any]:
         fields = ROW.fullmatch(line)
@@ -297,7 +297,7 @@ MEANINGS: dict[str, Callable[..., Found]] = {
 
 
 def mebibytes(_: str, found: Found) -> list[int]:
-    """Which unit each record is in: one a MiB of the file, by where records begin."""
+    """Return which unit each record is in: one a MiB of the file, by where records begin."""
     return [place // 2**20 for place, _ in found]
 
 
@@ -310,7 +310,7 @@ def row_groups(path: str, _: Found) -> list[int]:
 
 
 def record_batches(path: str, found: Found) -> list[int]:
-    """The same of an Arrow file: one a batch; what is damaged behind them is another."""
+    """Return the same of an Arrow file: one a batch; what is damaged after them is another."""
     import pyarrow as pa  # noqa: PLC0415 - see above
 
     data = Path(path).read_bytes()
