@@ -1,4 +1,4 @@
-"""Where operators run is told once for each place."""
+"""Places where operators run are told once each."""
 
 from __future__ import annotations
 

@@ -301,7 +301,7 @@ def test_between_any_two_steps_of_a_turn(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_writer_that_is_always_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It makes many turns between any two steps of a reader: the newest are given, without a gap."""
+    """The writer makes many turns between any two steps of a reader: the newest are given, without a gap."""
     ring, opened = Ring(str(tmp_path), 3, ABOUT), reading._opened
     ring.add(RECORD)
 

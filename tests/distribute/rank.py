@@ -25,7 +25,7 @@ def batches() -> td.Dataset:
 
 
 def kept() -> td.Dataset:
-    """The same behind a window and a filter: how many there are nobody knows before."""
+    """Make the same after a window and a filter: how many there are nobody knows before."""
     ds = td.Dataset.range(101).shuffle(20, seed=3).filter(lambda x: x % 7 != 3)
     return ds.map(noted, num_parallel_calls=1, seed=5).batch(12)
 

@@ -205,7 +205,7 @@ def test_a_process_whose_files_are_empty_fills_its_steps_up(tmp_path: Path) -> N
 
 
 def test_one_process_has_the_batches_as_they_are() -> None:
-    """They may be of many shapes, which cannot be put together anew."""
+    """Batches may be of many shapes, which cannot be put together anew."""
     ds = td.Dataset.range(7).map(lambda x: np.zeros(int(x))).padded_batch(5).repeat(2)
     ((*found,),) = run(with_policy(ds, "off"), 1)
 

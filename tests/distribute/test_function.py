@@ -172,7 +172,7 @@ def test_one_order_is_divided_without_a_seed_too() -> None:
 
 
 def test_ends_that_differ_are_one_error_in_each() -> None:
-    """And the end: who goes on behind the error does not ask the others for ever."""
+    """After the error comes the end: who goes on does not ask the others for ever."""
 
     def function(context: td.InputContext) -> td.Dataset:
         return td.Dataset.range(3 - context.input_pipeline_id).batch(1)

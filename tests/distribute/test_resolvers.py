@@ -1,4 +1,4 @@
-"""Which process of a cluster this is."""
+"""Resolvers of which process of a cluster this is."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def steps(iterator: DistributedIterator, most: int | None = None) -> list[list[A
 
 
 def contexts(count: int, replicas: int = 1) -> list[td.InputContext]:
-    """Those of so many processes with so many replicas each."""
+    """Return the contexts of so many processes with so many replicas each."""
     return [td.InputContext(count, index, count * replicas) for index in range(count)]
 
 

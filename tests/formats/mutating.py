@@ -40,7 +40,7 @@ def flipped(content: bytes, most: int) -> Iterator[tuple[str, bytes]]:
 
 
 def spread(count: int, most: int) -> Sequence[int]:
-    """All numbers below a count, or so many of them."""
+    """Return all numbers from 0 up to a count, or so many of them."""
     return range(count) if count <= most else random.Random(0).sample(range(count), most)
 
 

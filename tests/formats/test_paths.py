@@ -1,4 +1,4 @@
-"""Patterns of paths: tf.data's rules, on a disk and in memory behind a URL."""
+"""Patterns of paths: tf.data's rules, on a disk and in memory at a URL."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_relative_patterns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patt
 
 
 def test_links(tmp_path: Path) -> None:
-    """A link that leads nowhere is a name in its folder, and no file by itself; one to a folder above ends."""
+    """A link that leads nowhere is a name in its folder, and no file by itself; one to a parent folder ends."""
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "a").touch()
     (tmp_path / "sub" / "up").symlink_to(tmp_path)

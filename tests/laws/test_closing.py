@@ -235,7 +235,7 @@ DAEMONS = {
 
 @pytest.mark.parametrize("made", DAEMONS)
 def test_the_interpreter_ends_while_a_daemon_thread_is_in_next(made: str) -> None:
-    """It is neither told an error nor that the elements have ended."""
+    """The thread is told neither an error nor that the elements have ended."""
     sleeps = made == "that sleep"
     elements = "(begun.set(), iterator)[1]" if sleeps else "iterator"
     script = IN_A_DAEMON.format(elements=elements, made=DAEMONS[made])

@@ -127,7 +127,7 @@ time.sleep(60)
 
 @pytest.mark.parametrize("function", ["sleep_for_ever", "abs"])
 def test_workers_go_with_the_consumer(function: str) -> None:
-    """SIGKILL of the process that asked leaves nobody behind."""
+    """SIGKILL of the process that asked leaves no worker."""
     script = SCRIPT.format(function=function)
     with subprocess.Popen(
         [sys.executable, "-c", script],

@@ -1,4 +1,4 @@
-"""Where descriptors run out, it is told as that, and none is lost; whoever has workers has some left."""
+"""A lack of descriptors is told as that, and none is lost; whoever has workers has some left."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Law 3: errors tell, and iteration goes on behind them."""
+"""Law 3: errors tell, and iteration goes on after them."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ class ShowsThatItWasRestored(Right):
 
 
 class StandsStill(Right):
-    """An error is never left behind: it comes at every `next` from then on."""
+    """An engine that never gets past an error: it comes at every `next` from then on."""
 
     def __next__(self) -> Any:
         if self.delivered == 2:

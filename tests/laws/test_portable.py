@@ -30,7 +30,7 @@ NOT_HERE = pytest.mark.skipif(
 @pytest.mark.slow
 @pytest.mark.parametrize("part", [0, 1])
 def test_the_laws_hold(part: int) -> None:
-    """In two processes, which may run side by side."""
+    """The laws hold in two processes, which may run side by side."""
     assert_some_laws_hold(dict(list(FILES.items())[part::2]), TUNDISH_PORTABLE="1")
 
 

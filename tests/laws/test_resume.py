@@ -31,7 +31,7 @@ def test_some_steps_resume_with_other_workers(case: Case) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("case", FIRST, ids=lambda c: c.name)
 def test_every_step_resumes(case: Case) -> None:
-    """In process; `test_operators.py` has some with two workers."""
+    """Every step resumes in process; `test_operators.py` has some with two workers."""
     assert_resumes_anywhere(case.build, workers=(0,), limit=case.limit)
 
 
@@ -253,7 +253,7 @@ def test_a_generator_is_run_again_up_to_where_it_was() -> None:
 
 @pytest.mark.parametrize("case", OTHERS[3::8], ids=lambda case: case.name)
 def test_one_state_for_every_number_of_workers(case: Case) -> None:
-    """As `assert_resumes_anywhere` looks at others, and `make thorough` at all."""
+    """A few cases; `assert_resumes_anywhere` looks at others, and `make thorough` at all."""
     ds = case.build()
     states = []
     for workers in (0, 2):

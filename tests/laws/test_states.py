@@ -87,7 +87,7 @@ def own_errors(case: Case) -> tuple[type[BaseException], ...]:
 def gives_elements(
     case: Case, state: dict[str, Any], known: tuple[type[BaseException], ...]
 ) -> None:
-    """A state is refused, or what comes behind it are elements and errors that have been seen to."""
+    """Check that a state is refused, or that what comes after it are elements and errors that have been seen to."""
     with case.build().iterator(workers=0) as it:
         try:
             it.load_state_dict(state)

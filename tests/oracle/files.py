@@ -33,11 +33,11 @@ class Files:
         return self.write([b"".join(map(framed, file)) for file in records])
 
     def gzipped(self, content: bytes) -> bytes:
-        """As a gzip file holds it."""
+        """Return data as a gzip file holds them."""
         return gzip.compress(content, mtime=0)
 
     def zlibbed(self, content: bytes) -> bytes:
-        """As a zlib stream holds it."""
+        """Return data as a zlib stream holds them."""
         return zlib.compress(content)
 
     def records(self, *records: bytes) -> bytes:

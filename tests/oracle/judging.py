@@ -105,7 +105,7 @@ def wide(spec: Any) -> Any:
 
 
 def once(value: Any) -> Any:
-    """A list with one error where it ends with several, and its end behind that."""
+    """Return a list with one error where it ends with several, and its end after that."""
     if not isinstance(value, list):
         return value
     found = list(value)

@@ -75,7 +75,7 @@ class Server:
 
 
 def program(name: str) -> str | None:
-    """Where a program of PostgreSQL is: Debian has them in a folder for each version."""
+    """Return the path of a program of PostgreSQL: Debian has them in a folder for each version."""
     folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
     return shutil.which(name, path=os.pathsep.join([os.environ["PATH"], *map(str, folders)]))
 

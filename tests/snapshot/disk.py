@@ -98,7 +98,7 @@ class Disk:
         return self.root / KEY / "runs" / RUN
 
     def path(self, name: str) -> Path:
-        """Where a file of `WHOLE` stands."""
+        """Return the path of a file of `WHOLE`."""
         return (self.root / KEY if name in KEY_FILES else self.run) / name
 
     def put(self, name: str, content: bytes | None = None) -> Path:

@@ -53,7 +53,7 @@ def failure(n: int) -> StoredError:
 
 
 def folder(path: Path | str, run: str = RUN) -> Path:
-    """Where a run stands."""
+    """Return the path of a run."""
     return Path(path) / KEY / "runs" / run
 
 
@@ -111,7 +111,7 @@ def assert_elements(path: Path | str, numbers: Sequence[int], run: str = RUN) ->
 
 
 def files(path: Path | str) -> set[str]:
-    """Every file below a folder, by its name from there."""
+    """Return every file in a folder, by its name from there."""
     return {str(p.relative_to(path)) for p in Path(path).rglob("*") if p.is_file()}
 
 

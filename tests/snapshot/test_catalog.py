@@ -129,7 +129,7 @@ def _born(pid: int) -> str:
 
 
 def test_a_finished_run_comes_before_a_longer_one(disk: Disk) -> None:
-    """It needs only its manifest."""
+    """A finished run needs only its manifest."""
     disk.put_all("manifest.json")
     other = started(disk)
     for name in ("journal/00000001.json", "state/00000001.json", "shard-000001-0badcafe.arrow"):

@@ -319,7 +319,7 @@ def test_a_damaged_index_is_named(tmp_path: Path, how: str) -> None:
 
 @pytest.mark.slow
 def test_every_byte_of_an_index_is_checked_without_a_manifest_too(tmp_path: Path) -> None:
-    """It must say what the journal says; and whatever stands there, the journal is read."""
+    """An index must say what the journal says; and whatever stands there, the journal is read."""
     disk = Disk(tmp_path).put_all("manifest.json")
     content = WHOLE["index.arrow"]
     said = read_index(content, "")

@@ -106,7 +106,7 @@ def test_of_those_who_find_a_stale_lease_one_takes_it(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_of_those_who_take_a_run_over_nobody_loses_data(tmp_path: Path) -> None:
-    """One behind the other or one alone: every fence is a record of its own, the last one counts."""
+    """One after the other or one alone: every fence is a record of its own, the last one counts."""
     for number in range(ROUNDS):
         Disk(tmp_path / str(number)).put_all("index.arrow", "manifest.json")
     won = race(tmp_path, "run")

@@ -144,7 +144,7 @@ def test_a_finished_run_is_read_without_its_journal(tmp_path: Path) -> None:
 
 
 def test_the_page_is_enough_to_read_a_frame() -> None:
-    """As another program would, with nothing but the page."""
+    """A frame is read as another program would read it, with nothing but the page."""
     for name in ("run.json", "manifest.json", "lease.json", "journal/00000000.json"):
         content = WHOLE[name]
         head, _, tail = content.rpartition(b',"crc32":')

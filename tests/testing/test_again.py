@@ -35,7 +35,7 @@ def draw(x: Any, rng: np.random.Generator) -> Any:
 
 
 def state_after(ds: td.Dataset, count: int) -> dict[str, Any]:
-    """The state behind so many elements."""
+    """Return the state after so many elements."""
     with ds.iterator(workers=0) as it:
         for _ in range(count):
             next(it)

@@ -75,7 +75,7 @@ class Bulk(Numbers):
 
 
 class NotBulk(Numbers):
-    """Has the name, but nothing behind it."""
+    """A dataset that has the name `__getitems__`, and no method by it."""
 
     __getitems__ = None
 
@@ -134,7 +134,7 @@ class Counting:
 
 
 class Surviving(Counting):
-    """The same, but each worker's number `at` raises; the iterator goes on behind it."""
+    """The same, but each worker's number `at` raises; the iterator goes on after it."""
 
     at = 1
 

@@ -116,7 +116,7 @@ def test_epochs_that_are_cut_short(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("inside", [False, True], ids=["as it is", "made in a hook"])
 def test_it_is_made_anew_with_another_sampler(inside: bool) -> None:
-    """As in distributed training; our own argument goes along."""
+    """The loader is made anew as in distributed training; our own argument goes along."""
     data = pytest.importorskip("lightning.fabric.utilities.data")
     dataset = Numbers(8)
 

@@ -34,7 +34,7 @@ def seeds_are_given_back() -> Iterator[None]:
 
 
 def position(generator: Any) -> dict[str, Any]:
-    """Where a generator stands, torch's or ours."""
+    """Return where a generator stands, torch's or ours."""
     return as_generator(generator).state_dict()
 
 
@@ -84,7 +84,7 @@ def size(draw: random.Random) -> int:
 
 
 def stops(draw: random.Random, count: int) -> list[int | None]:
-    """Where epochs are broken off; the last is not."""
+    """Return where epochs are broken off; the last is not."""
     return [draw.choice([None, 0, draw.randint(0, count)]) for _ in range(EPOCHS - 1)] + [None]
 
 

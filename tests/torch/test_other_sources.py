@@ -21,7 +21,7 @@ ROWS = 40
 
 
 def laws(ds: td.Dataset) -> None:
-    """Each, over the steps that people take behind a source."""
+    """Check each law, over the steps that people take after a source."""
     steps = ds.shuffle(None, seed=3).batch(7)
     assert_workers_do_not_show(steps, workers=(0, 2))
     assert_resumes_anywhere(steps.shard(2, 1).repeat(2), workers=(0, 2))

@@ -38,7 +38,7 @@ print(type(batch).__name__, batch.tolist())
 
 
 def test_without_need_there_is_no_torch() -> None:
-    """In a process of its own: workers of this one may have it from another test."""
+    """A process of its own is looked at: workers of this one may have torch from another test."""
     command = [sys.executable, "-c", PROGRAM]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout == "Tensor [0, 0, 0, 0]\n"

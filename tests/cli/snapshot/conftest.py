@@ -12,7 +12,7 @@ from tests.cli.snapshot.pipelines import write_file
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The file; what importing it leaves behind goes."""
+    """Yield the file; undo what importing it has left."""
     path = write_file(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))

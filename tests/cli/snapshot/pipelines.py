@@ -200,6 +200,6 @@ def kept(dataset: td.Dataset) -> list[Outcome]:
 
 
 def computed(folder: Path) -> list[int]:
-    """Which elements were computed, one after another."""
+    """Return which elements were computed, one after another."""
     path = folder / "computed"
     return [int(line) for line in path.read_text().splitlines()] if path.exists() else []

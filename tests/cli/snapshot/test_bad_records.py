@@ -28,7 +28,7 @@ def noted() -> list[dict[str, Any]]:
 
 
 def again(record: dict[str, Any]) -> int:
-    """Run a reproducer here: the words behind the name of the program."""
+    """Run a reproducer here, with the words after the name of the program."""
     words = shlex.split(record["reproduce"])
     return main(words[words.index("snapshot") :])
 

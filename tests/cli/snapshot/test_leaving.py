@@ -40,7 +40,7 @@ def test_what_is_not_waiting_is_not_interrupted() -> None:
 
 
 def test_while_workers_are_started_it_waits() -> None:
-    """They are started with Ctrl-C held back: nothing may be raised in between."""
+    """Workers are started with Ctrl-C held back: nothing may be raised in between."""
     started = []
 
     def wait() -> None:

@@ -92,7 +92,7 @@ def test_a_second_signal_is_obeyed_at_once(file: Path, reached: Path) -> None:
 
 
 def test_killed_it_is_continued(file: Path, reached: Path) -> None:
-    """A shard, told to end first, so that something is durable; then killed behind that."""
+    """A shard is told to end first, so that something is durable; then it is killed past that."""
     for end in (signal.SIGTERM, signal.SIGKILL):
         process = write(file, "--workers", "1", "--shard", "1/2")
         reached.read_text()

@@ -58,7 +58,7 @@ def test_lines_for_programs(file: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_snapshot_that_the_pipeline_has_is_the_one_that_is_written(file: Path) -> None:
-    """A training pipeline: what is above its snapshot is not run."""
+    """A training pipeline: what is downstream of its snapshot is not run."""
     assert write(file, "training") == DONE
 
     (header,) = file.parent.glob("kept/*/runs/*/run.json")

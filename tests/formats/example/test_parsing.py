@@ -177,7 +177,7 @@ def test_the_last_of_equal_names_in_one_map_counts() -> None:
 @pytest.mark.parametrize("level", range(6))
 @pytest.mark.parametrize("count", [1, MANY])
 def test_lengths_of_many_bytes(more: int, level: int, count: int) -> None:
-    """Those of more than four bytes say the truth, or are an error; they are not cut short."""
+    """Lengths of more than four bytes say the truth, or are an error; they are not cut short."""
     message = b"\x05\x06"
     for number, field in enumerate((b"\x0a", b"\x1a", b"\x12", b"\x0a", b"\x0a")):
         size = varint_bytes(len(message) + (more if number == level else 0))

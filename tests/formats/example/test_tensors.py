@@ -61,7 +61,7 @@ def test_strings(tensor: Any, back: Any) -> None:
 
 
 def test_values_in_fields_of_their_own() -> None:
-    """As others write them: packed, one by one, and with the last standing for all that follow."""
+    """Other writers pack values, write them one by one, or let the last stand for all that follow."""
     ones = b"\x08\x01\x12\x04\x12\x02\x08\x03"  # float32, shape (3,)
     assert io.parse_tensor(ones, "float32").tolist() == [0, 0, 0]
     assert io.parse_tensor(ones + b"\x2a\x04\0\0\x80\x3f", "float32").tolist() == [1, 1, 1]

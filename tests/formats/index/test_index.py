@@ -43,7 +43,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def scans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Which files were looked through."""
+    """Return the list of the files that were looked through."""
     seen: list[str] = []
     places = LinesFormat.places
 
@@ -363,7 +363,7 @@ def test_files_behind_urls(cache: Path, scans: list[str], keep: looking.Keep) ->
 
 
 def test_an_index_that_is_cut_while_it_is_used(path: Path, cache: Path) -> None:
-    """It is read, not mapped: who reads a mapped file that was cut is killed."""
+    """The index is read, not mapped: who reads a mapped file that was cut is killed."""
     index_of(path)
     gc.collect()
     index = index_of(path)

@@ -136,7 +136,7 @@ def test_errors_of_the_database_are_its_own(base: Path, query: str, message: str
 
 
 def test_an_error_in_the_middle_ends_the_rows(base: Path) -> None:
-    """Those before it are given, though they were fetched together with it.
+    """Rows before the error are given, though they were fetched together with it.
 
     But for one: some versions of sqlite3 look at the next row before they give one.
     """
@@ -281,7 +281,7 @@ def test_a_query_that_fails_closes_its_connection_and_tells_no_secret() -> None:
 
 
 class Arrow(Connection):
-    """As ADBC's: a cursor that gives batches."""
+    """A cursor that gives batches, as ADBC's does."""
 
     adbc_statement = None
 

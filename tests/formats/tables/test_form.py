@@ -1,4 +1,4 @@
-"""Which columns are read, as what, and what is said where they are not there."""
+"""The columns that are read, as what, and what is said where they are not there."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def archive(*members: bytes) -> bytes:
 
 
 def packed(files: dict[str, bytes], form: int = tarfile.GNU_FORMAT) -> bytes:
-    """As `tarfile` packs it."""
+    """Return an archive as `tarfile` packs it."""
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w", format=form) as file:
         for name, data in files.items():

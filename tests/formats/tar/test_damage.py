@@ -126,7 +126,7 @@ def test_checksums_of_programs_that_took_bytes_for_signed(tmp_path: Path) -> Non
 )
 @pytest.mark.parametrize("compressed", [False, True])
 def test_sizes_that_cannot_be(tmp_path: Path, field: bytes, problem: str, compressed: bool) -> None:
-    """They are compared with what is left; of a compressed file, they are read as it comes."""
+    """Sizes are compared with what is left; in a compressed file, data are read as they come."""
     content = archive(GOOD, NEXT, with_field(member("c.x", b"3"), 124, field))
     path = tmp_path / "a.tar"
     path.write_bytes(gzip.compress(content) if compressed else content)
@@ -197,7 +197,7 @@ def test_extending_headers_are_bounded(tmp_path: Path) -> None:
 
 
 def test_a_block_of_zeros_in_the_middle(tmp_path: Path) -> None:
-    """As of archives that were put one behind the other: their elements are read, and it is told."""
+    """Archives that were put one after the other: their elements are read, and it is told."""
     first, second = archive(GOOD), archive(member("b.x", b"2"))
     lone = bytes(512)
 

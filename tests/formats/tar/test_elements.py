@@ -1,4 +1,4 @@
-"""Which members make which elements, whatever made the archive."""
+"""Elements of archives: the members that make each, whatever made the archive."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def written(folder: Path, content: bytes) -> Path:
     ],
 )
 def test_what_a_name_says(name: str, parts: tuple[str, str]) -> None:
-    """As webdataset has it, but for hidden files."""
+    """Names mean what they mean to webdataset, but for hidden files."""
     key, extension = parts_of(name.encode())
 
     assert (key.decode(), extension.decode()) == parts

@@ -62,7 +62,7 @@ def test_more_blocks_than_are_looked_up_at_once(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_package_in_python_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would be slower than numpy."""
+    """A package in Python would be slower than numpy."""
     slow = SimpleNamespace(implementation="python", value=crc32c)
     monkeypatch.setitem(sys.modules, "google_crc32c", slow)
     monkeypatch.setitem(sys.modules, "crc32c", None)

@@ -210,7 +210,7 @@ def test_cut_off_at_each_byte(most: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("most", [1, sys.maxsize])
 def test_each_bit_flipped(most: int, tmp_path: Path) -> None:
-    """In a record's data or their checksum: that record is missing. In its length: all from there on."""
+    """A flip in a record's data or their checksum loses that record; in its length, all from there on."""
     whole = bytearray(b"".join(map(framed, LITTLE)))
     places = places_of(LITTLE)
     path = tmp_path / "some"

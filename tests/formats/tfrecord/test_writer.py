@@ -225,7 +225,7 @@ def test_a_dataset(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_one_file_for_each_group(workers: int, tmp_path: Path) -> None:
-    """As tf.data's documentation writes shards."""
+    """Shards are written as tf.data's documentation writes them."""
 
     def write(key: np.int64, group: td.Dataset) -> td.Dataset:
         path = f"{tmp_path}/part-{key}"

@@ -135,7 +135,7 @@ def test_an_interrupt_loses_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_interrupt_of_the_sampler_ends_no_epoch(workers: int) -> None:
-    """It ends the sampler's generator, which is begun again where it was."""
+    """An interrupt ends the sampler's generator, which is begun again where it was."""
     loader = iter(td.DataLoader(Numbers(30), 2, sampler=Interrupted(30, 20), num_workers=workers))
     had: list[int] = []
     interrupts = 0

@@ -365,7 +365,7 @@ def test_rank_and_world_of_the_environment(unlaunched: pytest.MonkeyPatch) -> No
 def test_rank_and_world_of_torch_distributed(
     unlaunched: pytest.MonkeyPatch, initialized: bool
 ) -> None:
-    """Where it is initialised it comes first; where it is not, it is not asked."""
+    """torch.distributed comes first where it is initialised; where it is not, it is not asked."""
     distributed: Any = ModuleType("torch.distributed")
     distributed.is_available = lambda: True
     distributed.is_initialized = lambda: initialized

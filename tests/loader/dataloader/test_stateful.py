@@ -194,7 +194,7 @@ OLD = json.loads(Path(__file__).with_name("states-0.1.json").read_text(encoding=
 
 @pytest.mark.parametrize("name", OLD)
 def test_a_state_that_an_earlier_version_wrote(name: str) -> None:
-    """They lack the keys that have come since."""
+    """Earlier states lack the keys that have come since."""
     old = OLD[name]
     workers = old["workers"]
     if old["make"] == "stream":

@@ -65,7 +65,7 @@ def test_a_kept_error_tells_where_it_was_raised() -> None:
 
 
 class OddError(Exception):
-    """It cannot be copied by way of a pickle."""
+    """An error that cannot be copied by way of a pickle."""
 
     def __init__(self, first: int, second: int) -> None:
         super().__init__(first)
@@ -195,7 +195,7 @@ def test_exactly_all_of_a_known_number_completes_it_as_in_tfdata() -> None:
 
 
 def test_a_number_that_does_not_hold_completes_nothing() -> None:
-    """A batch that failed leaves one more behind than was said."""
+    """A batch that failed leaves one more to come than was said."""
     ds = Dataset.range(4).map(fails_first).batch(2).cache()
 
     def seen(ds: Dataset) -> list[Any]:

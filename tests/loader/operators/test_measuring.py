@@ -232,7 +232,7 @@ def test_each_element_that_passes_is_counted_once(workers: int) -> None:
 
 @WORKERS
 def test_batches_of_what_cannot_fail_are_counted(workers: int) -> None:
-    """They are made of positions, with their rows."""
+    """Such batches are made of positions, with their rows."""
     ds = Dataset.range(10).latency_stats("rows").shuffle(None, seed=1).batch(5)
 
     assert counts(run(ds.latency_stats("batches"), workers)[1]) == {"rows": 10, "batches": 2}

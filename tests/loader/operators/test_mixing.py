@@ -281,7 +281,7 @@ def mixture(**weights: float) -> Dataset:
 
 
 def numbers(ds: Iterable[Any], count: int) -> list[int]:
-    """Which sources elements came from."""
+    """Return which sources elements came from."""
     kinds = {int(next(iter(Dataset.counter(k, 0).map(Tag(1))))): k for k in range(3)}
     return [kinds[int(x)] for x in itertools.islice(ds, count)]
 

@@ -273,7 +273,7 @@ def test_below_what_depends_on_order_there_is_order(above: Any) -> None:
 
 
 def slow_at_first(element: Any) -> Any:
-    """The first elements of every ten take longer than those behind them."""
+    """Take longer for the first elements of every ten than for those after them."""
     total = 0
     for k in range(40_000 if element % 10 < 2 else 1):
         total += k

@@ -391,7 +391,7 @@ def test_who_deals_elements_to_files_has_an_entry() -> None:
 
 
 def test_a_snapshot_within_counts_by_being_there() -> None:
-    """It freezes randomness, as a cache does; where it stands and how it is kept is nothing."""
+    """A snapshot freezes randomness, as a cache does; its place and how it is kept do not count."""
     base = td.Dataset.range(5).shuffle(2)
 
     one = base.snapshot("here").repeat(2)

@@ -460,7 +460,7 @@ class Meta(type):
 
 
 class Proxy(metaclass=Meta):
-    """As those that connect, or import, at the first look."""
+    """A proxy like those that connect, or import, at the first look."""
 
     __class__ = property(asked("__class__"))
     __dict__ = property(asked("__dict__"))

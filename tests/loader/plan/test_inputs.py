@@ -1,4 +1,4 @@
-"""Which input pipeline a process is, as launchers say it."""
+"""The number of a process among input pipelines, as launchers say it."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def hashed_order(n: int, key: int) -> list[int]:
 
 
 def reference(position: int, n: int, seed: int, pass_: int) -> int:
-    """Where one position goes, in Python's ints."""
+    """Return where one position goes, in Python's ints."""
     digest = hashlib.blake2b(f"tundish permutation {seed} {pass_}".encode(), digest_size=48)
     words = [digest.digest()[8 * k : 8 * k + 8] for k in range(6)]
     keys = [int.from_bytes(word, "little") | 1 for word in words]

@@ -56,7 +56,7 @@ def test_a_batch_of_eight_tasks() -> None:
 
 
 def test_a_wait_reads_each_answer_once() -> None:
-    """Nobody asks after each whether there is another."""
+    """The channel is not asked after each answer whether there is another."""
     with batches_of_eight_tasks() as batches:
         assert statistics.median(counts(batches, "recv_into")) <= 10
 

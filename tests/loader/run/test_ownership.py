@@ -111,7 +111,7 @@ def test_memory_that_numpy_did_not_make_is_copied(hand: Any) -> None:
 
 
 def test_a_read_only_view_shows_what_its_owner_writes() -> None:
-    """It is lent as it is, since nobody changes it; it is kept as a copy."""
+    """A view is lent as it is, since nobody changes it; it is kept as a copy."""
     buffer = np.zeros(3)
     view = buffer[:]
     view.flags.writeable = False

@@ -1,4 +1,4 @@
-"""Ranges of a plan: one behind the other they are the whole plan, or the plan is refused."""
+"""Ranges of a plan: one after the other they are the whole plan, or the plan is refused."""
 
 from __future__ import annotations
 

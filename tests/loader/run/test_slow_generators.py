@@ -20,7 +20,7 @@ def double(x: Any) -> Any:
 
 
 def test_a_slow_generator_is_not_run_far_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It took whole blocks, for the whole window, before it was looked for what was ready."""
+    """A generator once gave whole blocks, for the whole window, before anyone looked for what was ready."""
     made, looks = 0, [0]
     pump = Pool.pump
 

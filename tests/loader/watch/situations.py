@@ -71,7 +71,7 @@ def stats(
     used: float = 0.0,
     nbytes: int = 0,
 ) -> Stats:
-    """What an iterator has measured; `pool`: how long each worker was busy, of the whole time."""
+    """Make the stats of an iterator; `pool`: how long each worker was busy, of the whole time."""
     wall_s = waited_s + own_s + outside_s
     busy_s = sum(each.busy_s for each in stages if each.where == "workers")
     shares = pool or tuple(busy_s / workers for _ in range(workers))

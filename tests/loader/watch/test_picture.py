@@ -44,7 +44,7 @@ def long(count: int) -> Verdict:
 
 
 def boxes(root: ET.Element) -> Iterator[tuple[float, float, float, float, str]]:
-    """Where each text stands: left, top, right, bottom, and what it says."""
+    """Yield where each text stands: left, top, right, bottom, and what it says."""
     for text in root.iter(f"{SVG}text"):
         x, y = float(text.get("x", "")), float(text.get("y", ""))
         said = text.text or ""

@@ -127,7 +127,7 @@ def test_few_tasks_that_wait_for_cores_are_not_held_up_by_the_order() -> None:
 
 
 def test_no_more_workers_than_cores_are_advised_for_functions_that_compute() -> None:
-    """They would be faster, by what they take from other programs."""
+    """More would be faster, by what they take from other programs."""
     measured = stats(
         loading(0.004, 250, cpu=0.75),
         queued=0.25,
@@ -272,7 +272,7 @@ def test_few_elements_in_a_long_time_are_too_few_all_the_same() -> None:
 
 
 def test_workers_that_are_not_quite_busy_stay_so() -> None:
-    """They are idle a fifth of the time, whatever the reason: so will more of them be."""
+    """Workers are idle a fifth of the time, whatever the reason: so will more of them be."""
     measured = stats(loading(0.002, 800), workers=2, elements=800, waited_s=9.9, own_s=0.1)
     verdict = explain(measured, LOADING)
 

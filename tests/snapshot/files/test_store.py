@@ -1,4 +1,4 @@
-"""Files get their names whole and once, or not at all; on a local disk and behind a URL."""
+"""Files get their names whole and once, or not at all; on a local disk and at a URL."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_between_filesystems_nothing_is_published(
 def test_a_link_whose_answer_was_lost_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As over NFS: the link is made, the answer lost, the call made again."""
+    """A link over NFS is made, the answer lost, the call made again."""
     link = Path.hardlink_to
 
     def twice(path: Path, target: Path) -> None:

@@ -237,7 +237,7 @@ for way in sys.argv[3].split(","):
 def test_a_file_that_is_cut_while_it_is_read_is_an_error_and_no_signal(
     tmp_path: Path, verify: str
 ) -> None:
-    """In another process, which a SIGBUS would end."""
+    """The file is read in another process, which a SIGBUS would end."""
     ways = ["elements", "batched", "shuffled", "passes", "random", "sorted"]
     ways += ["workers", "worked batches"] if verify == "batch" else []
     done = subprocess.run(

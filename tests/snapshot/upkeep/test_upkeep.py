@@ -168,7 +168,7 @@ def test_gc_leaves_what_somebody_uses(tmp_path: Path) -> None:
 
 
 def test_gc_removes_a_loser_whose_writer_lives_on(tmp_path: Path) -> None:
-    """It has come to its end; the process may go on for long."""
+    """The writer has come to its end; the process may go on for long."""
     complete(tmp_path)
     loser = "s" * 32
     header = RunHeader(KEY, "2025-01-01T00:00:00+00:00", "0", Holder.here().to_json())

@@ -1,4 +1,4 @@
-"""Writing and keeping snapshots behind a URL, where shards are made on this machine first."""
+"""Writing and keeping snapshots at a URL, where shards are made on this machine first."""
 
 from __future__ import annotations
 

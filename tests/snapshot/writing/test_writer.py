@@ -59,7 +59,7 @@ def test_what_is_committed_is_read_back(tmp_path: Path, compression: str | None)
 
 
 def test_shards_are_arrow_files(tmp_path: Path) -> None:
-    """The footer agrees with the index: the first batch begins behind magic and schema."""
+    """The footer agrees with the index: the first batch begins after magic and schema."""
     made = writer(tmp_path)
     for n in range(0, 30, 10):
         made.write(n, columns(n, n + 10))
@@ -451,7 +451,7 @@ def test_half_a_line_and_half_a_chunk_are_as_if_not_written(tmp_path: Path) -> N
 
 
 def test_a_log_of_what_was_committed_is_of_no_more_use(tmp_path: Path) -> None:
-    """As of a writer that died behind its record, before it removed the log."""
+    """A writer died after its record, before it removed the log."""
     dead = writer(tmp_path)
     dead.write(0, columns(0, 10, [3]), [failure(3)])
     shards = dead.seal()
@@ -481,7 +481,7 @@ def test_a_changed_batch_of_a_dead_writer_is_noticed(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_in_a_write_loses_nothing(tmp_path: Path) -> None:
-    """As Ctrl-C where the writer runs in the caller's process."""
+    """Ctrl-C hits a writer that runs in the caller's process."""
     made = writer(tmp_path)
     made.write(0, columns(0, 10))
 

@@ -1,4 +1,4 @@
-"""Where record i of files cannot be told, the error says why, and what to do."""
+"""Record i of files that cannot be told: the error says why, and what to do."""
 
 from __future__ import annotations
 

@@ -256,7 +256,7 @@ def test_a_file_that_changed_meanwhile_is_an_error(paths: list[str]) -> None:
 
 
 def test_a_snapshot_above_files_keeps_its_lease(paths: list[str], tmp_path: Path) -> None:
-    """Exchanging what is below a snapshot does not lose what is written of it."""
+    """Exchanging what is upstream of a snapshot does not lose what is written of it."""
     ds = td.TextLineDataset(paths).shuffle(None, seed=1).snapshot(str(tmp_path / "kept"))
 
     first = list(ds)

@@ -813,7 +813,7 @@ threading.Thread(target=threading.Event().wait, daemon=True).start()
 def test_modules_are_imported_once_for_all_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, starts_a_thread: bool
 ) -> None:
-    """Where importing one starts a thread, nobody is forked from there any more."""
+    """If importing a module starts a thread, nobody is forked from there any more."""
     text = f"import os\nWHO = os.getpid()\n{THREAD_AT_IMPORT if starts_a_thread else ''}"
     (tmp_path / "shared_module.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)

@@ -47,7 +47,7 @@ def test_what_the_users_modules_have_imported(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_class_that_names_no_module(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the class of Cython's functions' classes, where a descriptor answers for each of those."""
+    """A class like that of Cython's functions' classes, where a descriptor answers for each of those."""
     told = property(lambda cls: "packaging.version")
     meta = type("Meta", (type,), {"__module__": told})
     module = types.ModuleType("users_functions")

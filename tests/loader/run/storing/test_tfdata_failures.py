@@ -246,7 +246,7 @@ def test_a_shuffle_above(folder: Path, calls: Counted) -> None:
 
 
 def test_a_repeat_above_stores_one_pass(folder: Path, calls: Counted) -> None:
-    """The passes of a repeat below are stored; one above reads what the first pass wrote."""
+    """The passes of a repeat upstream are stored; one downstream reads what the first pass wrote."""
     above = pipeline(str(folder), 10).repeat(3)
     assert values(above) == tens(10) * 3
     assert calls.calls == 10
