@@ -207,7 +207,7 @@ class RecordFiles:
         return reader
 
     def _opened(self, reader: Reader, *, ahead: bool) -> None:
-        """A file was opened."""
+        """Take note of a file that was opened."""
 
     def _changed(self, file: int, place: int) -> Exception:
         problem = "the file has changed since it was looked at; make a new iterator"

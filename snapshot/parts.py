@@ -133,7 +133,7 @@ def joined(parts: Sequence[Part]) -> Manifest:
 
 
 def _marks(several: Sequence[Mapping[str, JSON]]) -> dict[str, JSON]:
-    """Counts are added up, what holds for one holds for all."""
+    """Add counts up; a mark that holds for one part holds for all."""
     found: dict[str, JSON] = {}
     for marks in several:
         for name, mark in marks.items():

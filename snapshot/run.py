@@ -87,7 +87,7 @@ class Prefix:
 
 
 def read_header(store: Store, run: str) -> RunHeader:
-    """A run's ``run.json``.
+    """Read a run's ``run.json``.
 
     Raises
     ------

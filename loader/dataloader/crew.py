@@ -294,7 +294,7 @@ class LoaderCrew:
             wanted.outcome = Outcome(bytes(tail), root, ended=bool(done.flags & STREAM_END))
 
     def need(self, job: Job, nbytes: int, *, alone: bool) -> None:
-        """A batch needs a larger slot."""
+        """Take note that a batch needs a larger slot."""
         wanted: Wanted = job.block
         self._reserve.give_back(wanted)
         self._nbytes = max(self._nbytes, nbytes)
@@ -344,7 +344,7 @@ class LoaderCrew:
     # -- deaths --------------------------------------------------------------------------------
 
     def lost(self, jobs: list[Job], begun: Job | None, how: Exit) -> None:
-        """A worker died: its batches go to others."""
+        """Hand on the batches of a worker that died, or make them errors."""
         for job in jobs:
             wanted: Wanted = job.block
             if job.task.block not in self._asked:

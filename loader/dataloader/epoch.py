@@ -222,7 +222,7 @@ class Epoch:
             raise IncompatibleCheckpointError((f"the order of samples comes from another {what}",))
 
     def _set_epochs(self) -> None:
-        """Samplers that count epochs are put to where they were; a user who resumes may forget."""
+        """Put samplers that count epochs to where they were; a user who resumes may forget."""
         counting = [each for each, _ in self._chain if _counts_epochs(each)]
         if "epochs" in self.record:
             self._check(len(self.record["epochs"]) == len(counting), "sampler")

@@ -93,7 +93,7 @@ class Progress:
             self.mark = epoch.mark
 
     def end(self) -> None:
-        """Everything has been given; all that counts is where the next epoch begins."""
+        """Note that everything has been given; all that counts is where the next epoch begins."""
         self.ended = True
         self.record, self.cursor, self.over = {}, None, None
         if self._epoch is not None:
@@ -242,7 +242,7 @@ class Account:
         self._tell_at = perf_counter() + EVERY_S
 
     def end(self) -> None:
-        """No more will be asked for, or nobody is left to ask."""
+        """Note that no more will be asked for, or nobody is left to ask."""
         self.ledger.end()
         withdraw(self)
 

@@ -240,7 +240,7 @@ class CacheStore:
         self._used = 0 if but is None else but.used
 
     def finish(self, filling: Filling) -> None:
-        """A whole pass has been read."""
+        """Complete the store: a whole pass has been read."""
         with self._lock:
             if filling in self._fillings:
                 self.items = filling.items

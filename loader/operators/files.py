@@ -123,7 +123,7 @@ class Reads:
 
     @property
     def unnumbered(self) -> str:
-        """The reason why it cannot."""
+        """The reason why an index cannot say where record i is; "" where it can."""
         raise NotImplementedError
 
     def arguments(self) -> dict[str, Any]:

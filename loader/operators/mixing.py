@@ -114,7 +114,7 @@ class Mixed:
         self._keep()
 
     def _keep(self) -> None:
-        """Here a state may begin."""
+        """Note that a state may begin here."""
         self._mark = (self._at, self._over, self._ended, self._given, self._below)
 
     def next(self) -> Any:

@@ -120,7 +120,7 @@ class Engine:
         raise NotImplementedError
 
     def take_back(self) -> None:
-        """The last call was interrupted: what it was about to deliver has not been. Idempotent."""
+        """Take back what the last call, which was interrupted, was about to deliver. Idempotent."""
 
     def _uncount(self) -> None:
         """Do not count what the last call delivered."""
@@ -162,7 +162,7 @@ class Engine:
         """Take in what is there and hand out more, without waiting."""
 
     def finish(self) -> None:
-        """The end was delivered: nothing more will be asked for."""
+        """Take note that the end was delivered: nothing more will be asked for."""
 
     def stats(self, *, whole: bool = True) -> Stats:
         """Return what happened so far.

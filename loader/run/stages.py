@@ -68,7 +68,7 @@ class StageOwner(Protocol):
         ...
 
     def retire(self, stage: Any) -> None:
-        """A stage has given everything."""
+        """Let go of a stage that has given everything."""
         ...
 
 

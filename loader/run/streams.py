@@ -258,7 +258,7 @@ class StreamStage:
         self._ask(stream, size)
 
     def chunk_done(self, block: Block, rows: int, nbytes: int, *, ended: bool) -> None:
-        """A chunk was made: `rows` of it in so many bytes, and whether the inner dataset ended there."""
+        """Take in a chunk: `rows` of it in so many bytes, and whether the inner dataset ended there."""
         if rows and nbytes:
             self.pace.row_nbytes = -(-nbytes // rows)
         stream = block.inputs

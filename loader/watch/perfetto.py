@@ -310,7 +310,7 @@ class _View:
         self._mark(max(at, track.until), track.tid, f"died: {said.get('how', '')}", said)
 
     def _leave(self, track: _Track, at: int, why: str) -> None:
-        """Nothing more comes from a worker: it was at the first task that it has not answered."""
+        """Close the track of a worker from which nothing more comes: it was at its first unanswered task."""
         self._place_all(track)
         if track.queue:
             task = track.queue[0]
@@ -370,7 +370,7 @@ class _View:
         return {"ph": ph, "pid": self._pid, "tid": tid, "ts": at, "name": name}
 
     def end(self) -> None:
-        """No more lines come: what was not answered is shown up to here."""
+        """Show what was not answered up to here: no more lines come."""
         for track in self._tracks.values():
             self._leave(track, self._last, "not answered")
         if self._counted != self._flying:

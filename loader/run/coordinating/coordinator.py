@@ -182,7 +182,7 @@ class Coordinator:
         self._repeats.append(repeated)
 
     def retire(self, stage: AnyStage) -> None:
-        """A stage has given everything."""
+        """Let go of a stage that has given everything."""
         if stage in self.stages:
             self.stages.remove(stage)
             self._definitions.remove(stage.number)
@@ -368,7 +368,7 @@ class Coordinator:
             self._complete(block)
 
     def _complete(self, block: Block) -> None:
-        """All rows are made: lease the slot, or do it again where they have no common layout."""
+        """Lease the slot of a block whose rows are all made, or do it again where they have no common layout."""
         self.moved = True
         del self._blocks[block.number]
         stage = block.stage
@@ -392,7 +392,7 @@ class Coordinator:
             block.refs = [ref_of(as_ref(item)) for item in block.refs]
 
     def need(self, job: Job, nbytes: int, *, alone: bool) -> None:
-        """A block needs more than its slot may have, or has to be one task."""
+        """Take note that a block needs more than its slot may have, or has to be one task."""
         block, stage = job.block, job.block.stage
         if block.number not in self._blocks:
             self._drop(job)
@@ -450,7 +450,7 @@ class Coordinator:
         self._memory.abandon(block)
 
     def _fail(self, job: Job, error: BaseException) -> None:
-        """A task cannot be done: its rows are errors."""
+        """Make the rows of a task that cannot be done errors."""
         self._memory.let_go(job)
         job.block.flying -= 1
         self._fail_rows(job.block, job.task.first, job.task.rows, error)
@@ -468,7 +468,7 @@ class Coordinator:
     # -- deaths --------------------------------------------------------------------------------
 
     def lost(self, jobs: list[Job], begun: Job | None, how: Exit) -> None:
-        """A worker died: its tasks go to others; the one it had begun is cut into elements."""
+        """Give the tasks of a worker that died to others; the one it had begun is cut into elements."""
         self.moved = True
         for job in jobs:
             if job.block.number not in self._blocks:

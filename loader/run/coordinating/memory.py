@@ -122,7 +122,7 @@ class Memory:
         return ring.allocated(block.slot) if ring is not None and block.slot is not None else 0
 
     def keep(self, block: Block) -> None:
-        """A block is made: lease its slot, or take it back where the rows came in messages."""
+        """Lease the slot of a block that is made, or take it back where the rows came in messages."""
         ring, stage = self.ring, block.stage
         if block.slot is not None and ring is not None:
             if block.nbytes > 0:
@@ -149,7 +149,7 @@ class Memory:
             block.slot = None
 
     def evict(self) -> None:
-        """Every slot is taken: move what is ready but not delivered to private memory."""
+        """Move what is ready but not delivered to private memory: every slot is taken."""
         for block in list(self._ready):
             if block.evict():
                 block.slot = None

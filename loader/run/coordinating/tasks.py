@@ -190,6 +190,6 @@ class Definitions:
         return number
 
     def remove(self, number: int) -> None:
-        """A stage is done with."""
+        """Remove a stage that is done with."""
         del self._defined[number]
         self._free.append(number)

@@ -141,7 +141,7 @@ class Recorded:
         self._ended = True
 
     def release(self) -> None:
-        """Another stream is recorded from now on: make durable what this one gave."""
+        """Make durable what this stream gave: another one is recorded from now on."""
         if self._recorder is not None and self._up is not None:
             self._recorder.commit(self._state())
         self._recorder, self._ended = None, True

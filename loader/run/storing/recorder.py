@@ -198,7 +198,7 @@ class Recorder:
         self.settle()
 
     def end(self, state: Any) -> bool:
-        """All has passed: whether the manifest stands. Raises NotReady until that is decided."""
+        """Note that all has passed; return True if the manifest stands. Raise NotReady until that is decided."""
         if not self._finishing and self.error is None:
             self.torn = self._finishing = True
             commit = None
@@ -216,7 +216,7 @@ class Recorder:
         return self.complete
 
     def leave(self) -> None:
-        """Nothing more will pass: commit, and give the lease back."""
+        """Commit, and give the lease back: nothing more will pass."""
         if not self._left:
             WRITING.discard(self.target.token)
             self._depart()

@@ -117,12 +117,12 @@ class Tuning:
         return wanted
 
     def bound(self, workers: int) -> None:
-        """The system has no more workers than these: nor will what takes the engine's place."""
+        """Note that the system has no more workers than these: nor will what takes the engine's place."""
         self.workers = workers
         self.tuner.bound(workers)
 
     def moved(self, wall_s: float) -> None:
-        """The iterator has another engine; those before stood so long."""
+        """Note that the iterator has another engine; those before stood so long."""
         self._wall_s = wall_s
         self._before = None
 

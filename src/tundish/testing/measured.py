@@ -75,7 +75,7 @@ def measured(made: Pipeline, rng: random.Random) -> Pipeline:
 
 
 def _run(dataset: Dataset, iteration: int, workers: int) -> tuple[list[Outcome], list[Any]]:
-    """All that comes, and where each left the iterator."""
+    """Return all that comes, and where each left the iterator."""
     outcomes: list[Outcome] = []
     places: list[Any] = []
     node = dataset._node  # noqa: SLF001 - as the laws

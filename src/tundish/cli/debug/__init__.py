@@ -218,7 +218,7 @@ def _told(
 
 
 def _died(dataset: Dataset, target: str, found: Search, *, debugs: bool) -> int:
-    """An element has killed the process: find out what its function was given, without calling it."""
+    """Find out what the function of an element that killed the process was given, without calling it."""
     state = forward(dataset, found.state, found.index - found.state_index)
     second = search(target, state, 1, quiet=True)
     call = None

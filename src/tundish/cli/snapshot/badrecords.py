@@ -101,7 +101,7 @@ class BadRecords:
         return record
 
     def close(self) -> None:
-        """All have been noted."""
+        """Close the file: all have been noted."""
         if self._file is not None:
             self._file.close()
 

@@ -136,19 +136,19 @@ class Log:
     """How often `progress` is to be called."""
 
     def started(self, **fields: Any) -> None:
-        """Work begins."""
+        """Say that work begins."""
 
     def progress(self, reached: Reached) -> None:
-        """So far it is."""
+        """Say how far it is."""
 
     def committed(self, elements: int, nbytes: int) -> None:
-        """So many elements are durable."""
+        """Say how many elements are durable."""
 
     def bad_record(self, record: dict[str, Any]) -> None:
         """An element failed."""
 
     def finished(self, status: int, text: str, **fields: Any) -> None:
-        """Work has ended, and how."""
+        """Say that work has ended, and how."""
 
 
 class JsonLog(Log):

@@ -67,7 +67,7 @@ class Watcher:
         self.begin()
 
     def begin(self) -> None:
-        """A new element is asked for: forget the calls of the last one."""
+        """Forget the calls of the last element: a new one is asked for."""
         self.timed: list[Timed] = []
         self.kept: list[Call] = []
         self.failed: tuple[str, int, BaseException] | None = None

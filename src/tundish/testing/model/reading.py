@@ -125,7 +125,7 @@ def content(path: str, compression_type: str | None) -> tuple[bytes, bool, bool]
 
 
 def lines(path: str, compression_type: str | None = None, encoding: str | None = None) -> Found:
-    """A line ends with a newline, which is taken off, with one carriage return before it."""
+    """Return the lines; each ends with a newline, which is taken off, with one carriage return before it."""
     data, whole, wrong = content(path, compression_type)
     if wrong:
         return [(0, damage())]
