@@ -65,7 +65,7 @@ def part_manifest(catalog: Catalog, key: str, run: str) -> Manifest | None:
 
 
 def numbers_of_parts(catalog: Catalog, key: str) -> dict[int, str]:
-    """Into how many ranges runs of a key divide it, each with when the latest of them was begun."""
+    """Return into how many ranges runs of a key divide it, each with when the latest of them was begun."""
     found: dict[int, str] = {}
     for prefix in catalog.prefixes(key):
         if prefix.header.part is not None:

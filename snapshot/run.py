@@ -314,7 +314,7 @@ class _Growing:
 
 
 def _spans(shards: Sequence[Shard]) -> list[tuple[int, int]]:
-    """From where to where each batch goes; of user shards, whose rows lie apart, only where it begins."""
+    """Return from where to where each batch goes; of user shards, whose rows lie apart, only where it begins."""
     return [
         (
             batch.start,

@@ -25,7 +25,7 @@ STALE_S = 60.0
 
 
 def age(store: Store, name: str) -> float:
-    """For how many seconds a file was not touched, by the clock of the filesystem it lies on.
+    """Return for how many seconds a file was not touched, by the clock of the filesystem it lies on.
 
     That clock is read by touching another file: clocks of machines are never compared.
     """

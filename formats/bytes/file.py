@@ -159,7 +159,7 @@ class ByteFile(ABC):
 
     @abstractmethod
     def _read(self, offset: int, count: int) -> bytes:
-        """At least one of these bytes, if the file is still that long."""
+        """Return at least one of these bytes, if the file is still that long."""
 
     @abstractmethod
     def close(self) -> None:

@@ -222,7 +222,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class KeyedPartition(Partition):
-    """By the int64 feature `key`."""
+    """A rule that cuts values into rows by the int64 feature `key`."""
 
     key: str
 

@@ -66,7 +66,7 @@ class DataSource:
         return text
 
     def _secrets(self) -> set[str]:
-        """Whole, and in the pieces that a driver may take a secret for that holds a '/' or '@'."""
+        """Return secrets whole, and in the pieces that a driver may take one for that holds a '/' or '@'."""
         found = [match[2] for match in _IN_URL.finditer(self.name)]
         found += [match["secret"].strip("'\"{}") for match in _IN_PAIR.finditer(self.name)]
         pieces = {

@@ -41,7 +41,7 @@ class Window:
         self._held, self._start = b"", 0
 
     def at(self, offset: int, count: int) -> bytes:
-        """So many bytes at an offset; fewer only where the file ends.
+        """Return so many bytes at an offset; fewer only where the file ends.
 
         Raises
         ------

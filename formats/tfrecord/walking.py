@@ -1,4 +1,4 @@
-"""From record to record by their lengths alone."""
+"""Walking from record to record by their lengths alone."""
 
 from __future__ import annotations
 

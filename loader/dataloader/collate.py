@@ -1,4 +1,4 @@
-"""From samples to a batch, by torch's rules, on numpy alone.
+"""Collating of samples into a batch, by torch's rules, on numpy alone.
 
 Wherever torch gives a tensor there is an array; containers, their types and what is refused are
 torch's. `collate` and `convert` are the same for any `Rules`: a worker that feeds a torch loader

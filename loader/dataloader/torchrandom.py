@@ -252,7 +252,7 @@ class TwisterState:
     words: np.ndarray
 
     def to_json(self) -> dict[str, Any]:
-        """About 3.4 KB: the words are random, and nothing compresses them."""
+        """Return it as JSON of about 3.4 KB: the words are random, and nothing compresses them."""
         return {
             "kind": _KIND,
             "seed": self.seed,

@@ -164,7 +164,7 @@ class Gathered:
 
 
 class GatheredBySize(Gathered):
-    """So many items each."""
+    """Batches of so many items each."""
 
     def __init__(self, node: SizedGathering, up: Machine, rule: Rule, label: str) -> None:
         super().__init__(up, rule, label)

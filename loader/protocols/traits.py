@@ -222,7 +222,7 @@ class Traits(Node):
 
     @property
     def unpositioned(self) -> str:
-        """Why its positions are not known though it is `awaited`, to end a sentence about them; '' if they are."""
+        """The reason why its positions are not known though it is `awaited`, to end a sentence; '' if they are."""
         return ""
 
     @property
@@ -241,7 +241,7 @@ class Traits(Node):
 
     @property
     def undivided(self) -> str:
-        """Why its positions cannot be divided into ranges, where no trait tells; else ''."""
+        """The reason why its positions cannot be divided into ranges, where no trait tells; else ''."""
         return ""
 
     def sharded(self, count: int, index: int) -> Operator:

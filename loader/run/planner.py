@@ -1,4 +1,4 @@
-"""From a plan to a network of machines.
+"""Planning: a network of machines is made of a plan.
 
 Items stay uncomputed refs as long as only their order is decided: a `map` on the way is not run
 where it stands but when an item has to be computed (it commutes with index operators, since a

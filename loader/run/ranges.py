@@ -116,7 +116,7 @@ def base_of(node: Operator) -> Operator:
 
 
 def _obstacles(node: Operator, policy: str | None) -> Iterator[str]:
-    """Why positions of a node cannot be divided, one line each."""
+    """Say why positions of a node cannot be divided, one line each."""
     if node.undivided:
         yield f"{node.label} {node.undivided}"
     elif node.awaited and not node.positional:

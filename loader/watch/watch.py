@@ -297,7 +297,7 @@ class Watch:
         return self._tallies.setdefault(label, [0])
 
     def unwatched(self) -> Again:
-        """While it is entered, elements are made that have been made before: they do not count again."""
+        """Return a context for making elements that have been made before: they do not count again."""
         return self._again
 
     def sample(self, stage: str) -> Sample:

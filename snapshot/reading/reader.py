@@ -416,7 +416,7 @@ class Reader:
         return parts[0] if len(parts) == 1 else Chained(parts, firsts, bases, first)
 
     def _order(self, prefix: Prefix, checked: Checked | None, first: int, base: int) -> Ordered:
-        """Where the rows of a run with user shards stand: as it was written, or made of the batches."""
+        """Return where the rows of a run with user shards stand: as it was written, or made of the batches."""
         if checked is None:
             numbers = (self.batches.numbers(base + b) - first for b in range(len(prefix.entries)))
             blocks = list(order_blocks(prefix.entries, lambda _: next(numbers), prefix.next))

@@ -160,7 +160,7 @@ def _useless_runs(catalog: Catalog, key: str) -> Iterator[tuple[str, str]]:
 
 
 def _useless_run(catalog: Catalog, key: str, run: str, manifest: Manifest | None) -> str:
-    """Why a run that no manifest names is of no use; "" if it is."""
+    """Say why a run that no manifest names is of no use; "" if it is."""
     try:
         prefix = read_run(catalog.at(key), run)
     except SnapshotError:

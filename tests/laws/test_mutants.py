@@ -78,7 +78,7 @@ class Right:
 
 
 class Swaps(Right):
-    """With workers, the fourth and fifth elements change places."""
+    """An engine whose fourth and fifth elements change places with workers."""
 
     def __init__(self, iterator: Any, workers: int) -> None:
         super().__init__(iterator, workers)
@@ -92,7 +92,7 @@ class Swaps(Right):
 
 
 class Drops(Right):
-    """With workers, the last element is lost."""
+    """An engine that loses the last element with workers."""
 
     def __next__(self) -> Any:
         element = super().__next__()

@@ -43,7 +43,7 @@ class Stream(torch.utils.data.IterableDataset):  # type: ignore[misc]
 
 
 class Model(torch.nn.Module):  # type: ignore[misc]
-    """Has weights, and a loss."""
+    """A model that has weights, and a loss."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -124,7 +124,7 @@ class FakeEvent:
 
 
 class FakeTensor:
-    """On the device: remembers what it is a copy of, not more."""
+    """A tensor on the device that remembers what it is a copy of, not more."""
 
     def __init__(self, fake: Fake, value: Any) -> None:
         self.fake, self.value = fake, value

@@ -104,7 +104,7 @@ class Sampling:
         return True
 
     def _spent_s(self) -> float:
-        """About what timing has taken since it was last asked."""
+        """Return about how long timing has taken since the last call."""
         samples = list(self._watch.samples.values())
         noted = sum(sample.noted for sample in samples)
         spent_s, self._noted = (noted - self._noted) * CLOCK_S, noted

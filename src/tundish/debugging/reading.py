@@ -184,7 +184,7 @@ class Dump:
     torn: int = 0
 
     def of(self, node: str | None = None, pid: int | None = None) -> Dump:
-        """Those of a node, or of a process.
+        """Return the dump of one node, or of one process.
 
         Parameters
         ----------

@@ -72,7 +72,7 @@ class Division:
 
     @property
     def numbers(self) -> range:
-        """Their numbers among all replicas."""
+        """The numbers of this process's replicas among all."""
         first = self.replicas * self.context.input_pipeline_id
         return range(first, first + self.replicas)
 

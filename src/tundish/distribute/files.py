@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class NoFilesError(ValueError):
-    """Why a plan cannot be divided by files."""
+    """The reason why a plan cannot be divided by files."""
 
 
 def by_files(root: Operator, count: int, index: int) -> Operator:

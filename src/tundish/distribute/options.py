@@ -17,7 +17,7 @@ from tundish.loader.protocols.context import first_seed
 
 
 class InputReplicationMode(Enum):
-    """For whom the function of `distribute_datasets_from_function` makes a dataset.
+    """The receiver for whom the function of `distribute_datasets_from_function` makes a dataset.
 
     PER_WORKER: one for the process; its replicas take elements in turn. PER_REPLICA: one for each
     replica, which is an input pipeline of its own.

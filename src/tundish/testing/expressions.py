@@ -49,7 +49,7 @@ def evaluate(text: str, dataset: Any, **more: Any) -> Any:
 
 @dataclass(frozen=True)
 class Within:
-    """For `flat_map`, `interleave`, `group_by_window`: a pipeline over what an element is made of.
+    """A function for `flat_map`, `interleave`, `group_by_window`: a pipeline over what an element is made of.
 
     Parameters
     ----------

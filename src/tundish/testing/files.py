@@ -90,7 +90,7 @@ def read(dataset: Any, kind: str, paths: Any = None, *, damaged: bool = False, *
 
 @dataclass(frozen=True)
 class Reading:
-    """For `flat_map` and `interleave`: the records of one file of a kind, whichever the element asks for.
+    """A function for `flat_map` and `interleave`: the records of one file of a kind, as the element asks.
 
     `dataset` is the class to make it of, as for `tundish.testing.functions.Inner`.
     """

@@ -194,7 +194,7 @@ class Pause:
 
 @dataclass(frozen=True)
 class Carry:
-    """For `scan`: hand on a number, deliver it with the element; raise for `percent`."""
+    """A function for `scan`: hand on a number, deliver it with the element; raise for `percent`."""
 
     k: int = 1
     percent: int = 0
@@ -223,7 +223,7 @@ class Class:
 
 
 def totals(k: int = 1, percent: int = 0) -> Reducer:
-    """For `group_by_reducer`: count and digest what comes; raise for `percent` everywhere."""
+    """Make a reducer for `group_by_reducer`: count and digest what comes; raise for `percent` everywhere."""
     return Reducer(_Begin(k, percent), _Add(k, percent), _Finish(k, percent))
 
 
@@ -267,7 +267,7 @@ class _Finish:
 
 @dataclass(frozen=True)
 class Inner:
-    """For `flat_map`: a dataset of none to four elements made from the element.
+    """A function for `flat_map`: a dataset of none to four elements made from the element.
 
     `dataset` is the class to make it of, `Dataset` or a reference with the same methods.
     """
@@ -337,7 +337,7 @@ class Open:
 
 @dataclass(frozen=True)
 class Reduce:
-    """For `group_by_window`: a dataset of none, some or all of a group; raises for some groups.
+    """A function for `group_by_window`: a dataset of none, some or all of a group; raises for some groups.
 
     `dataset` is as for `Inner`.
     """
@@ -377,7 +377,7 @@ class Emit:
 
 @dataclass(frozen=True)
 class Regroup:
-    """For `map_batches`: rows made of a batch, as many or more or fewer, in lists and arrays."""
+    """A function for `map_batches`: rows made of a batch, as many or more or fewer, in lists and arrays."""
 
     k: int = 1
 

@@ -236,7 +236,7 @@ class Bare(Held):
 
 
 class Indexed(Held):
-    """Has no ``__iter__``, but items from 0 on until an `IndexError`."""
+    """An iterable without ``__iter__``, but with items from 0 on until an `IndexError`."""
 
     def __getitem__(self, index: int) -> Any:
         return self.items[index]
@@ -260,14 +260,14 @@ class Boasting(Generating):
 
 
 class Hinting(Generating):
-    """Has no length, and a hint that is wrong."""
+    """An iterable without a length, and with a hint that is wrong."""
 
     def __length_hint__(self) -> int:
         return 1
 
 
 class Unsized(Generating):
-    """Has a length that it does not know, as torch advises for some samplers."""
+    """An iterable with a length that it does not know, as torch advises for some samplers."""
 
     def __len__(self) -> int:
         raise TypeError("nobody knows")
@@ -285,14 +285,14 @@ class Prickly(Generating):
 
 
 class Empty(Generating):
-    """Has items, and is false."""
+    """An iterable that has items, and is false."""
 
     def __bool__(self) -> bool:
         return False
 
 
 class Obliging(Generating):
-    """Has every attribute that it is asked for: None."""
+    """An iterable that has every attribute that it is asked for: None."""
 
     def __getattr__(self, name: str) -> None:
         if name.startswith("__"):
@@ -314,7 +314,7 @@ class Mistaken(Held):
 
 
 class Endless(Held):
-    """Has no end."""
+    """An iterable that has no end."""
 
     def __iter__(self) -> Iterator[Any]:
         return itertools.cycle(self.items)

@@ -149,7 +149,7 @@ def by_row(nest: Any) -> Any:
 
 
 def misfit(first: Any, row: Any) -> SpecError | None:
-    """Why a row does not fit the batch that another one began."""
+    """Return the error of a row that does not fit the batch that another one began; None if it fits."""
     match first, row:
         case dict(), dict():
             pairs = (

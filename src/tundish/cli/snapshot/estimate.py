@@ -112,7 +112,7 @@ class Estimate:
         }
 
     def rows(self) -> list[list[str]]:
-        """For people."""
+        """Return the estimate in rows of words, for people."""
         sample, workers = self.sample, self.workers
         who = f"{workers} worker{'s' * (workers != 1)}" if workers else "no workers"
         failed = f", {sample.errors:,} failed" if sample.errors else ""

@@ -52,7 +52,7 @@ class Pipeline:
 
     @property
     def part(self) -> tuple[int, int] | None:
-        """Which range of it."""
+        """The range of it that is made."""
         return self.node.keeping.part
 
     @property

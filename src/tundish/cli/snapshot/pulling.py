@@ -77,7 +77,7 @@ class Leaving:
 
     @contextmanager
     def waiting(self) -> Generator[None]:
-        """While this is entered `Told` may be raised, some time after a signal."""
+        """Allow `Told` to be raised in the body, some time after a signal."""
         self._waiting = True
         try:
             yield

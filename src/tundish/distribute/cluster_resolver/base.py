@@ -246,7 +246,7 @@ class ClusterResolver(ABC):
         return None
 
     def input_context(self, replicas: int | None = None) -> InputContext:
-        """Which input pipeline this process is.
+        """Return which input pipeline this process is.
 
         The chief (or master) is number 0, then come the workers. Evaluators read for themselves:
         they are numbered among each other.

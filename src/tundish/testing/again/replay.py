@@ -137,7 +137,7 @@ class Replay:
         return item.value
 
     def here(self) -> Any:
-        """Where the last element left it; a mark, which stays good."""
+        """Return where the last element left it; a mark, which stays good."""
         return self._network.mark()
 
     def state(self, mark: Any) -> dict[str, Any]:

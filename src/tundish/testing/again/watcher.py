@@ -43,7 +43,7 @@ class Timed:
 
 
 class Watcher:
-    """Is told of every call of a user's function.
+    """An object that is told of every call of a user's function.
 
     Parameters
     ----------

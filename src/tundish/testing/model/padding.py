@@ -109,7 +109,7 @@ class Padding(Basic):
 
 
 def _problem(put: Put, rows: list[Any]) -> SpecError | None:
-    """Why the last row cannot stand with the others: just try."""
+    """Return the error of a last row that cannot stand with the others, found by trying; None if it can."""
     try:
         put(rows)
     except SpecError as error:

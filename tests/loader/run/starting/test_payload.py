@@ -632,14 +632,14 @@ class KeywordOnlyError(Exception):
 
 
 class OtherArgumentsError(Exception):
-    """Its args are not what its __init__ wants, and calling it with them works."""
+    """An error whose args are not what its __init__ wants, and calling it with them works."""
 
     def __init__(self, path: object) -> None:
         super().__init__(f"cannot read {path}")
 
 
 class WrappingError(Exception):
-    """Its args differ, and that does not show."""
+    """An error whose args differ, and that does not show."""
 
     def __init__(self, value: object) -> None:
         super().__init__([value])
