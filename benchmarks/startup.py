@@ -33,7 +33,7 @@ PARTS = {
     "cloudpickle": ("cloudpickle",),
     "our code in a worker of a DataLoader": ("tundish.loader.dataloader.worker",),
     "torch, if the dataset needs it": ("torch.utils.data.dataset",),
-    "and our code in a worker of a pipeline": ("tundish.loader.run.worker",),
+    "and our code in a worker of a pipeline": ("tundish.loader.run.working.worker",),
 }
 """The modules that are imported before the first worker is forked, in this order."""
 IMPORTING = """

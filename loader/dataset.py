@@ -64,7 +64,7 @@ from tundish.loader.protocols.context import draw_seed
 from tundish.loader.protocols.operator import Operator, Unary
 from tundish.loader.protocols.raised import element_error
 from tundish.loader.run.access import counted, element_at, learnt_spec, stored_rows
-from tundish.loader.run.describing import describe_pipeline, key_of, operators_of
+from tundish.loader.run.evaluating.describing import describe_pipeline, key_of, operators_of
 from tundish.loader.run.external import heed_external_state
 from tundish.loader.run.iterator import Iterator
 from tundish.spec import DatasetSpec, Nested

@@ -18,8 +18,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import csv
 
-from tundish.loader.run import marks, store
+from tundish.loader.run.coordinating import store
 from tundish.loader.run.starting.launcher import _current
+from tundish.loader.run.wire import marks
 from tundish.testing import poison
 
 if TYPE_CHECKING:

@@ -63,6 +63,21 @@ MAY_IMPORT = {
 }
 
 
+# The folders of `loader.run`: each may import those before it. The modules beside them may import all, and none imports these.
+RUN = (
+    "starting",
+    "wire",
+    "watching",
+    "evaluating",
+    "storing",
+    "stages",
+    "inline",
+    "working",
+    "pool",
+    "coordinating",
+)
+
+
 def modules() -> dict[str, Path]:
     """Every module of the package by name; the links to the parts are followed."""
     found = {}
@@ -126,6 +141,29 @@ def test_imports_go_one_way() -> None:
     ]
 
     assert not wrong
+
+
+def test_folders_of_run_import_one_way() -> None:
+    def place(module: str) -> int:
+        folder = module.removeprefix("tundish.loader.run.").split(".")[0]
+        return RUN.index(folder) if folder in RUN else len(RUN)
+
+    wrong = [
+        f"{importer} may not import {target}"
+        for importer, targets in graph().items()
+        if importer.startswith("tundish.loader.run.")
+        for target in sorted(targets)
+        if target.startswith("tundish.loader.run.")
+        if place(target) > place(importer)
+    ]
+
+    assert not wrong
+    folders = {
+        name.split(".")[3]
+        for name in graph()
+        if name.count(".") == 4 and layer(name) == "loader.run"
+    }
+    assert folders == set(RUN)
 
 
 def test_only_faces_import_the_facade() -> None:

@@ -24,8 +24,16 @@ from tundish.loader.dataloader.flavour import modules_to_preload
 from tundish.loader.dataloader.wanted import Outcome, Wanted
 from tundish.loader.dataloader.wire import unpack_batch
 from tundish.loader.protocols.raised import carried, opened
-from tundish.loader.run.critical import uninterrupted
-from tundish.loader.run.messages import (
+from tundish.loader.run.coordinating.store import Reserve, bury, shared_ring, visit_graves
+from tundish.loader.run.pool.outfit import crew_of_processes, moment_of
+from tundish.loader.run.pool.peers import Job
+from tundish.loader.run.pool.pool import Pool
+from tundish.loader.run.starting.agreeing import told_of
+from tundish.loader.run.starting.critical import uninterrupted
+from tundish.loader.run.starting.payload import loads_exception, pack
+from tundish.loader.run.starting.watchdog import deadlocked
+from tundish.loader.run.watching.tracing import open_trace
+from tundish.loader.run.wire.messages import (
     EXTRA,
     EXTRA_IN_SLOT,
     NO_SLOT,
@@ -35,14 +43,6 @@ from tundish.loader.run.messages import (
     Kind,
     Task,
 )
-from tundish.loader.run.peers import Job
-from tundish.loader.run.pool import Pool
-from tundish.loader.run.starting.agreeing import told_of
-from tundish.loader.run.starting.outfit import crew_of_processes, moment_of
-from tundish.loader.run.starting.payload import loads_exception, pack
-from tundish.loader.run.starting.watchdog import deadlocked
-from tundish.loader.run.store import Reserve, bury, shared_ring, visit_graves
-from tundish.loader.run.watching.tracing import open_trace
 from tundish.shm.budget import default_budget
 from tundish.tracebacks import callers_level
 
@@ -50,12 +50,12 @@ if TYPE_CHECKING:
     from tundish.loader.dataloader.flavour import Finish
     from tundish.loader.dataloader.recipe import Recipe
     from tundish.loader.plan.reads import Global
-    from tundish.loader.run.messages import Done
-    from tundish.loader.run.peers import Crew
+    from tundish.loader.run.pool.outfit import Part
+    from tundish.loader.run.pool.peers import Crew
     from tundish.loader.run.starting.launcher import Exit
     from tundish.loader.run.starting.moment import Moment
-    from tundish.loader.run.starting.outfit import Part
     from tundish.loader.run.starting.payload import Met
+    from tundish.loader.run.wire.messages import Done
     from tundish.loader.watch.stats import Stats
     from tundish.loader.watch.watch import StageMeter
     from tundish.shm.layout import Layout

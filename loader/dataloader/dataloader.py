@@ -25,8 +25,8 @@ from tundish.loader.dataloader.parallel import Parallel
 from tundish.loader.dataloader.progress import Progress
 from tundish.loader.dataloader.samplers import BatchSampler, RandomSampler, SequentialSampler
 from tundish.loader.dataloader.seeding import foreseen, generators_of
-from tundish.loader.run.serving import overruled
 from tundish.loader.run.starting.launcher import launcher
+from tundish.loader.run.wire.serving import overruled
 
 if TYPE_CHECKING:
     from tundish.loader.dataset import Dataset

@@ -19,7 +19,7 @@ from tundish.loader.dataloader.progress import Account
 from tundish.loader.dataloader.recipe import Recipe
 from tundish.loader.dataloader.seeding import borrowed, seed_batch
 from tundish.loader.protocols.raised import Carried, element_error
-from tundish.loader.run.critical import patient, stay_away
+from tundish.loader.run.starting.critical import patient, stay_away
 from tundish.tracebacks import hide_frames
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import numpy as np
 
 from tundish.loader.run.starting.culprit import find_culprit
 from tundish.loader.run.starting.tensors import reduce_tensor, tensor_of
-from tundish.loader.run.writing import NeedsMore
+from tundish.loader.run.working.writing import NeedsMore
 
 if TYPE_CHECKING:
     from tundish.shm.memory import Arena

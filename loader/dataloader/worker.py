@@ -26,7 +26,9 @@ from tundish.loader.dataloader.recipe import WorkerInfo, install, tell_torch
 from tundish.loader.dataloader.seeding import seed_batch, seed_torch_on_arrival, seed_worker
 from tundish.loader.dataloader.wire import Packed, SlotMemory, pack_batch, write_batch
 from tundish.loader.protocols.raised import element_error, opened
-from tundish.loader.run.messages import (
+from tundish.loader.run.starting.arrivals import when_imported
+from tundish.loader.run.starting.payload import dumps_exception
+from tundish.loader.run.wire.messages import (
     DONE,
     EXTRA,
     EXTRA_IN_SLOT,
@@ -39,10 +41,8 @@ from tundish.loader.run.messages import (
     Kind,
     Task,
 )
-from tundish.loader.run.serving import Serving, serve
-from tundish.loader.run.starting.arrivals import when_imported
-from tundish.loader.run.starting.payload import dumps_exception
-from tundish.loader.run.writing import NeedsMore
+from tundish.loader.run.wire.serving import Serving, serve
+from tundish.loader.run.working.writing import NeedsMore
 
 if TYPE_CHECKING:
     from tundish.loader.dataloader.recipe import Recipe

@@ -1,14 +1,20 @@
-"""The running of a plan, with workers or without: the elements are the same.
+"""Compute what a plan says, so that workers do not show.
 
 Without workers the machines of a plan run in the caller's process: that is each operator's
-meaning. With workers the same machines decide, and only the work per element goes elsewhere.
+meaning. With workers the same machines decide, and only the work for each element goes elsewhere.
 
-- `iterator`, `engine`, `inline`, `parallelengine`: what gives elements, in process and with workers;
-- `planner`, `reference`, `parallel`: how a plan becomes a network of machines;
-- `machines`, `items`, `operators/`, `files/`, `storing/`: what these are, by family;
-- `stages`, `streams`, `coordinating/`: blocks of work, who hands them out and takes them in;
-- `pool`, `peers`, `messages`, `starting/`: worker processes, and what travels to them;
-- `worker`, `working/`: what they do with it;
-- `state`, `checkpoints`, `nested`, `stated`: where an iterator stands, written and read;
-- `watching/`: what is measured meanwhile.
+The modules beside this one are an iterator and what only it needs: its engines (`engine` in process, `parallelengine`
+with workers), states and checkpoints. They import the folders. A folder imports those before it in this list and none of
+these modules, which a test walks:
+
+- `starting`: how worker processes begin, and what they are handed;
+- `wire`: what travels between processes;
+- `watching`: what is measured meanwhile;
+- `evaluating`: compilers of plans, from refs to elements;
+- `storing`: snapshots while a pipeline runs;
+- `stages`: what workers made, in order;
+- `inline`: computing in this process;
+- `working`: what a worker does with a task;
+- `pool`: the worker processes, their deaths and replacements;
+- `coordinating`: who hands out work and takes it in.
 """

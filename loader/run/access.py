@@ -13,8 +13,8 @@ from tundish.loader.protocols.context import Context, first_seed
 from tundish.loader.protocols.items import End, Failure
 from tundish.loader.protocols.raised import opened
 from tundish.loader.protocols.specs import static_spec
-from tundish.loader.run.effective import effective
-from tundish.loader.run.reference import open_inline
+from tundish.loader.run.evaluating.effective import effective
+from tundish.loader.run.inline.reference import open_inline
 from tundish.loader.run.storing.setup import indexed_for_access, resolve
 from tundish.spec import copy_element, spec_of
 

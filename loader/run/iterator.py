@@ -30,20 +30,20 @@ from tundish.loader.run.checkpoints import (
     write_state,
 )
 from tundish.loader.run.coordinating.memory import budget_of
-from tundish.loader.run.critical import patient, stay_away
-from tundish.loader.run.effective import effective
 from tundish.loader.run.engine import Engine, InlineEngine
+from tundish.loader.run.evaluating.effective import effective
 from tundish.loader.run.external import heed_external_state
 from tundish.loader.run.optional import Optional
 from tundish.loader.run.parallelengine import ParallelEngine
 from tundish.loader.run.parallelism import how_many_workers, is_tuned, writes_apart
-from tundish.loader.run.serving import in_worker, overruled
+from tundish.loader.run.starting.critical import patient, stay_away
 from tundish.loader.run.starting.launcher import start_method
 from tundish.loader.run.state import check_state, make_state
 from tundish.loader.run.storing.setup import resolve
 from tundish.loader.run.watching.tuning import Tuning
 from tundish.loader.run.watching.viewing import view_of
 from tundish.loader.run.watching.watched import is_watched, measured_plan
+from tundish.loader.run.wire.serving import in_worker, overruled
 from tundish.loader.watch.adding import continued
 from tundish.loader.watch.stats import count_skipped
 from tundish.loader.watch.verdict import Verdict, explain

@@ -16,13 +16,13 @@ from tundish.loader.protocols.stated import go_to
 from tundish.loader.run.coordinating.coordinator import Coordinator
 from tundish.loader.run.coordinating.lookahead import LookAhead
 from tundish.loader.run.coordinating.memory import Memory, budget_of
-from tundish.loader.run.crew import crew_of
-from tundish.loader.run.critical import uninterrupted
+from tundish.loader.run.coordinating.planner import ParallelPlanner
 from tundish.loader.run.engine import Engine, refused
-from tundish.loader.run.parallel import ParallelPlanner
-from tundish.loader.run.pool import Pool
-from tundish.loader.run.recruiting import descriptors_for
-from tundish.loader.run.reference import open_inline
+from tundish.loader.run.inline.reference import open_inline
+from tundish.loader.run.pool.crew import crew_of
+from tundish.loader.run.pool.pool import Pool
+from tundish.loader.run.pool.recruiting import descriptors_for
+from tundish.loader.run.starting.critical import uninterrupted
 from tundish.loader.run.storing.live import linger as linger_on
 from tundish.loader.run.watching.tracing import open_trace
 from tundish.loader.watch.stats import StageStats, Stats, with_begun
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Machine
-    from tundish.loader.run.parallel import AnyStage
+    from tundish.loader.run.coordinating.planner import AnyStage
     from tundish.loader.run.watching.queueing import Runner
     from tundish.loader.run.watching.tracing import Trace
     from tundish.loader.run.watching.tuning import Tuning

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from tundish.loader.plan.node import AUTOTUNE, walk
-from tundish.loader.run.serving import overruled
+from tundish.loader.run.wire.serving import overruled
 from tundish.shm.budget import usable_cores
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from tests.laws.functions import pure, sleep_for_ever
 
 from tundish import Dataset
 from tundish import Iterator as Elements
-from tundish.loader.run.pool import Pool
+from tundish.loader.run.pool.pool import Pool
 
 BOUND_S = 2.0
 

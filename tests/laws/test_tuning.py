@@ -13,7 +13,8 @@ import pytest
 from tests.laws.sampling import some
 
 from tundish import AUTOTUNE, Dataset, Iterator, Options, set_seed
-from tundish.loader.run import engine, pool
+from tundish.loader.run import engine
+from tundish.loader.run.pool import pool
 from tundish.loader.run.starting.launcher import start_method
 from tundish.loader.run.watching import tuning
 from tundish.loader.watch.throughput import Sample

@@ -13,7 +13,7 @@ from tests.oracle import plain
 from tests.oracle.files import Files
 
 import tundish as td
-from tundish.loader.run.describing import describe_pipeline, key_of
+from tundish.loader.run.evaluating.describing import describe_pipeline, key_of
 
 INFINITE, UNKNOWN = td.INFINITE_CARDINALITY, td.UNKNOWN_CARDINALITY
 DTYPES = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)))

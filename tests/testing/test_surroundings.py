@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tundish import Dataset
-from tundish.loader.run import store
-from tundish.loader.run.peers import Peer
+from tundish.loader.run.coordinating import store
+from tundish.loader.run.pool.peers import Peer
 from tundish.testing import assert_survives_kills
 
 

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 from tests.torch.torchdatasets import Filled  # noqa: E402 - torch first
 
 import tundish.torch.dataloader as home  # noqa: E402
-from tundish.loader.run.store import shared_ring  # noqa: E402
+from tundish.loader.run.coordinating.store import shared_ring  # noqa: E402
 from tundish.shm.pinned import PinnedSlots  # noqa: E402
 from tundish.torch import DataLoader  # noqa: E402
 from tundish.torch.device import Pinning, pinning  # noqa: E402

@@ -8,14 +8,14 @@ import numpy as np
 
 from tundish.loader.protocols.blame import NODE_MARK
 from tundish.loader.protocols.raised import carried
-from tundish.loader.run.messages import EXTRA, EXTRA_IN_SLOT, ROWS_INLINE, align, share_offset
 from tundish.loader.run.starting.payload import loads_exception
+from tundish.loader.run.wire.messages import EXTRA, EXTRA_IN_SLOT, ROWS_INLINE, align, share_offset
 from tundish.shm.layout import Layout, decode
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.block import Block
     from tundish.loader.run.coordinating.memory import Memory
-    from tundish.loader.run.messages import Done
+    from tundish.loader.run.wire.messages import Done
     from tundish.loader.watch.watch import Watch
 
 

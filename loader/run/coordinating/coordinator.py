@@ -23,12 +23,12 @@ from tundish.loader.protocols.pieces import Pieces, refs_only
 from tundish.loader.protocols.rows import as_ref
 from tundish.loader.run.coordinating.answers import count, take_in
 from tundish.loader.run.coordinating.deaths import Deaths, Fate
+from tundish.loader.run.coordinating.planner import AheadRepeated
+from tundish.loader.run.coordinating.seat import Seat
 from tundish.loader.run.coordinating.tasks import Definition, Definitions, Tasks, rows_per_task
-from tundish.loader.run.critical import uninterrupted
-from tundish.loader.run.messages import NOT_OPENED, STREAM_END, WRITING
-from tundish.loader.run.parallel import AheadRepeated
-from tundish.loader.run.storing.seat import Seat
-from tundish.loader.run.streams import StreamStage
+from tundish.loader.run.stages.streams import StreamStage
+from tundish.loader.run.starting.critical import uninterrupted
+from tundish.loader.run.wire.messages import NOT_OPENED, STREAM_END, WRITING
 
 if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
     from tundish.loader.run.coordinating.lookahead import LookAhead
     from tundish.loader.run.coordinating.memory import Memory
-    from tundish.loader.run.messages import Done
-    from tundish.loader.run.parallel import AnyStage
-    from tundish.loader.run.peers import Job, Peer
-    from tundish.loader.run.pool import Pool
+    from tundish.loader.run.coordinating.planner import AnyStage
+    from tundish.loader.run.pool.peers import Job, Peer
+    from tundish.loader.run.pool.pool import Pool
     from tundish.loader.run.starting.launcher import Exit
     from tundish.loader.run.watching.ledger import Ledger
     from tundish.loader.run.watching.tracing import Trace
+    from tundish.loader.run.wire.messages import Done
     from tundish.shm.layout import Layout
 
 

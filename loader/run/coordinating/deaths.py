@@ -10,17 +10,17 @@ from tundish.loader.protocols.chains import run_of
 from tundish.loader.protocols.items import ref_of
 from tundish.loader.protocols.lineage import add_origin, describe_origin
 from tundish.loader.protocols.rows import as_ref
-from tundish.loader.run.evaluators import compile_values
+from tundish.loader.run.coordinating.seat import Seat
+from tundish.loader.run.evaluating.evaluators import compile_values
+from tundish.loader.run.stages.streams import StreamStage
 from tundish.loader.run.starting.watchdog import deadlocked
-from tundish.loader.run.storing.seat import Seat
-from tundish.loader.run.streams import StreamStage
 
 if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Machine
     from tundish.loader.run.coordinating.tasks import Definitions
-    from tundish.loader.run.peers import Job
+    from tundish.loader.run.pool.peers import Job
     from tundish.loader.run.starting.launcher import Exit
 
 _MAX_DEATHS = 3

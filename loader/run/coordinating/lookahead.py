@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from tundish.loader.plan.node import AUTOTUNE
 from tundish.loader.run.coordinating.tasks import tasks_per_block
-from tundish.loader.run.streams import StreamStage
+from tundish.loader.run.stages.streams import StreamStage
 from tundish.loader.watch.throughput import window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tundish.loader.protocols.operator import Operator
-    from tundish.loader.run.parallel import AnyStage
+    from tundish.loader.run.coordinating.planner import AnyStage
     from tundish.loader.watch.histogram import Histogram
 
 _LEAST_BLOCKS = 3

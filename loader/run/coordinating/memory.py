@@ -7,15 +7,15 @@ from weakref import WeakSet
 
 from tundish.errors import SharedMemoryError
 from tundish.loader.protocols.block import COPY_BELOW, Block
-from tundish.loader.run.store import Reserve, bury, shared_ring, visit_graves
+from tundish.loader.run.coordinating.store import Reserve, bury, shared_ring, visit_graves
 from tundish.shm.budget import default_budget, parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tundish.loader.plan.options import Options
-    from tundish.loader.run.parallel import AnyStage
-    from tundish.loader.run.peers import Job, Peer
+    from tundish.loader.run.coordinating.planner import AnyStage
+    from tundish.loader.run.pool.peers import Job, Peer
     from tundish.shm.layout import Encoded
     from tundish.shm.memory import Arena
 

@@ -9,11 +9,11 @@ import numpy as np
 from tundish.loader.protocols.lineage import replayed_elements
 from tundish.loader.protocols.pieces import Pieces
 from tundish.loader.protocols.rows import as_ref
-from tundish.loader.run.messages import NO_SLOT, POINTER, Items, Kind, Task
-from tundish.loader.run.pace import TASK_S
-from tundish.loader.run.peers import Job
-from tundish.loader.run.streams import StreamStage
-from tundish.loader.run.telling import roots_of_all, tell_all
+from tundish.loader.run.pool.peers import Job
+from tundish.loader.run.stages.pace import TASK_S
+from tundish.loader.run.stages.streams import StreamStage
+from tundish.loader.run.wire.messages import NO_SLOT, POINTER, Items, Kind, Task
+from tundish.loader.run.wire.telling import roots_of_all, tell_all
 from tundish.shm.layout import Encoded
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.operator import Operator
     from tundish.loader.run.coordinating.memory import Memory
-    from tundish.loader.run.parallel import AnyStage
+    from tundish.loader.run.coordinating.planner import AnyStage
 
 _TAIL_BYTES = 32768
 _new = tuple.__new__

@@ -6,13 +6,12 @@ import atexit
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
-    from tundish.loader.run.peers import Peer
     from tundish.loader.run.storing.recorder import Recorder
     from tundish.snapshot.reading.reader import Reader
 
@@ -80,11 +79,21 @@ class Setup:
 # and the interpreter when it ends.
 
 _AT_EXIT_S = 1.5
+
+
+class Leaving(Protocol):
+    """A worker that was told to end, and still writes."""
+
+    def is_gone(self, timeout_s: float) -> bool:
+        """Wait until it has ended, so long at most; return True if it has."""
+        ...
+
+
 _lock = threading.Lock()
-_lingering: list[tuple[str, str, list[Peer]]] = []
+_lingering: list[tuple[str, str, Sequence[Leaving]]] = []
 
 
-def linger(path: str, key: str, peers: list[Peer]) -> None:
+def linger(path: str, key: str, peers: Sequence[Leaving]) -> None:
     """Note that these still write a snapshot."""
     with _lock:
         _lingering.append((path, key, peers))

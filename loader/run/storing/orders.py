@@ -15,7 +15,7 @@ import numpy as np
 
 from tundish.loader.protocols.items import Made
 from tundish.loader.protocols.told import Told
-from tundish.loader.run.telling import Ordered
+from tundish.loader.run.wire.telling import Ordered
 from tundish.shm.layout import Layout
 from tundish.snapshot.encoding.forms import Columns, columns_of
 from tundish.snapshot.files.store import open_store

@@ -26,8 +26,8 @@ from tundish.loader.operators.snapshot import Snapshot
 from tundish.loader.operators.stored import Found, Reread, Stored
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.rebuilding import changed, other_inputs
-from tundish.loader.run.describing import describe_pipeline, describe_sorting, key_of
-from tundish.loader.run.ranges import range_of
+from tundish.loader.run.evaluating.describing import describe_pipeline, describe_sorting, key_of
+from tundish.loader.run.evaluating.ranges import range_of
 from tundish.loader.run.storing.live import Live, Served, Setup, nothing_served, wait_for
 from tundish.loader.run.storing.orders import Target
 from tundish.loader.run.storing.recorder import WRITING, Recorder, leasing

@@ -20,8 +20,8 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tundish.loader.run.serving import in_worker
 from tundish.loader.run.watching.tracing import notice
+from tundish.loader.run.wire.serving import in_worker
 from tundish.loader.watch.adding import continued
 from tundish.loader.watch.summary import aggregators_of
 from tundish.shm.board import LARGEST, Board

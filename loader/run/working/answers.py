@@ -6,7 +6,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.protocols.lineage import add_origin
-from tundish.loader.run.messages import (
+from tundish.loader.run.starting.payload import dumps_exception
+from tundish.loader.run.wire.messages import (
     DONE,
     EXTRA,
     EXTRA_IN_SLOT,
@@ -20,15 +21,14 @@ from tundish.loader.run.messages import (
     align,
     share_offset,
 )
-from tundish.loader.run.starting.payload import dumps_exception
-from tundish.loader.run.writing import NeedsMore, Rows
+from tundish.loader.run.working.writing import NeedsMore, Rows
 from tundish.shm.layout import Encoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tundish.loader.protocols.context import Context
-    from tundish.loader.run.mail import Outbox
+    from tundish.loader.run.wire.mail import Outbox
     from tundish.loader.run.working.blocks import Blocks
     from tundish.shm.layout import Layout
     from tundish.shm.memory import Arena

@@ -9,8 +9,16 @@ import numpy as np
 from tundish.gaps import clear
 from tundish.loader.protocols.told import kept, open_all
 from tundish.loader.protocols.writer import writer
-from tundish.loader.run.messages import INLINE_BLOCK, NO_SLOT, POINTER, RECORD, Items, Kind, Task
-from tundish.loader.run.writing import NeedsMore, Rows
+from tundish.loader.run.wire.messages import (
+    INLINE_BLOCK,
+    NO_SLOT,
+    POINTER,
+    RECORD,
+    Items,
+    Kind,
+    Task,
+)
+from tundish.loader.run.working.writing import NeedsMore, Rows
 from tundish.shm.layout import Encoded, Layout, decode
 from tundish.spec import flatten, leaf_key
 
@@ -18,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tundish.loader.protocols.context import Context
-    from tundish.loader.run.mail import Outbox
+    from tundish.loader.run.wire.mail import Outbox
     from tundish.shm.memory import Arena
 
 

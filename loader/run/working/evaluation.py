@@ -15,7 +15,7 @@ from tundish.loader.protocols.items import DROPPED
 from tundish.loader.protocols.refs import refs_of_rows
 from tundish.loader.protocols.results import checked
 from tundish.loader.run.starting.watchdog import limit
-from tundish.loader.run.writing import NeedsMore, Rows, scatter
+from tundish.loader.run.working.writing import NeedsMore, Rows, scatter
 from tundish.spec import flatten, normalise, unflatten
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Gather
-    from tundish.loader.run.messages import Task
+    from tundish.loader.run.wire.messages import Task
     from tundish.loader.run.working.blocks import Blocks
     from tundish.loader.run.working.stage import Stage
 

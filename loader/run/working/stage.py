@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 from tundish.loader.protocols.items import ref_of
 from tundish.loader.protocols.lineage import add_origin, describe_origin, identities
 from tundish.loader.protocols.raised import element_error
-from tundish.loader.run.evaluators import (
+from tundish.loader.run.evaluating.evaluators import (
     compile_gather,
     compile_inner,
     compile_sweep,
     compile_values,
 )
-from tundish.loader.run.messages import WRITING
 from tundish.loader.run.starting.payload import dumps_exception
 from tundish.loader.run.watching.timing import CLOCK_S, TASK_S, Timer, Turns
 from tundish.loader.run.watching.watched import evaluated, stage_name
+from tundish.loader.run.wire.messages import WRITING
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Gather, Identity, Value
     from tundish.loader.protocols.operator import Operator
-    from tundish.loader.run.values import OpenInner
+    from tundish.loader.run.evaluating.values import OpenInner
 
 _SYNC_BYTES = 32 << 20
 

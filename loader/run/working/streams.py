@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.loader.protocols.items import End, Failure, ref_of
-from tundish.loader.run.messages import RECORD, Kind, Task
 from tundish.loader.run.starting.payload import dumps_exception
 from tundish.loader.run.starting.watchdog import limit
-from tundish.loader.run.writing import Rows, scatter
+from tundish.loader.run.wire.messages import RECORD, Kind, Task
+from tundish.loader.run.working.writing import Rows, scatter
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
-    from tundish.loader.run.mail import Outbox
-    from tundish.loader.run.values import OpenInner
+    from tundish.loader.run.evaluating.values import OpenInner
+    from tundish.loader.run.wire.mail import Outbox
     from tundish.loader.run.working.blocks import Blocks, Inputs
     from tundish.loader.run.working.stage import Stage
 

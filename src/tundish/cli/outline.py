@@ -15,7 +15,7 @@ from tundish.loader.operators.options import options_of
 from tundish.loader.plan.node import AUTOTUNE, function_name, walk
 from tundish.loader.protocols.chains import chain_base
 from tundish.loader.protocols.chains import computes as made_below
-from tundish.loader.run.effective import effective
+from tundish.loader.run.evaluating.effective import effective
 from tundish.loader.run.external import external_state
 from tundish.loader.run.parallelism import how_many_workers
 from tundish.loader.run.storing.setup import foreseen
@@ -107,7 +107,7 @@ def scattered(root: Operator) -> Iterator[str]:
 
 
 def stages(root: Operator) -> dict[int, int]:
-    """Number the operators whose work is done in one go, as `tundish.loader.run.planner` joins them.
+    """Number the operators whose work is done in one go, as `tundish.loader.run.inline.planner` joins them.
 
     Order is decided on indices wherever it can be, so functions run where an element has to be
     there: in a batch, where a filter decides or something is asked about each, before what is kept or taken apart, at the end.

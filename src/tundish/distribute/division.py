@@ -15,7 +15,7 @@ from tundish.loader.plan.node import INFINITE_CARDINALITY, walk
 from tundish.loader.plan.rebuilding import other_inputs
 from tundish.loader.protocols.specs import static_spec
 from tundish.loader.run.access import counted
-from tundish.loader.run.ranges import over
+from tundish.loader.run.evaluating.ranges import over
 from tundish.spec import ArraySpec, flatten
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from tundish.loader.operators.choosing import Shard
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.rebuilding import other_inputs
 from tundish.loader.protocols.operator import Unary
-from tundish.loader.run.ranges import over
+from tundish.loader.run.evaluating.ranges import over
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator

@@ -22,7 +22,7 @@ from tundish.distribute.state import Kind
 from tundish.distribute.values import Specs
 from tundish.loader.dataset import Dataset
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
-from tundish.loader.run.effective import effective
+from tundish.loader.run.evaluating.effective import effective
 
 if TYPE_CHECKING:
     from tundish.loader.plan.inputs import InputContext

@@ -24,7 +24,7 @@ from tundish.loader.dataset import Dataset
 from tundish.loader.plan.checks import check_callable
 from tundish.loader.plan.inputs import InputContext
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, walk
-from tundish.loader.run.effective import effective
+from tundish.loader.run.evaluating.effective import effective
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import psutil
 
-from tundish.loader.run import store
+from tundish.loader.run.coordinating import store
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable

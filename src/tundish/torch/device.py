@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 from torch.utils.data._utils.pin_memory import pin_memory
 
-from tundish.loader.run.store import shared_ring
+from tundish.loader.run.coordinating.store import shared_ring
 from tundish.nests import map_nest
 from tundish.prefetching import Prefetcher
 from tundish.shm.budget import default_budget

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 OURS = "tundish.loader.dataloader.worker"
 ROOT = Path(__file__).parents[3]
-PIPELINES = ("tundish.loader.dataset", "tundish.loader.run.worker", "pyarrow")
+PIPELINES = ("tundish.loader.dataset", "tundish.loader.run.working.worker", "pyarrow")
 PROGRAM = """
 import sys
 from tests.loader.dataloader.datasets import Loaded

@@ -24,7 +24,7 @@ from tundish.loader.operators.measuring import (
 from tundish.loader.plan.node import walk
 from tundish.loader.protocols.operator import Operator
 from tundish.loader.protocols.specs import static_spec
-from tundish.loader.run.ranges import range_of
+from tundish.loader.run.evaluating.ranges import range_of
 from tundish.loader.watch.stats import Stats
 from tundish.testing.compare import collect, difference
 from tundish.testing.functions import Keep, Tag

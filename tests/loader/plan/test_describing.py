@@ -18,7 +18,7 @@ from tests.loader.plan import recipe
 import tundish as td
 from tundish.errors import FingerprintError
 from tundish.loader.operators.snapshot import Snapshot
-from tundish.loader.run.describing import describe_pipeline, describe_sorting, key_of
+from tundish.loader.run.evaluating.describing import describe_pipeline, describe_sorting, key_of
 from tundish.snapshot.fingerprint import atoms
 from tundish.snapshot.fingerprint import keys as description
 from tundish.snapshot.fingerprint.differences import differences, touched
@@ -404,7 +404,7 @@ def test_a_snapshot_within_counts_by_being_there() -> None:
 # -- the same in every process ---------------------------------------------------------------------
 
 SAY = """
-from tundish.loader.run.describing import describe_pipeline, key_of
+from tundish.loader.run.evaluating.describing import describe_pipeline, key_of
 print(key_of(describe_pipeline(pipeline()._node)))
 """
 

@@ -10,7 +10,7 @@ from tundish import Dataset
 from tundish.loader.protocols.context import Context
 from tundish.loader.protocols.items import End
 from tundish.loader.protocols.positional import Positions, listed
-from tundish.loader.run.inline import Again
+from tundish.loader.run.inline.stage import Again
 
 COUNT = 500
 

@@ -14,8 +14,8 @@ import tundish as td
 from tundish.errors import RangeError
 from tundish.loader.plan.node import INFINITE_CARDINALITY
 from tundish.loader.protocols.operator import Operator
+from tundish.loader.run.evaluating.ranges import base_of, bounds, range_of
 from tundish.loader.run.iterator import Iterator as Elements
-from tundish.loader.run.ranges import base_of, bounds, range_of
 from tundish.testing import fuzz
 from tundish.testing.compare import Outcome, collect
 from tundish.testing.functions import Draw, Fail, Inner, Keep, Records, Tag

@@ -20,9 +20,9 @@ from tests.conftest import descriptors
 from tundish import Dataset, Options
 from tundish.errors import SharedMemoryError, StalledError, WorkerDiedError
 from tundish.loader.run.coordinating.coordinator import Coordinator
+from tundish.loader.run.coordinating.store import shared_ring
 from tundish.loader.run.iterator import Iterator
 from tundish.loader.run.parallelism import how_many_workers
-from tundish.loader.run.store import shared_ring
 from tundish.testing import digest
 from tundish.testing.files import files, read
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from tundish import Dataset
-from tundish.loader.run.pool import Pool
+from tundish.loader.run.pool.pool import Pool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ import pytest
 
 import tundish as td
 from tundish.formats.tables.csv import CsvTuplesFormat
-from tundish.loader.run.describing import describe_pipeline
+from tundish.loader.run.evaluating.describing import describe_pipeline
 from tundish.snapshot.fingerprint.provenance import installed_name
 
 METHODS = {

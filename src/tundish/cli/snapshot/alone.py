@@ -14,8 +14,8 @@ from tundish.cli.terminal import say
 from tundish.errors import RangeError, SpecError
 from tundish.loader.plan.node import walk
 from tundish.loader.protocols.operator import Operator, Unary
+from tundish.loader.run.evaluating.ranges import base_of, only, over
 from tundish.loader.run.iterator import Iterator
-from tundish.loader.run.ranges import base_of, only, over
 from tundish.spec import spec_of
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from tundish.cli.snapshot.log import amount, duration
 from tundish.errors import RangeError
 from tundish.loader.operators.choosing import Take
 from tundish.loader.operators.shuffle import Shuffle
+from tundish.loader.run.evaluating.ranges import base_of, over
 from tundish.loader.run.iterator import Iterator
-from tundish.loader.run.ranges import base_of, over
 from tundish.snapshot.encoding.forms import Columns, Form, columns_of, encode
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from tundish.loader.protocols.items import End, Failure
 from tundish.loader.protocols.raised import opened
 from tundish.loader.protocols.stated import go_to
 from tundish.loader.run.checkpoints import newest_state, read_state
-from tundish.loader.run.effective import effective
-from tundish.loader.run.reference import open_inline
+from tundish.loader.run.evaluating.effective import effective
+from tundish.loader.run.inline.reference import open_inline
 from tundish.loader.run.state import check_state, make_state
 from tundish.loader.run.storing.setup import resolve
 from tundish.testing.again.watcher import Watcher, watched

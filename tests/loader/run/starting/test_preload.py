@@ -11,7 +11,7 @@ from tests.laws.functions import pure
 
 from tundish import Dataset, Options
 from tundish.loader.protocols.context import Context
-from tundish.loader.run.crew import crew_of
+from tundish.loader.run.pool.crew import crew_of
 from tundish.loader.run.starting.preload import installed
 from tundish.testing.functions import Inner, Tag
 

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 import tundish as td
-from tundish.loader.run.critical import uninterrupted
-from tundish.loader.run.pool import Pool
+from tundish.loader.run.pool.pool import Pool
+from tundish.loader.run.starting.critical import uninterrupted
 from tundish.loader.run.storing.recorder import Recorder
 
 COUNT = 14

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tundish.loader.protocols.chains import computes
 from tundish.loader.protocols.operator import Unary
-from tundish.loader.run.values import Maker, OpenInner
+from tundish.loader.run.evaluating.values import Maker, OpenInner
 
 if TYPE_CHECKING:
     from tundish.loader.operators.flat_map import FlatMap

@@ -1,4 +1,4 @@
-"""Inner datasets that are read in this process; those in workers are `tundish.loader.run.streams`."""
+"""Inner datasets that are read in this process; those in workers are `tundish.loader.run.stages.streams`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tundish.loader.protocols.machines import Counts
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Identity, Machine, Mark, Value
-    from tundish.loader.run.values import OpenInner
+    from tundish.loader.run.evaluating.values import OpenInner
     from tundish.loader.watch.watch import StageMeter
 
 

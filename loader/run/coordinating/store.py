@@ -11,7 +11,7 @@ from tundish.shm.memory import Arena
 from tundish.shm.ring import Ring
 
 if TYPE_CHECKING:
-    from tundish.loader.run.peers import Peer
+    from tundish.loader.run.pool.peers import Peer
 
 _SLOTS = 1024
 _lock = threading.Lock()

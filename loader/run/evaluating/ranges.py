@@ -17,7 +17,7 @@ from tundish.loader.operators.options import options_of
 from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.node import INFINITE_CARDINALITY, global_seed, walk
 from tundish.loader.protocols.operator import Operator, Unary
-from tundish.loader.run.effective import effective
+from tundish.loader.run.evaluating.effective import effective
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """Plain maps and filters over a source, in this process: one generator over another.
 
-The closures of `tundish.loader.run.values` cost more than a cheap function itself. Where a run of map
+The closures of `tundish.loader.run.evaluating.values` cost more than a cheap function itself. Where a run of map
 and filter has no seeds, policies and signatures, and its source has random access, its elements come
 out of nested generators instead, still one at a time and not before they are asked for.
 """
@@ -23,6 +23,7 @@ from tundish.loader.protocols.items import End, Failure, Made
 from tundish.loader.protocols.lineage import add_origin, describe_origin
 from tundish.loader.protocols.ownership import lend, lent
 from tundish.loader.protocols.positional import Taken
+from tundish.loader.protocols.refs import array_of
 from tundish.loader.protocols.stated import own
 from tundish.loader.watch.watch import MOST
 
@@ -140,7 +141,7 @@ class SweptStage:
         self._source: Iterator[Any]
         if self._numbers is not None:
             start, step, dtype = self._numbers
-            numbers = (np.asarray(refs, np.int64) * step + start).astype(dtype, copy=False)
+            numbers = (array_of(refs) * step + start).astype(dtype, copy=False)
             self._counter: Iterator[Any] = iter(list(numbers))
             self._source = self._counter
         else:

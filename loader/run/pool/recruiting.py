@@ -12,10 +12,10 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.marks import shared_marks
-from tundish.loader.run.peers import Crew, Peer
+from tundish.loader.run.pool.peers import Crew, Peer
 from tundish.loader.run.starting.kinship import this_as_parent
 from tundish.loader.run.starting.launcher import Launcher, Template, launcher
+from tundish.loader.run.wire.marks import shared_marks
 from tundish.shm.channel import Channel, default_kind
 
 if TYPE_CHECKING:

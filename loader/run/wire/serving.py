@@ -15,12 +15,12 @@ from collections.abc import Callable
 from typing import Any
 
 from tundish.loader.protocols.raised import carry_interrupts
-from tundish.loader.run.mail import Inbox, Outbox
-from tundish.loader.run.marks import take_marks
-from tundish.loader.run.messages import RECORD, TASK, Kind, Task
 from tundish.loader.run.starting.kinship import become_child
 from tundish.loader.run.starting.moment import Luggage
 from tundish.loader.run.starting.payload import dumps_exception
+from tundish.loader.run.wire.mail import Inbox, Outbox
+from tundish.loader.run.wire.marks import take_marks
+from tundish.loader.run.wire.messages import RECORD, TASK, Kind, Task
 from tundish.shm.channel import Channel, ChannelClosed
 from tundish.shm.memory import Arena
 

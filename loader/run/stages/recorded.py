@@ -12,7 +12,7 @@ from tundish.loader.protocols.items import End, Failure, Made, NotReady
 from tundish.loader.protocols.pieces import RowChunk
 from tundish.loader.protocols.raised import element_error
 from tundish.loader.protocols.rows import Row, Rows
-from tundish.loader.run.stages import ParallelStage
+from tundish.loader.run.stages.parallel import ParallelStage
 from tundish.loader.run.storing.live import nothing_served
 from tundish.snapshot.encoding.structure import stored_tree
 from tundish.spec import flatten, unflatten

@@ -17,14 +17,14 @@ from tundish.loader.protocols.ownership import SCALARS, owned
 from tundish.loader.protocols.positional import Positions, Taken
 from tundish.loader.protocols.raised import element_error
 from tundish.loader.protocols.refs import BatchRefs, ints
-from tundish.loader.run.overtaking import load_stage
+from tundish.loader.run.stages.overtaking import load_stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Gather, Hand, Identity, Machine, Mark, Value
-    from tundish.loader.run.plain import Elements
+    from tundish.loader.run.evaluating.plain import Elements
     from tundish.loader.watch.watch import StageMeter
 
 

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.messages import RECORD, Kind
+from tundish.loader.run.wire.messages import RECORD, Kind
 from tundish.shm.channel import ChannelClosed
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from tundish.loader.protocols.block import Block
 from tundish.loader.protocols.items import End, Failure, NotReady, Ref, ref_of
 from tundish.loader.protocols.machines import Counts
 from tundish.loader.protocols.rows import Row
-from tundish.loader.run.chunkrefs import InnerRefs, PlacedRefs, told_places
-from tundish.loader.run.pace import TASK_S, Pace
+from tundish.loader.run.stages.chunkrefs import InnerRefs, PlacedRefs, told_places
+from tundish.loader.run.stages.pace import TASK_S, Pace
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Machine, Mark
-    from tundish.loader.run.stages import StageOwner
+    from tundish.loader.run.stages.parallel import StageOwner
     from tundish.loader.watch.watch import StageMeter
 
 _CHUNK_ROWS = 2048

@@ -15,9 +15,9 @@ from tundish.loader.watch.stats import WorkerStats
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tundish.loader.run.messages import Done, Task
     from tundish.loader.run.starting.launcher import Exit, WorkerProcess
     from tundish.loader.run.starting.payload import Met, Payload
+    from tundish.loader.run.wire.messages import Done, Task
     from tundish.shm.channel import Channel
     from tundish.shm.layout import Layout
     from tundish.shm.memory import Arena

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tundish.loader.protocols.block import Block
-from tundish.loader.run.pace import Pace
+from tundish.loader.run.stages.pace import Pace
 from tundish.loader.watch.watch import StageMeter
 
 if TYPE_CHECKING:

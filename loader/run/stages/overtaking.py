@@ -63,7 +63,7 @@ def with_left_out(state: Any, ranges: list[list[int]]) -> Any:
 
 
 class Counted(Protocol):
-    """The counts of a stage; see `tundish.loader.run.inline.Counts`."""
+    """The counts of a stage; see `tundish.loader.run.inline.stage.Counts`."""
 
     by_event: dict[str, int]
 

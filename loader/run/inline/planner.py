@@ -8,8 +8,8 @@ failed element is an element). Items are computed by *stages*:
 * before `batch`, `unbatch` and `cache`, and at the end.
 
 A stage evaluates the whole run of map and filter before it at once. How it does so is the
-subclass's: `InlinePlanner` (`tundish.loader.run.reference`) in this process, `ParallelPlanner`
-(`tundish.loader.run.parallel`) in workers.
+subclass's: `InlinePlanner` (`tundish.loader.run.inline.reference`) in this process, `ParallelPlanner`
+(`tundish.loader.run.coordinating.planner`) in workers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tundish.loader.operators.measuring import measured
 from tundish.loader.operators.repeat import Repeat, Repeated
 from tundish.loader.protocols.chains import chain_base, defers
 from tundish.loader.protocols.positional import Positions
-from tundish.loader.run.storing.recorded import recorded
+from tundish.loader.run.stages.recorded import recorded
 from tundish.loader.run.watching.watched import meter_of
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from tundish.loader.protocols.forms import form_of_value
 from tundish.loader.protocols.items import End, Failure, Made, Ref
 from tundish.loader.protocols.rows import Row, Rows, refs_of
 from tundish.loader.protocols.stated import count, load_part
-from tundish.loader.run.stages import ParallelStage
-from tundish.loader.run.storing.recorded import Recorded
+from tundish.loader.run.stages.parallel import ParallelStage
+from tundish.loader.run.stages.recorded import Recorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable

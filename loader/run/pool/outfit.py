@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.peers import Crew
+from tundish.loader.run.pool.peers import Crew
 from tundish.loader.run.starting.agreeing import Agreement, entries_now
 from tundish.loader.run.starting.launcher import launcher, start_method
 from tundish.loader.run.starting.moment import Moment

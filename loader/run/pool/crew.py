@@ -8,20 +8,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tundish.loader.protocols.context import Context
-from tundish.loader.run.peers import Crew
-from tundish.loader.run.serving import IN_WORKER
-from tundish.loader.run.starting.outfit import crew_of_processes
+from tundish.loader.run.pool.outfit import crew_of_processes
+from tundish.loader.run.pool.peers import Crew
 from tundish.loader.run.starting.payload import Payload, pack
 from tundish.loader.run.starting.preload import installed
 from tundish.loader.run.starting.settings import Applied, Values, values_now
-from tundish.loader.run.worker import Worker
+from tundish.loader.run.wire.serving import IN_WORKER
+from tundish.loader.run.working.worker import Worker
 from tundish.loader.watch.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tundish.loader.plan.options import Options
-    from tundish.loader.run.starting.outfit import Part
+    from tundish.loader.run.pool.outfit import Part
     from tundish.shm.channel import Channel
     from tundish.shm.memory import Arena
 

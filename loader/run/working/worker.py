@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SharedMemoryError
 from tundish.loader.protocols.context import Context
-from tundish.loader.run.messages import STREAM_END, Items, Task
-from tundish.loader.run.reference import InlinePlanner
-from tundish.loader.run.serving import Serving, serve
+from tundish.loader.run.inline.reference import InlinePlanner
 from tundish.loader.run.starting.payload import dumps_exception
 from tundish.loader.run.starting.watchdog import lift
+from tundish.loader.run.wire.messages import STREAM_END, Items, Task
+from tundish.loader.run.wire.serving import Serving, serve
 from tundish.loader.run.working.answers import Answers
 from tundish.loader.run.working.blocks import Blocks, Inputs
 from tundish.loader.run.working.evaluation import Evaluation
 from tundish.loader.run.working.stage import Stage, Stages
 from tundish.loader.run.working.streams import OpenStreams
-from tundish.loader.run.writing import NeedsMore, Rows
+from tundish.loader.run.working.writing import NeedsMore, Rows
 from tundish.loader.watch.watch import Watch
 
 if TYPE_CHECKING:

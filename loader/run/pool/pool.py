@@ -16,9 +16,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import WorkerDiedError
-from tundish.loader.run.critical import uninterrupted
-from tundish.loader.run.messages import DONE, EXTRA, RECORD, TASK, Done, Kind
-from tundish.loader.run.recruiting import (
+from tundish.loader.run.pool.recruiting import (
     LAUNCHER,
     SHORT,
     Recruiting,
@@ -26,16 +24,18 @@ from tundish.loader.run.recruiting import (
     descriptors_for,
     too_many,
 )
+from tundish.loader.run.starting.critical import uninterrupted
 from tundish.loader.run.starting.launcher import Exit
 from tundish.loader.run.starting.payload import loads_exception
 from tundish.loader.run.starting.watchdog import deadlocked
+from tundish.loader.run.wire.messages import DONE, EXTRA, RECORD, TASK, Done, Kind
 from tundish.shm.channel import ChannelClosed
 from tundish.shm.layout import Layout, decode
 from tundish.shm.liveness import Poller
 from tundish.tracebacks import callers_level
 
 if TYPE_CHECKING:
-    from tundish.loader.run.peers import Crew, Job, Owner, Peer
+    from tundish.loader.run.pool.peers import Crew, Job, Owner, Peer
     from tundish.loader.run.watching.queueing import Runner
     from tundish.loader.run.watching.tracing import Trace
     from tundish.loader.watch.stats import WorkerStats

@@ -9,12 +9,12 @@ from tundish.loader.operators.repeat import Repeated
 from tundish.loader.plan.node import walk
 from tundish.loader.plan.options import Options
 from tundish.loader.protocols.chains import chain_base, defers
-from tundish.loader.run.batches import Batches
-from tundish.loader.run.planner import Planner
-from tundish.loader.run.reference import open_inline, replays
-from tundish.loader.run.stages import ParallelStage, StageOwner
-from tundish.loader.run.storing.recorded import Recorded
-from tundish.loader.run.streams import StreamStage
+from tundish.loader.run.inline.planner import Planner
+from tundish.loader.run.inline.reference import open_inline, replays
+from tundish.loader.run.stages.batches import Batches
+from tundish.loader.run.stages.parallel import ParallelStage, StageOwner
+from tundish.loader.run.stages.recorded import Recorded
+from tundish.loader.run.stages.streams import StreamStage
 from tundish.loader.run.watching.watched import meter_of
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from tundish.loader.protocols.machines import Counts
 from tundish.loader.protocols.pieces import Pieces, RowChunk, mark_behind
 from tundish.loader.protocols.positional import Positions
 from tundish.loader.protocols.rows import Row, Rows, as_ref
-from tundish.loader.run.overtaking import load_stage, with_left_out
-from tundish.loader.run.pace import TASK_S, Pace
+from tundish.loader.run.stages.overtaking import load_stage, with_left_out
+from tundish.loader.run.stages.pace import TASK_S, Pace
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Machine, Mark

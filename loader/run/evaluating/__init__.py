@@ -1,0 +1,1 @@
+"""Compile plans: from refs to elements."""

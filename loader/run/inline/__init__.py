@@ -1,0 +1,1 @@
+"""Compute in this process, when it is asked."""

@@ -1,0 +1,1 @@
+"""Keep worker processes, and hear of their deaths."""

@@ -1,0 +1,1 @@
+"""Give what workers made, in order."""
