@@ -169,6 +169,14 @@ def test_importing_loads_nothing_heavy(tmp_path: Path) -> None:
     assert not {name for name in loaded if name.startswith("tundish.")}
 
 
+def test_a_pipeline_of_numbers_loads_no_pyarrow(tmp_path: Path) -> None:
+    code = """if True:
+        import sys, tundish as td
+        print(len(list(td.Dataset.range(10).map(str).batch(4))), "pyarrow" in sys.modules)
+    """
+    assert run(code, tmp_path).split() == ["3", "False"]
+
+
 def test_importing_is_fast(tmp_path: Path) -> None:
     """CPU seconds, the least of several: our code is measured, not the load of the machine."""
     code = "import time; t = time.process_time(); import tundish; print(time.process_time() - t)"

@@ -1,4 +1,9 @@
-"""Arrow arrays made of numpy's and of Python's values, without a copy where they lie in one piece."""
+"""Arrow arrays made of numpy's and of Python's values, without a copy where they lie in one piece.
+
+Arrow has no complex numbers, structures, big-endian numbers, bfloat16 and so on. What it stores is the
+*carrier*: an Arrow type of the same bytes, reached by a view and never by a conversion, so that every bit
+comes back.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +14,42 @@ import numpy as np
 import pyarrow as pa
 
 from tundish.gaps import copied, has_gaps
-from tundish.snapshot.encoding.structure import carrier
 
 Piece = np.ndarray | list[Any]
 """A leaf of consecutive elements: an array of rows, or a list of leaf values."""
+
+_FIRST_OF_OTHERS = 256  # below it are numpy's own; `isbuiltin` is not said of one that was pickled
+_UNSIGNED = {1: pa.uint8(), 2: pa.uint16(), 4: pa.uint32(), 8: pa.uint64()}
+
+
+def carrier(dtype: np.dtype) -> tuple[pa.DataType, int]:
+    """Return what Arrow stores in place of a dtype: the type, and how many of it an item takes.
+
+    Returns
+    -------
+    pyarrow.DataType
+        Null where items have no bytes.
+    int
+        1 where an item is one value of it.
+
+    Examples
+    --------
+    >>> carrier(np.dtype("complex64")), carrier(np.dtype(">i4")), carrier(np.dtype("S5"))
+    ((DataType(float), 2), (DataType(uint32), 1), (DataType(uint8), 5))
+    """
+    size = dtype.itemsize
+    if size == 0:
+        return pa.null(), 1
+    if dtype.isnative and dtype.num < _FIRST_OF_OTHERS and dtype.names is None:
+        if dtype.kind in "iuf" and size <= 8:
+            return pa.from_numpy_dtype(dtype), 1
+        if dtype.kind == "c" and size <= 16:
+            return pa.from_numpy_dtype(np.dtype(f"f{size // 2}")), 2
+    if dtype.kind in "mM" and dtype.isnative:
+        return pa.int64(), 1
+    if size in _UNSIGNED:
+        return _UNSIGNED[size], 1
+    return pa.uint8(), size
 
 
 # -- numbers -------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ import pyarrow as pa
 from tundish.errors import SnapshotError, SpecError
 from tundish.snapshot.encoding.arrow import (
     Piece,
+    carrier,
     inner,
     item_type,
     join_items,
@@ -47,7 +48,7 @@ from tundish.snapshot.encoding.columns import (
     TextColumn,
     VaryingColumn,
 )
-from tundish.snapshot.encoding.structure import carrier, dtype_from_json, dtype_to_json
+from tundish.snapshot.encoding.structure import dtype_from_json, dtype_to_json
 from tundish.spec import leaf_key, show_key
 
 _LIST_LIMIT = 2**31 - 1  # values that a row of a fixed size list can have

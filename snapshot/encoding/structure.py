@@ -1,9 +1,4 @@
-"""The structure and the dtypes of elements in JSON, and the columns' names.
-
-Arrow has no complex numbers, structures, big-endian numbers, bfloat16 and so on. What it stores is the
-*carrier*: an Arrow type of the same bytes, reached by a view and never by a conversion, so that every bit
-comes back.
-"""
+"""The structure and the dtypes of elements in JSON, and the columns' names; what knows them needs no pyarrow."""
 
 from __future__ import annotations
 
@@ -13,7 +8,6 @@ from functools import cache
 from typing import Any, cast
 
 import numpy as np
-import pyarrow as pa
 
 from tundish.errors import SnapshotError, SpecError
 from tundish.ragged import Ragged, Sparse
@@ -122,8 +116,6 @@ def _key_from_json(told: Any) -> Any:
 
 
 _EXTENSIONS = ("ml_dtypes",)  # packages whose dtypes are stored by name
-_FIRST_OF_OTHERS = 256  # below it are numpy's own; `isbuiltin` is not said of one that was pickled
-_UNSIGNED = {1: pa.uint8(), 2: pa.uint16(), 4: pa.uint32(), 8: pa.uint64()}
 
 
 def dtype_to_json(dtype: np.dtype) -> Any:
@@ -209,33 +201,3 @@ def dtype_from_json(told: Any) -> np.dtype:
             f"the snapshot holds {package}.{name}, and here is none ({problem}); install {package}"
         ) from problem
     return found.newbyteorder(told["order"]) if "order" in told else found
-
-
-def carrier(dtype: np.dtype) -> tuple[pa.DataType, int]:
-    """Return what Arrow stores in place of a dtype: the type, and how many of it an item takes.
-
-    Returns
-    -------
-    pyarrow.DataType
-        Null where items have no bytes.
-    int
-        1 where an item is one value of it.
-
-    Examples
-    --------
-    >>> carrier(np.dtype("complex64")), carrier(np.dtype(">i4")), carrier(np.dtype("S5"))
-    ((DataType(float), 2), (DataType(uint32), 1), (DataType(uint8), 5))
-    """
-    size = dtype.itemsize
-    if size == 0:
-        return pa.null(), 1
-    if dtype.isnative and dtype.num < _FIRST_OF_OTHERS and dtype.names is None:
-        if dtype.kind in "iuf" and size <= 8:
-            return pa.from_numpy_dtype(dtype), 1
-        if dtype.kind == "c" and size <= 16:
-            return pa.from_numpy_dtype(np.dtype(f"f{size // 2}")), 2
-    if dtype.kind in "mM" and dtype.isnative:
-        return pa.int64(), 1
-    if size in _UNSIGNED:
-        return _UNSIGNED[size], 1
-    return pa.uint8(), size
