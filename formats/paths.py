@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from tundish.formats.bytes.file import StorageOptions, filesystem_of, is_remote, local_path
 
@@ -53,7 +53,7 @@ def _matches(pattern: str, storage_options: StorageOptions) -> Iterable[str]:
     root = scheme + mark + "/".join(names[:literal])
     if 0 < literal < len(names) and not root.endswith("/"):
         root += "/"
-    tree: _Tree
+    tree: _LocalTree | _RemoteTree
     if is_remote(before + pattern + behind):
         tree = _RemoteTree(before + (root or scheme + mark) + behind, storage_options)
     else:
@@ -70,7 +70,7 @@ def _unchained(pattern: str) -> tuple[str, str, str]:
     return "".join(f"{p}::" for p in before), parts[at], "".join(f"::{p}" for p in behind)
 
 
-def _below(tree: _Tree, folder: str, names: list[str]) -> Iterator[str]:
+def _below(tree: _LocalTree | _RemoteTree, folder: str, names: list[str]) -> Iterator[str]:
     """The paths, relative to the tree's root, that match names from a folder on."""
     if not names:
         if tree.exists(folder):
@@ -91,7 +91,7 @@ def _below(tree: _Tree, folder: str, names: list[str]) -> Iterator[str]:
                     yield from _below(tree, _joined(folder, child), rest)
 
 
-def _at_any_depth(tree: _Tree, folder: str, names: list[str]) -> Iterator[str]:
+def _at_any_depth(tree: _LocalTree | _RemoteTree, folder: str, names: list[str]) -> Iterator[str]:
     """All below a folder is listed at once, which an object store answers with few requests."""
     folders = [_FOLDERS if name == _ANY_DEPTH else f"{_translated(name)}/" for name in names[:-1]]
     all_files = not names or names[-1] == _ANY_DEPTH
@@ -155,19 +155,9 @@ def _class(text: str) -> str:
     return f"(?!/)[{'^' if negated else ''}{''.join(ranges)}]"
 
 
-class _Tree(Protocol):
+class _LocalTree:
     """Folders and files below a root."""
 
-    def exists(self, path: str) -> bool: ...
-
-    def children(self, folder: str) -> Iterable[tuple[str, bool]]:
-        """The names in a folder, and whether each is a folder; none if it is not there."""
-
-    def descendants(self, folder: str) -> Iterable[tuple[str, bool]]:
-        """The same of all below it, with paths relative to it."""
-
-
-class _LocalTree:
     def __init__(self, root: str) -> None:
         self._root = root
 
@@ -175,6 +165,7 @@ class _LocalTree:
         return os.path.exists(self._root + path)  # noqa: PTH110 - a `Path` drops slashes, which count here
 
     def children(self, folder: str) -> Iterable[tuple[str, bool]]:
+        """The names in a folder, and whether each is a folder; none if it is not there."""
         try:
             with os.scandir(self._root + folder or ".") as entries:
                 return [(entry.name, entry.is_dir()) for entry in entries]
@@ -182,6 +173,7 @@ class _LocalTree:
             return ()
 
     def descendants(self, folder: str) -> Iterable[tuple[str, bool]]:
+        """The same of all below it, with paths relative to it."""
         return self._walk(folder, "", ())
 
     def _walk(

@@ -19,7 +19,7 @@ from tundish.errors import RecordCorruptError
 from tundish.formats.bytes.file import open_file
 from tundish.formats.tables.form import Layout, TableFormat
 from tundish.formats.tables.reader import MOST_ROWS, PIECE_BYTES, Batch, BatchReader
-from tundish.formats.tables.source import ARROW_ERRORS, Spliced, check_names
+from tundish.formats.tables.source import ARROW_ERRORS, Spliced, check_names, in_short
 
 if TYPE_CHECKING:
     from tundish.formats.format import Places, Reader
@@ -96,7 +96,7 @@ class _ParquetReader(BatchReader):
                 raise ValueError(f"row groups of {counts} rows, {meta.num_rows} in all")
         except ARROW_ERRORS as problem:
             self._checked()
-            text = f"is no Parquet file, or its footer is damaged: {_short(problem)}"
+            text = f"is no Parquet file, or its footer is damaged: {in_short(problem)}"
             raise RecordCorruptError(self.path, max(0, self._bytefile.size - 8), text) from problem
         self.layout = Layout(self._form, schema, self.path)
         self.groups, self._starts = counts, list(accumulate(counts, initial=0))
@@ -149,7 +149,7 @@ class _ParquetReader(BatchReader):
             self._checked()
             text = (
                 f"row group {group} (rows {self._starts[group]:,} to {end - 1:,}) cannot be decoded "
-                f"from row {first:,} on: {_short(problem)}"
+                f"from row {first:,} on: {in_short(problem)}"
             )
             return Batch(first, end, None, self.layout, text)
         self._next += 1
@@ -180,7 +180,3 @@ def _width(kind: Any, share: int) -> int:
         return max(1, int(kind.bit_width) // 8)
     except ValueError:
         return share
-
-
-def _short(problem: BaseException) -> str:
-    return (str(problem).splitlines() or [type(problem).__name__])[0]

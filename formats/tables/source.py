@@ -28,6 +28,11 @@ ARROW_ERRORS = (
 """What pyarrow raises over bytes that are not what they should be."""
 
 
+def in_short(problem: BaseException) -> str:
+    """The first line of what pyarrow says."""
+    return (str(problem).splitlines() or [type(problem).__name__])[0]
+
+
 def check_names(schema: Any) -> None:
     """See that the names in a file's schema are text.
 

@@ -18,7 +18,7 @@ from tundish.errors import RecordCorruptError
 from tundish.formats.tables.form import Layout, TableFormat
 from tundish.formats.tables.lines import Lines, starts_of
 from tundish.formats.tables.reader import Chunk, TableReader
-from tundish.formats.tables.source import ARROW_ERRORS
+from tundish.formats.tables.source import ARROW_ERRORS, in_short
 
 if TYPE_CHECKING:
     from tundish.formats.format import Places, Reader
@@ -149,7 +149,7 @@ class _TextReader(TableReader):
         except ARROW_ERRORS as problem:
             if isinstance(problem, RecordCorruptError):
                 raise
-            raise RecordCorruptError(self.path, bom, _short(problem)) from problem
+            raise RecordCorruptError(self.path, bom, in_short(problem)) from problem
         starts = starts_of(first[bom + self._grammar.start :], self._form.row)
         self._grammar.start += bom + (int(starts[0]) if len(starts) else 0)
         self._layout = Layout(self._form, self._grammar.known, self.path, self._grammar.null)
@@ -221,7 +221,7 @@ class _TextReader(TableReader):
                 return [batch]
             problem = f"{len(batch)} rows stand in one line"
         except ARROW_ERRORS as error:
-            problem = _short(error)
+            problem = in_short(error)
         if stop - first == 1:
             bad[first] = problem
             nulls = [pa.nulls(1, field.type) for field in self._grammar.schema]
@@ -251,7 +251,3 @@ def _joined(batches: list[Any]) -> Any:
     if len(batches) == 1 or not batches[0].schema.names:
         return batches[0]
     return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
-
-
-def _short(problem: BaseException) -> str:
-    return (str(problem).splitlines() or [type(problem).__name__])[0]

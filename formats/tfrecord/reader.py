@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import sys
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -87,7 +87,9 @@ class TFRecordReader(Reader):
         Where its bytes come from.
     """
 
-    def __init__(self, path: str, place: int, identity: Identity, window: _Window) -> None:
+    def __init__(
+        self, path: str, place: int, identity: Identity, window: _FileWindow | _StreamWindow
+    ) -> None:
         self.path, self.place, self.identity = path, place, identity
         self._window = window
         self._lengths = Lengths()
@@ -216,29 +218,16 @@ class TFRecordReader(Reader):
         self._window.close()
 
 
-class _Window(Protocol):
+class _FileWindow:
     """A piece of a file that is at hand."""
 
-    @property
-    def file(self) -> ByteFile | None:
-        """What can be read at any place; None of a stream."""
-
-    def around(self, place: int, need: int) -> tuple[bytes, int]:
-        """Bytes, and where in them a place is: at least so many from there on, if they are there."""
-
-    def left(self, place: int) -> int:
-        """How many bytes there are from a place on, at most."""
-
-    def close(self) -> None: ...
-
-
-class _FileWindow:
     def __init__(self, file: ByteFile, block: int) -> None:
         self.file = file
         self._block = block
         self._data, self._base = b"", 0
 
     def around(self, place: int, need: int) -> tuple[bytes, int]:
+        """Bytes, and where in them a place is: at least so many from there on, if they are there."""
         at = place - self._base
         if at < 0 or at + need > len(self._data):
             self._data = self.file.pread(place, max(need, self._block))
@@ -246,6 +235,7 @@ class _FileWindow:
         return self._data, at
 
     def left(self, place: int) -> int:
+        """How many bytes there are from a place on, at most."""
         return self.file.size - place
 
     def close(self) -> None:
@@ -253,7 +243,9 @@ class _FileWindow:
 
 
 class _StreamWindow:
-    file: ByteFile | None = None
+    """A piece of a stream, which cannot be read at any place."""
+
+    file = None
 
     def __init__(self, stream: ByteStream, place: int) -> None:
         self._stream = stream

@@ -25,6 +25,7 @@ from tundish.loader.dataloader.parallel import Parallel
 from tundish.loader.dataloader.progress import Progress
 from tundish.loader.dataloader.samplers import BatchSampler, RandomSampler, SequentialSampler
 from tundish.loader.dataloader.seeding import foreseen, generators_of
+from tundish.loader.plan.settings import one_of
 from tundish.loader.run.starting.launcher import launcher
 from tundish.loader.run.wire.serving import overruled
 
@@ -276,8 +277,8 @@ class DataLoader(Loading):
         self.prefetch_factor = check_counts(
             num_workers, timeout, prefetch_factor, persistent_workers=persistent_workers
         )
-        self.rng_compat = check_rng_compat(rng_compat)
-        self.globals = check_globals(globals)
+        self.rng_compat = check_rng_compat("rng_compat", rng_compat)
+        self.globals = check_globals("globals", globals)
         self.dataset, self.num_workers, self.timeout = dataset, num_workers, timeout
         self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
         self.worker_init_fn, self.in_order, self.generator = worker_init_fn, in_order, generator
@@ -334,6 +335,12 @@ class DataLoader(Loading):
         return len(self._index_sampler)
 
 
+check_rng_compat = one_of("batch", "torch")
+"""How global generators are to be seeded."""
+
+check_globals = one_of("ship", "error", "ignore")
+"""What is to be done about globals that were changed at run time."""
+
 _FIXED = {
     "batch_size",
     "batch_sampler",
@@ -348,20 +355,6 @@ def how_many(asked: int) -> int:
     """How many workers there will be: ``TUNDISH_WORKERS``, else what was asked; 0 inside a worker."""
     forced = overruled()
     return asked if forced is None else forced
-
-
-def check_rng_compat(value: str) -> str:
-    """Check how global generators are to be seeded."""
-    if value not in ("batch", "torch"):
-        raise ValueError(f"rng_compat must be 'batch' or 'torch', not {value!r}")
-    return value
-
-
-def check_globals(value: str) -> str:
-    """Check what is to be done about globals that were changed at run time."""
-    if value not in ("ship", "error", "ignore"):
-        raise ValueError(f"globals must be 'ship', 'error' or 'ignore', not {value!r}")
-    return value
 
 
 class _Endless:

@@ -8,7 +8,7 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from tundish.loader.dataloader.collate import collate, default_collate
 from tundish.loader.dataloader.columns import CollateError
@@ -28,7 +28,7 @@ class Exhausted(Exception):  # noqa: N818 - the end of a replica is no error
     """A replica of an iterable dataset has no more."""
 
 
-class BatchTask:
+class BatchTask(NamedTuple):
     """What one batch is made of.
 
     Parameters
@@ -43,16 +43,10 @@ class BatchTask:
         Told the place of each sample before it is made.
     """
 
-    __slots__ = ("announce", "keys", "position", "stride")
-
-    def __init__(
-        self,
-        keys: Any,
-        position: int = 0,
-        stride: int = 1,
-        announce: Callable[[int], None] | None = None,
-    ) -> None:
-        self.keys, self.position, self.stride, self.announce = keys, position, stride, announce
+    keys: Any
+    position: int = 0
+    stride: int = 1
+    announce: Callable[[int], None] | None = None
 
 
 def fetcher_of(

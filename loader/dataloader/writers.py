@@ -10,7 +10,7 @@ import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -27,19 +27,6 @@ _NUMBERS = (bool, int, float, *(np.dtype(char).type for char in "?bBhHiIlefdFD")
 _SMALL_TENSOR = (
     4096  # bytes; up to here torch.stack of them all takes less time than a copy of each
 )
-
-
-class Writer(Protocol):
-    """One place of the plan."""
-
-    def write(self, value: Any, row: int) -> bool:
-        """Take a sample's value; False if it does not fit."""
-
-    def value(self, row: int) -> Any:
-        """The value that was taken, as it was given; a private copy of an array."""
-
-    def finish(self) -> Any:
-        """The finished column."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +103,7 @@ class Items:
         self.writes = [writer.write for writer in self.writers]
 
     def write(self, value: Any, row: int) -> bool:
+        """Take a sample's value; False if it does not fit."""
         if type(value) is not self.kind or len(value) != self.length:
             return False
         for write, item in zip(self.writes, value):  # noqa: B905, SIM110 - the fastest way
@@ -124,10 +112,12 @@ class Items:
         return True
 
     def value(self, row: int) -> Any:
+        """The value that was taken, as it was given; a private copy of an array."""
         items = [writer.value(row) for writer in self.writers]
         return items if self.kind is list else tuple.__new__(self.kind, items)
 
     def finish(self) -> Any:
+        """The finished column."""
         columns = [writer.finish() for writer in self.writers]
         return columns if self.kind in (list, tuple) else self.kind(*columns)
 
@@ -278,3 +268,7 @@ class TensorColumn:
 
     def finish(self) -> Any:
         return self.leaf(self.column, self.name)
+
+
+Writer: TypeAlias = Items | Fields | Kept | ArrayColumn | TensorColumn
+"""One place of the plan."""

@@ -32,7 +32,6 @@ class FileDataset(Dataset):
         self,
         filenames: Paths,
         form: Format,
-        *,
         num_parallel_reads: int | None = None,
         on_error: str | None = None,
         index: Index = None,

@@ -93,13 +93,7 @@ class TextLineDataset(FileDataset):
             buffer_size=check_buffer(buffer_size),
             storage_options=check_storage(storage_options),
         )
-        self._read(
-            filenames,
-            form,
-            num_parallel_reads=num_parallel_reads,
-            on_error=on_error,
-            index=index,
-        )
+        self._read(filenames, form, num_parallel_reads, on_error, index)
 
 
 class FixedLengthRecordDataset(FileDataset):
@@ -184,13 +178,7 @@ class FixedLengthRecordDataset(FileDataset):
             buffer_size=check_buffer(buffer_size),
             storage_options=check_storage(storage_options),
         )
-        self._read(
-            filenames,
-            form,
-            num_parallel_reads=num_parallel_reads,
-            on_error=on_error,
-            index=index,
-        )
+        self._read(filenames, form, num_parallel_reads, on_error, index)
 
 
 def _check_left_out(name: str, value: Any) -> int:
@@ -276,10 +264,4 @@ class TFRecordDataset(FileDataset):
             buffer_size=check_buffer(buffer_size),
             storage_options=check_storage(storage_options),
         )
-        self._read(
-            filenames,
-            form,
-            num_parallel_reads=num_parallel_reads,
-            on_error=on_error,
-            index=index,
-        )
+        self._read(filenames, form, num_parallel_reads, on_error, index)

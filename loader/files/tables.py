@@ -117,7 +117,7 @@ class ParquetDataset(FileDataset):
             buffer_size=check_buffer(buffer_size),
             storage_options=check_storage(storage_options),
         )
-        self._read(filenames, form, num_parallel_reads=num_parallel_reads, on_error=on_error)
+        self._read(filenames, form, num_parallel_reads, on_error)
 
 
 class ArrowDataset(FileDataset):
@@ -177,7 +177,7 @@ class ArrowDataset(FileDataset):
             defaults=check_defaults(defaults),
             storage_options=check_storage(storage_options),
         )
-        self._read(filenames, form, num_parallel_reads=num_parallel_reads, on_error=on_error)
+        self._read(filenames, form, num_parallel_reads, on_error)
 
 
 class CsvDataset(FileDataset):
@@ -283,9 +283,7 @@ class CsvDataset(FileDataset):
             buffer_size=check_buffer(buffer_size),
             storage_options=check_storage(storage_options),
         )
-        self._read(
-            filenames, form, num_parallel_reads=num_parallel_reads, on_error=on_error, index=index
-        )
+        self._read(filenames, form, num_parallel_reads, on_error, index)
 
 
 class JsonLinesDataset(FileDataset):
@@ -362,9 +360,7 @@ class JsonLinesDataset(FileDataset):
             buffer_size=check_buffer(buffer_size),
             storage_options=check_storage(storage_options),
         )
-        self._read(
-            filenames, form, num_parallel_reads=num_parallel_reads, on_error=on_error, index=index
-        )
+        self._read(filenames, form, num_parallel_reads, on_error, index)
 
 
 def check_character(name: str, value: Any) -> str:

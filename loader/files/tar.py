@@ -104,13 +104,7 @@ class TarDataset(FileDataset):
             extensions=_check_extensions(extensions),
             storage_options=check_storage(storage_options),
         )
-        self._read(
-            filenames,
-            form,
-            num_parallel_reads=num_parallel_reads,
-            on_error=on_error,
-            index=index,
-        )
+        self._read(filenames, form, num_parallel_reads, on_error, index)
 
 
 def _check_extensions(extensions: Any) -> tuple[str, ...] | None:

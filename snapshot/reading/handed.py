@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+@dataclass(eq=False, repr=False)
 class Handed(Sequence[Any]):
     """Views of mapped files, each handed out only while its file is as long as it was.
 
@@ -22,13 +24,9 @@ class Handed(Sequence[Any]):
         ``fail(batch, problem)`` raises the error of a batch.
     """
 
-    def __init__(
-        self,
-        elements: list[Any],
-        places: Sequence[tuple[int, Any]],
-        fail: Callable[[int, str], Any],
-    ) -> None:
-        self.elements, self.places, self.fail = elements, places, fail
+    elements: list[Any]
+    places: Sequence[tuple[int, Any]]
+    fail: Callable[[int, str], Any]
 
     def __len__(self) -> int:
         return len(self.elements)

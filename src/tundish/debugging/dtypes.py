@@ -8,17 +8,12 @@ from typing import Any
 import numpy as np
 
 from tundish.debugging.deciding import is_inexact
-from tundish.debugging.leaves import check_message, dtype_of, is_nest, leaves_of
+from tundish.debugging.leaves import check_message, dtype_name, dtype_of, is_nest, leaves_of
 from tundish.errors import CheckTypeError
 from tundish.ragged import Ragged, Sparse
 
 _INTEGER = re.compile(r"u?int\d+")  # ml_dtypes' int4 is of numpy's kind V
 _TEXTS = (str, bytes, object)
-
-
-def text_of(dtype: Any) -> str:
-    """A dtype's name for a message."""
-    return dtype.__name__ if isinstance(dtype, type) else str(dtype)
 
 
 def assert_integer(x: Any, message: str | None = None, name: str | None = None) -> Any:
@@ -55,7 +50,7 @@ def assert_integer(x: Any, message: str | None = None, name: str | None = None) 
         dtype = dtype_of(leaf, f"x{path}")
         if isinstance(dtype, type) or not _INTEGER.fullmatch(dtype.name):
             raise CheckTypeError(
-                f"x{path} must be of an integer dtype, not {text_of(dtype)}", said, path
+                f"x{path} must be of an integer dtype, not {dtype_name(dtype)}", said, path
             )
     return x
 
@@ -106,7 +101,7 @@ def assert_type(
         dtype = dtype_of(leaf, f"x{path}")
         if dtype != wanted:
             raise CheckTypeError(
-                f"x{path} must be {text_of(wanted)}, not {text_of(dtype)}", said, path
+                f"x{path} must be {dtype_name(wanted)}, not {dtype_name(dtype)}", said, path
             )
     return tensor
 
@@ -154,12 +149,14 @@ def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> np.dtype:
             wanted, source = found, f"as tensors{path}"
         elif found != wanted:
             raise CheckTypeError(
-                f"tensors{path} must be {text_of(wanted)}, {source}, not {text_of(found)}", "", path
+                f"tensors{path} must be {dtype_name(wanted)}, {source}, not {dtype_name(found)}",
+                "",
+                path,
             )
     if wanted is None:
         return np.dtype(np.float32)
     if not isinstance(wanted, np.dtype) or wanted.kind == "c" or not is_inexact(wanted):
-        raise CheckTypeError(f"a float dtype was expected, not {text_of(wanted)}")
+        raise CheckTypeError(f"a float dtype was expected, not {dtype_name(wanted)}")
     return wanted
 
 

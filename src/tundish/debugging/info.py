@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from tundish.debugging.leaves import dtype_name
+
 MODES = ("NO_TENSOR", "CURT_HEALTH", "CONCISE_HEALTH", "FULL_HEALTH", "SHAPE", "FULL_TENSOR")
 
 Dtypes = Iterable[Any] | Callable[[Any], bool]
@@ -67,11 +69,6 @@ class DebugInfo:
         if wanted is None:
             return True
         return bool(wanted(dtype)) if callable(wanted) else dtype_name(dtype) in wanted
-
-
-def dtype_name(dtype: Any) -> str:
-    """The name of a dtype, or of ``str``, ``bytes``, ``object``."""
-    return dtype.__name__ if isinstance(dtype, type) else str(dtype)
 
 
 def check_root(dump_root: Any) -> str:

@@ -103,6 +103,11 @@ def dtype_of(value: Any, name: str) -> np.dtype | type:
     return array.dtype
 
 
+def dtype_name(dtype: Any) -> str:
+    """The name of a dtype, or of ``str``, ``bytes``, ``object``."""
+    return dtype.__name__ if isinstance(dtype, type) else str(dtype)
+
+
 def show(value: Any) -> str:
     """A leaf's dtype and shape: ``float32 (2, 3)``."""
     if isinstance(value, (*NUMBERS, *TEXTS)):
@@ -110,8 +115,7 @@ def show(value: Any) -> str:
     if isinstance(value, Sparse):
         return f"Sparse {value.values.dtype} {tuple(value.dense_shape.tolist())}"
     array = array_of(value, "it")
-    kind = dtype_of(value, "it")
-    text = kind.__name__ if isinstance(kind, type) else str(kind)
+    text = dtype_name(dtype_of(value, "it"))
     if isinstance(value, Ragged):
         return f"Ragged {text}, its values {array.shape}"
     return f"{text} {array.shape}"

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.debugging.info import DebugInfo, dtype_name
+from tundish.debugging.leaves import dtype_name
 from tundish.debugging.numerics import health_of, is_finite, is_floating
 from tundish.debugging.ring import Ring
 from tundish.loader.run.wire.serving import in_worker
 from tundish.spec import dtype_of, flatten, leaf_key, paths
 
 if TYPE_CHECKING:
+    from tundish.debugging.info import DebugInfo
     from tundish.loader.protocols.context import Context
 
 MOST_VALUE_BYTES = 2**20

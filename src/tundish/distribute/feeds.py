@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -131,22 +131,6 @@ class Step:
         )
 
 
-class Feed(Protocol):
-    """Where steps come from."""
-
-    def take(self, number: int) -> Step:
-        """The step of a number; raises StopIteration."""
-        ...
-
-    def nothing(self, number: int) -> Step:
-        """The step of a number, of a process that has nothing any more."""
-        ...
-
-    def restored(self) -> None:
-        """Its pipelines have gone to where a state was taken."""
-        ...
-
-
 class BatchFeed:
     """Steps cut out of the batches of one pipeline.
 
@@ -165,6 +149,7 @@ class BatchFeed:
         self._behind_an_error = False
 
     def take(self, number: int) -> Step:
+        """The step of a number; raises StopIteration."""
         self._keep_in_step()
         while True:
             try:
@@ -189,9 +174,11 @@ class BatchFeed:
         self._behind_an_error = False
 
     def restored(self) -> None:
+        """Its pipelines have gone to where a state was taken."""
         self._behind_an_error = False
 
     def nothing(self, number: int) -> Step:
+        """The step of a number, of a process that has nothing any more."""
         full = self._full(number)
         return Step([None] * len(full), list(full))
 
@@ -262,3 +249,7 @@ class ElementFeed:
 
     def nothing(self, number: int) -> Step:
         return Step([None] * self._replicas, list(self._rows))
+
+
+Feed: TypeAlias = BatchFeed | ElementFeed
+"""Where steps come from."""

@@ -123,8 +123,8 @@ class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
         rng_compat: str = "batch",
         globals: str = "ship",  # noqa: A002 - as in Options
     ) -> None:
-        self.rng_compat = check_rng_compat(rng_compat)
-        self.globals = check_globals(globals)
+        self.rng_compat = check_rng_compat("rng_compat", rng_compat)
+        self.globals = check_globals("globals", globals)
         self._pinning: Any = None
         TorchDataLoader.__init__(
             self,

@@ -6,7 +6,7 @@ import itertools
 import warnings
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data._utils.pin_memory import pin_memory
@@ -70,19 +70,6 @@ def to_device(
     return DeviceIterator(it, torch.device(device), depth)
 
 
-class Lane(Protocol):
-    """How batches get to a device."""
-
-    def begin(self, batch: Any) -> Any:
-        """Begin to copy a batch, without waiting."""
-
-    def finish(self, begun: Any) -> Any:
-        """Make the current stream wait for the copy, and give the batch on the device."""
-
-    def drain(self) -> None:
-        """Wait for all copies that were begun."""
-
-
 class DeviceIterator(Prefetcher):
     """Batches on a device; made by `to_device`."""
 
@@ -102,7 +89,7 @@ class DeviceIterator(Prefetcher):
         self._lane.drain()
 
 
-def lane_to(device: torch.device) -> Lane:
+def lane_to(device: torch.device) -> _Plain | _Streamed:
     """The way to a device."""
     if device.type in _STREAMLESS:
         return _Plain(device)
@@ -116,13 +103,15 @@ class _Plain:
         self._device = device
 
     def begin(self, batch: Any) -> Any:
+        """Begin to copy a batch, without waiting."""
         return move(batch, self._device)
 
     def finish(self, begun: Any) -> Any:
+        """Make the current stream wait for the copy, and give the batch on the device."""
         return begun
 
     def drain(self) -> None:
-        pass
+        """Wait for all copies that were begun."""
 
 
 class _Streamed:
