@@ -8,43 +8,26 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from tundish.errors import RecordCorruptError
 from tundish.formats.bytes.file import open_file
-from tundish.formats.tables.form import Layout, TableFormat
+from tundish.formats.tables.form import Layout
 from tundish.formats.tables.messages import Messages, messages_of
-from tundish.formats.tables.reader import Batch, BatchReader
+from tundish.formats.tables.reader import Batch, BatchFormat, BatchReader
 from tundish.formats.tables.source import ARROW_ERRORS, Spliced, check_names
-
-if TYPE_CHECKING:
-    from tundish.formats.format import Places, Reader
 
 
 @dataclass(frozen=True)
-class ArrowFormat(TableFormat):
+class ArrowFormat(BatchFormat):
     """Rows of Arrow IPC files and streams."""
 
     name = "ArrowDataset"
-    unit = "row"
 
-    @property
-    def cheap(self) -> bool:
-        return True
-
-    def open(self, path: str, place: int = 0, *, ahead: bool = True) -> Reader:
+    def open(self, path: str, place: int = 0, *, ahead: bool = True) -> _ArrowReader:
         return _ArrowReader(self, path, place, ahead)
-
-    def places(self, path: str) -> Places:
-        return self.look(path)[0]
-
-    def look(self, path: str) -> tuple[Places, np.ndarray]:
-        with _ArrowReader(self, path, 0, ahead=False) as reader:
-            groups = np.array(reader.groups, np.int64)
-            return range(int(groups.sum())), groups
 
 
 class _ArrowReader(BatchReader):

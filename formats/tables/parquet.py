@@ -10,23 +10,19 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import pyarrow.parquet as pq
 
 from tundish.errors import RecordCorruptError
 from tundish.formats.bytes.file import open_file
-from tundish.formats.tables.form import Layout, TableFormat
-from tundish.formats.tables.reader import MOST_ROWS, PIECE_BYTES, Batch, BatchReader
+from tundish.formats.tables.form import Layout
+from tundish.formats.tables.reader import MOST_ROWS, PIECE_BYTES, Batch, BatchFormat, BatchReader
 from tundish.formats.tables.source import ARROW_ERRORS, Spliced, check_names, in_short
-
-if TYPE_CHECKING:
-    from tundish.formats.format import Places, Reader
 
 
 @dataclass(frozen=True)
-class ParquetFormat(TableFormat):
+class ParquetFormat(BatchFormat):
     """Rows of Parquet files.
 
     Parameters
@@ -38,27 +34,14 @@ class ParquetFormat(TableFormat):
     use_threads: bool = False
 
     name = "ParquetDataset"
-    unit = "row"
-    tuning = TableFormat.tuning | {"use_threads"}
-
-    @property
-    def cheap(self) -> bool:
-        return True
+    tuning = BatchFormat.tuning | {"use_threads"}
 
     @property
     def grouped(self) -> bool:
         return True
 
-    def open(self, path: str, place: int = 0, *, ahead: bool = True) -> Reader:
+    def open(self, path: str, place: int = 0, *, ahead: bool = True) -> _ParquetReader:
         return _ParquetReader(self, path, place, ahead)
-
-    def places(self, path: str) -> Places:
-        return self.look(path)[0]
-
-    def look(self, path: str) -> tuple[Places, np.ndarray]:
-        with _ParquetReader(self, path, 0, ahead=False) as reader:
-            groups = np.array(reader.groups, np.int64)
-            return range(int(groups.sum())), groups
 
 
 class _ParquetReader(BatchReader):

@@ -15,10 +15,12 @@ import pyarrow as pa
 from tundish.errors import RecordCorruptError
 from tundish.formats.format import Columns, Reader, Records, Run
 from tundish.formats.kept import Kept
+from tundish.formats.tables.form import TableFormat
 from tundish.formats.tables.source import ARROW_ERRORS
 from tundish.spec import flatten, map_leaves, unflatten
 
 if TYPE_CHECKING:
+    from tundish.formats.format import Places
     from tundish.formats.tables.columns import Bad
     from tundish.formats.tables.form import Layout
     from tundish.spec import Tree
@@ -273,11 +275,14 @@ class BatchReader(TableReader):
         What is made of a batch.
     rows : int
         How many rows the file has.
+    groups : list of int
+        How many rows each row group or record batch has.
     """
 
     unit = "row"
     layout: Layout
     rows: int
+    groups: list[int]
 
     def __init__(self, path: str, place: int, ahead: bool) -> None:
         super().__init__(path, place)
@@ -336,3 +341,25 @@ class BatchReader(TableReader):
     def close(self) -> None:
         super().close()
         self.kept = Kept(0)
+
+
+@dataclass(frozen=True)
+class BatchFormat(TableFormat):
+    """A format of tables that are stored in groups of rows, and tell how large these are."""
+
+    unit = "row"
+
+    @property
+    def cheap(self) -> bool:
+        return True
+
+    @abstractmethod
+    def open(self, path: str, place: int = 0, *, ahead: bool = True) -> BatchReader: ...
+
+    def places(self, path: str) -> Places:
+        return self.look(path)[0]
+
+    def look(self, path: str) -> tuple[Places, np.ndarray]:
+        with self.open(path, ahead=False) as reader:
+            groups = np.array(reader.groups, np.int64)
+            return range(int(groups.sum())), groups

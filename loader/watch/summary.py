@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.loader.watch.adding import added, ended
 from tundish.loader.watch.exposition import text_of
-from tundish.loader.watch.wording import bytes_text, count_text, seconds_text, share_text
+from tundish.loader.watch.wording import aligned, bytes_text, count_text, seconds_text, share_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from tundish.loader.watch.histogram import Histogram
     from tundish.loader.watch.stats import Stats
@@ -87,13 +87,14 @@ def _lines(summary: Summary) -> Iterator[str]:
         yield ""
         yield f"{prefix}: {_one(stats)}" if prefix else _one(stats)
         if stats.stages:
-            yield from _table(_OPERATORS, _operators(stats))
+            yield from aligned([_OPERATORS, *_operators(stats)])
         if stats.edges:
             yield ""
-            yield from _table(_EDGES, _edges(stats.edges))
+            yield from aligned([_EDGES, *_edges(stats.edges)])
     if summary.counters:
         yield ""
-        yield from _table(("counter", "sum"), [(k, f"{v:,}") for k, v in summary.counters.items()])
+        counts = [(k, f"{v:,}") for k, v in summary.counters.items()]
+        yield from aligned([("counter", "sum"), *counts])
 
 
 def _one(stats: Stats) -> str:
@@ -157,15 +158,6 @@ def _times(time: Histogram) -> tuple[str, ...]:
 
 def _some(count: int) -> str:
     return f"{count:,}" if count else ""
-
-
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    """Lines in columns: the first one to the left, numbers to the right."""
-    lines = [head, *rows]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        first, *rest = zip(line, widths, strict=True)
-        yield "  ".join([first[0].ljust(first[1]), *(cell.rjust(w) for cell, w in rest)]).rstrip()
 
 
 Prefixes = tuple[str, str]

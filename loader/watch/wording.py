@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from textwrap import wrap
 
 _TOGETHER = re.compile(
@@ -95,3 +95,39 @@ def lines_of(text: str, width: int, first: str = "", rest: str = "") -> list[str
     joined = _TOGETHER.sub("\0", text)
     lines = wrap(joined, width, initial_indent=first, subsequent_indent=rest)
     return [line.replace("\0", " ") for line in lines]
+
+
+def aligned(
+    rows: Sequence[Sequence[str]],
+    right: Container[int] | None = None,
+    gap: str = "  ",
+    width: Callable[[str], int] = len,
+) -> list[str]:
+    """Lines in columns, as wide as their words.
+
+    Parameters
+    ----------
+    rows : sequence of sequence of str
+        The head first.
+    right : container of int, optional
+        The columns that are set flush right: numbers. Default: all but the first.
+    gap : str
+        What stands between two columns.
+    width : callable
+        How wide a word is.
+
+    Examples
+    --------
+    >>> aligned([("who", "many"), ("she", "12")])
+    ['who  many', 'she    12']
+    """
+    widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = []
+        for at, (cell, size) in enumerate(zip(row, widths, strict=True)):
+            space = " " * (size - width(cell))
+            flush = at > 0 if right is None else at in right
+            cells.append(space + cell if flush else cell + space)
+        lines.append(gap.join(cells).rstrip())
+    return lines

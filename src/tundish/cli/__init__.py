@@ -17,7 +17,7 @@ import tundish
 from tundish.cli.snapshot.arguments import add_arguments
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = ["main"]
 
@@ -74,25 +74,15 @@ def _seconds(text: str) -> float:
     return value
 
 
-def _count(text: str) -> int:
-    """How many, at least 1."""
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"a number of elements, at least 1, not {text!r}")
-    return int(text)
+def _number(what: str, least: int = 0) -> Callable[[str], int]:
+    """A type of argument: a number in digits, which is not smaller."""
 
+    def number(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{what}, not {text!r}")
+        return int(text)
 
-def _index(text: str) -> int:
-    """Which, from 0."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"the number of an element, from 0, not {text!r}")
-    return int(text)
-
-
-def _pid(text: str) -> int:
-    """The number of a process."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"the number of a process, not {text!r}")
-    return int(text)
+    return number
 
 
 def parser() -> argparse.ArgumentParser:
@@ -146,7 +136,11 @@ def parser() -> argparse.ArgumentParser:
 
     watch = command("top", "Show the pipelines of a running process, live")
     watch.add_argument(
-        "pid", nargs="?", type=_pid, metavar="PID", help="without one: which processes there are"
+        "pid",
+        nargs="?",
+        type=_number("the number of a process"),
+        metavar="PID",
+        help="without one: which processes there are",
     )
     watch.add_argument("--once", action="store_true", help="print one frame; without it, q leaves")
     watch.add_argument("--json", dest="as_json", action="store_true", help="print it as JSON")
@@ -164,11 +158,14 @@ def parser() -> argparse.ArgumentParser:
         "target", nargs="?", metavar="MODULE:NAME", help="the dataset, as for tundish inspect"
     )
     debug.add_argument(
-        "--next", type=_count, metavar="N", help="look at so many elements (10,000; --slow: 100)"
+        "--next",
+        type=_number("a number of elements, at least 1", 1),
+        metavar="N",
+        help="look at so many elements (10,000; --slow: 100)",
     )
     debug.add_argument(
         "--index",
-        type=_index,
+        type=_number("the number of an element, from 0"),
         metavar="K",
         help="look at this element behind the state: 0 is the next",
     )

@@ -15,6 +15,7 @@ from tundish.loader.watch.adding import between
 from tundish.loader.watch.stats import StageStats, Stats, WorkerStats
 from tundish.loader.watch.verdict import explain
 from tundish.loader.watch.wording import (
+    aligned,
     bytes_text,
     count_text,
     rate_text,
@@ -226,16 +227,8 @@ def _stages(stats: Stats, workers: int, width: int) -> list[str]:
     )
     rows: list[tuple[str, ...]] = [head]
     rows += [_stage(stage, stats.wall_s, workers, width) for stage in stats.stages]
-    widths = [max(len(_plain(row[column])) for row in rows) for column in range(len(head))]
-    lines = []
-    for number, row in enumerate(rows):
-        cells = [
-            _pad(cell, size, right=2 <= column <= 5)
-            for column, (cell, size) in enumerate(zip(row, widths, strict=True))
-        ]
-        line = "   ".join(cells).rstrip()
-        lines.append(line if number else dim(line))
-    return lines
+    first, *lines = aligned(rows, range(2, 6), "   ", _width)
+    return [dim(first), *lines]
 
 
 def _stage(stage: StageStats, wall_s: float, workers: int, width: int) -> tuple[str, ...]:
@@ -267,12 +260,12 @@ def _stage(stage: StageStats, wall_s: float, workers: int, width: int) -> tuple[
 def _workers(pool: Sequence[WorkerStats], width: int) -> list[str]:
     """As many in a line as there is room for."""
     cells = [_worker(worker) for worker in pool]
-    size = max(len(_plain(cell)) for cell in cells)
+    size = max(_width(cell) for cell in cells)
     columns = max(1, (width + 3) // (size + 3))
     lines = [dim("worker")]
     for first in range(0, len(cells), columns):
         row = cells[first : first + columns]
-        lines.append("   ".join(_pad(cell, size) for cell in row).rstrip())
+        lines.append("   ".join(cell + " " * (size - _width(cell)) for cell in row).rstrip())
     return lines
 
 
@@ -303,13 +296,9 @@ def _clock(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def _plain(text: str) -> str:
-    return _STYLES.sub("", text)
-
-
-def _pad(text: str, size: int, *, right: bool = False) -> str:
-    space = " " * (size - len(_plain(text)))
-    return space + text if right else text + space
+def _width(text: str) -> int:
+    """How many columns a text takes: its styles take none."""
+    return len(_STYLES.sub("", text))
 
 
 def clip(line: str, width: int) -> str:
@@ -322,7 +311,7 @@ def clip(line: str, width: int) -> str:
     width : int
         How many columns.
     """
-    if len(_plain(line)) <= width:
+    if _width(line) <= width:
         return line
     found, at, left = "", 0, max(0, width - 1)
     styled = False

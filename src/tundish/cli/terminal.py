@@ -10,6 +10,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from tundish.loader.watch.wording import aligned
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -62,14 +64,9 @@ def table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
     right : sequence of int
         The columns to be set flush right: numbers.
     """
-    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    for number, row in enumerate(rows):
-        cells = [
-            cell.rjust(width) if column in right else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        line = "   ".join(cells).rstrip()
-        say(line if number else dim(line))
+    head, *lines = aligned(rows, right, "   ")
+    for line in (dim(head), *lines):
+        say(line)
 
 
 class Progress:
