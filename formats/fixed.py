@@ -41,15 +41,8 @@ class FixedFormat(Format):
     storage_options: tuple[tuple[str, Any], ...] | None = None
 
     name: ClassVar[str] = "FixedLengthRecordDataset"
+    leaf = bytes
     tuning: ClassVar[frozenset[str]] = frozenset({"buffer_size", "storage_options"})
-
-    @property
-    def leaf(self) -> type:
-        return bytes
-
-    @property
-    def seekable(self) -> bool:
-        return not self.compression
 
     @property
     def cheap(self) -> bool:

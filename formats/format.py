@@ -204,6 +204,9 @@ class Format(ABC):
     tabular: ClassVar[bool] = False
     """Whether its runs are `Columns`: then elements are read-only, as views of them are."""
 
+    grouped: ClassVar[bool] = False
+    """Whether a record is decoded together with many others: one here and one there costs many times its size."""
+
     tuning: ClassVar[frozenset[str]] = frozenset()
     """Arguments that say how fast, not what."""
 
@@ -229,16 +232,11 @@ class Format(ABC):
     @property
     def seekable(self) -> bool:
         """Whether reading may begin at any place for no more than it costs to open the file."""
-        return True
+        return not getattr(self, "compression", "")
 
     @property
     def cheap(self) -> bool:
         """Whether `places` looks at no more than the file's size, or a table in the file."""
-        return False
-
-    @property
-    def grouped(self) -> bool:
-        """Whether a record is decoded together with many others: one here and one there costs many times its size."""
         return False
 
     @abstractmethod

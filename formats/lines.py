@@ -64,10 +64,6 @@ class LinesFormat(Format):
     def leaf(self) -> type:
         return bytes if self.encoding is None else str
 
-    @property
-    def seekable(self) -> bool:
-        return not self.compression
-
     def open(self, path: str, place: int = 0, *, ahead: bool = True) -> Reader:
         return _LinesReader(self, path, place, ahead)
 

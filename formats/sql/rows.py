@@ -42,11 +42,8 @@ class SqlFormat(Format):
 
     name: ClassVar[str] = "SqlDataset"
     unit: ClassVar[str] = "row"
+    seekable = False
     tuning: ClassVar[frozenset[str]] = frozenset({"source"})  # which the path tells
-
-    @property
-    def seekable(self) -> bool:
-        return False
 
     @property
     def spec(self) -> Any:

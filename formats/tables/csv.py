@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.csv as pv
@@ -67,16 +67,14 @@ class CsvFormat(TextFormat):
     name = "CsvDataset"
     tuning = TextFormat.tuning | {"use_threads"}
 
+    texts_are_null: ClassVar[bool] = False
+    """Whether `na_values` are nulls in columns of str too."""
+
     @property
     def row(self) -> re.Pattern[bytes] | None:
         if not (self.newlines_in_values and self.quote_char):
             return None
         return _row(self.field_delim, self.quote_char)
-
-    @property
-    def texts_are_null(self) -> bool:
-        """Whether `na_values` are nulls in columns of str too."""
-        return False
 
     def names_of(self, read: Callable[[bool], list[str]]) -> list[str]:
         """The names of a file's columns.
@@ -268,10 +266,7 @@ class CsvTuplesFormat(CsvFormat):
     width: int | None = None
 
     required = True
-
-    @property
-    def texts_are_null(self) -> bool:
-        return True
+    texts_are_null = True
 
     def names_of(self, read: Callable[[bool], list[str]]) -> list[str]:
         return [str(k) for k in range(self.width or len(read(True)))]

@@ -34,11 +34,8 @@ class ParquetFormat(BatchFormat):
     use_threads: bool = False
 
     name = "ParquetDataset"
+    grouped = True
     tuning = BatchFormat.tuning | {"use_threads"}
-
-    @property
-    def grouped(self) -> bool:
-        return True
 
     def open(self, path: str, place: int = 0, *, ahead: bool = True) -> _ParquetReader:
         return _ParquetReader(self, path, place, ahead)

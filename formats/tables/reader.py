@@ -348,10 +348,7 @@ class BatchFormat(TableFormat):
     """A format of tables that are stored in groups of rows, and tell how large these are."""
 
     unit = "row"
-
-    @property
-    def cheap(self) -> bool:
-        return True
+    cheap = True
 
     @abstractmethod
     def open(self, path: str, place: int = 0, *, ahead: bool = True) -> BatchReader: ...

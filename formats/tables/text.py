@@ -84,10 +84,6 @@ class TextFormat(TableFormat):
     compression: str = ""
 
     @property
-    def seekable(self) -> bool:
-        return not self.compression
-
-    @property
     def row(self) -> re.Pattern[bytes] | None:
         """What one row is, where newlines may stand within it."""
         return None

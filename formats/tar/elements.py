@@ -150,10 +150,6 @@ class TarFormat(Format):
     name: ClassVar[str] = "TarDataset"
     tuning: ClassVar[frozenset[str]] = frozenset({"storage_options"})
 
-    @property
-    def seekable(self) -> bool:
-        return not self.compression
-
     def open(self, path: str, place: int = 0, *, ahead: bool = True) -> Reader:
         options = dict(self.storage_options or ())
         if self.compression:

@@ -36,19 +36,12 @@ class TFRecordFormat(Format):
     """
 
     name: ClassVar[str] = "TFRecordDataset"
+    leaf = bytes
     tuning: ClassVar[frozenset[str]] = frozenset({"buffer_size", "storage_options"})
 
     compression: str = ""
     buffer_size: int | None = None
     storage_options: tuple[tuple[str, Any], ...] | None = None
-
-    @property
-    def leaf(self) -> type:
-        return bytes
-
-    @property
-    def seekable(self) -> bool:
-        return not self.compression
 
     def open(self, path: str, place: int = 0, *, ahead: bool = True) -> TFRecordReader:
         if self.compression:
