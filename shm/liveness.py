@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import select
 import signal
@@ -127,26 +126,6 @@ class Poller:
         with contextlib.suppress(IndexError):  # two may do so at once
             while True:
                 os.close(self._alarm.pop())
-
-
-def open_sentinel(pid: int) -> int | None:
-    """Return a descriptor that is readable once the process has ended; closed on exec.
-
-    None where the system has none; the end of the channel has to do, then.
-
-    Raises
-    ------
-    ProcessLookupError
-        When there is no such process (any more).
-    """
-    if portable() or not hasattr(os, "pidfd_open"):
-        return None
-    try:
-        return os.pidfd_open(pid)
-    except OSError as error:
-        if error.errno in (errno.ENOSYS, errno.EPERM):  # an old kernel, or a sandbox
-            return None
-        raise
 
 
 def describe_exit(code: int) -> str:

@@ -24,7 +24,6 @@ import os
 import threading
 import weakref
 from collections import deque
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
@@ -45,20 +44,6 @@ class SlotState(IntEnum):
     LEASED = 2  # delivered: somebody holds a view of it
     QUARANTINED = 3  # given up, but a writer may still be alive
     DRAINING = 4  # nobody's, but a device may still read it
-
-
-@dataclass(frozen=True, slots=True)
-class RingStatistics:
-    """A ring at one moment: slots by state, and bytes."""
-
-    slots: int
-    free: int
-    granted: int
-    leased: int
-    quarantined: int
-    used_bytes: int
-    peak_bytes: int
-    budget: int
 
 
 class _Lease(weakref.ref["Root"]):
@@ -84,8 +69,10 @@ class Ring:
 
     def __init__(self, arena: Arena, budget_bytes: int) -> None:
         capacity = arena.capacity
-        self._arena = arena
-        self._budget = budget_bytes if capacity is None else min(budget_bytes, capacity)
+        self.arena = arena
+        """The memory whose slots these are."""
+        self.budget = budget_bytes if capacity is None else min(budget_bytes, capacity)
+        """Bytes that may have pages: what was asked for, or the file system's room if less."""
         self._owner = os.getpid()
         self._states = [SlotState.FREE] * arena.slots
         self._allocated = [0] * arena.slots
@@ -93,7 +80,7 @@ class Ring:
         # A stack: the slot freed last is the one still in the caches, and slots that were never
         # needed stay at the bottom and never take memory.
         self._free = list(range(arena.slots - 1, -1, -1))
-        self._free_bytes = self._peak = 0
+        self._free_bytes = 0
         self.used_bytes = 0
         """Bytes of all slots that have pages."""
         # Roots die in any thread and in the middle of anything, garbage collection included. So
@@ -134,7 +121,7 @@ class Ring:
     def _discard(self, slot: int) -> bool:
         if self.pinned is not None:
             self.pinned.forget(slot)
-        return self._arena.discard(slot, 0, self._arena.stride)
+        return self.arena.discard(slot, 0, self.arena.stride)
 
     def quarantine(self, slot: int) -> None:
         """Give up a granted slot whose writer may still be alive: nobody gets it until `clear`."""
@@ -166,7 +153,7 @@ class Ring:
         """
         self._check_process()
         self._expect(slot, SlotState.GRANTED)
-        root = self._arena.root(slot, nbytes)
+        root = self.arena.root(slot, nbytes)
         lease = _Lease(root, self._returned.append)
         lease.slot = slot
         self._states[slot] = SlotState.LEASED
@@ -184,7 +171,6 @@ class Ring:
                 self.used_bytes += more
                 if self._states[slot] is SlotState.FREE:
                     self._free_bytes += more
-                self._peak = max(self._peak, self.used_bytes)
 
     def allocated(self, slot: int) -> int:
         """Return how many of the slot's first bytes have pages."""
@@ -221,9 +207,7 @@ class Ring:
     @property
     def leased(self) -> int:
         """The number of slots that somebody holds a view of."""
-        with self._lock:
-            self._collect()
-            return self._states.count(SlotState.LEASED)
+        return self.count(SlotState.LEASED)
 
     @property
     def free_bytes(self) -> int:
@@ -232,31 +216,11 @@ class Ring:
             self._collect()
             return self._free_bytes
 
-    @property
-    def arena(self) -> Arena:
-        """The memory whose slots these are."""
-        return self._arena
-
-    @property
-    def budget(self) -> int:
-        """Bytes that may have pages: what was asked for, or the file system's room if less."""
-        return self._budget
-
-    def statistics(self) -> RingStatistics:
-        """Return the slots by state, and the bytes."""
+    def count(self, state: SlotState) -> int:
+        """Return how many slots are in a state."""
         with self._lock:
             self._collect()
-            count = self._states.count
-            return RingStatistics(
-                slots=len(self._states),
-                free=count(SlotState.FREE),
-                granted=count(SlotState.GRANTED),
-                leased=count(SlotState.LEASED),
-                quarantined=count(SlotState.QUARANTINED),
-                used_bytes=self.used_bytes,
-                peak_bytes=self._peak,
-                budget=self._budget,
-            )
+            return self._states.count(state)
 
     def _collect(self) -> None:
         """Free the slots whose leases have ended; the lock is held."""

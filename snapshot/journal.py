@@ -21,11 +21,6 @@ def record_name(run: str, n: int) -> str:
     return f"runs/{run}/journal/{n:08d}.json"
 
 
-def state_name(n: int) -> str:
-    """Return the name, in its run, of the position after the n-th record."""
-    return f"state/{n:08d}.json"
-
-
 def append_record(store: Store, run: str, record: JournalRecord) -> bool:
     """Commit; False if there is a record of that number already, by another process."""
     return store.create(record_name(run, record.n), record.to_bytes(), "journal")

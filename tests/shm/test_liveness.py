@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tundish.shm.channel import Channel
-from tundish.shm.liveness import Poller, describe_exit, open_sentinel
+from tundish.shm.liveness import Poller, describe_exit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,9 +119,7 @@ def test_a_death_is_noticed_by_the_same_wait(poller: Poller, ends: tuple[Channel
     with subprocess.Popen(
         [sys.executable, "-c", "import time; time.sleep(600)"],
     ) as child:
-        sentinel = open_sentinel(child.pid)
-        assert sentinel is not None
-        assert not os.get_inheritable(sentinel)
+        sentinel = os.pidfd_open(child.pid)
         poller.register(ends[0].fileno(), "data")
         poller.register(sentinel, "death")
         assert poller.poll(0) == []
@@ -132,34 +130,6 @@ def test_a_death_is_noticed_by_the_same_wait(poller: Poller, ends: tuple[Channel
         assert set(found) == {"data", "death"}
         poller.unregister(sentinel)
         os.close(sentinel)
-
-
-@has_pidfd
-def test_a_process_that_is_gone_has_no_sentinel(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TUNDISH_PORTABLE", raising=False)
-    child = subprocess.Popen([sys.executable, "-c", ""])
-    child.wait()
-    with pytest.raises(ProcessLookupError):
-        open_sentinel(child.pid)
-
-
-def test_the_portable_way_has_no_sentinels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TUNDISH_PORTABLE", "1")
-    assert open_sentinel(os.getpid()) is None
-
-
-@has_pidfd
-@pytest.mark.parametrize("refusal", [38, 1])  # ENOSYS, EPERM
-def test_a_system_that_refuses_has_no_sentinels(
-    monkeypatch: pytest.MonkeyPatch, refusal: int
-) -> None:
-    monkeypatch.delenv("TUNDISH_PORTABLE", raising=False)
-
-    def refuse(_: int) -> int:
-        raise OSError(refusal, "no")
-
-    monkeypatch.setattr(os, "pidfd_open", refuse)
-    assert open_sentinel(os.getpid()) is None
 
 
 @pytest.mark.parametrize(

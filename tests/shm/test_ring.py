@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tundish.shm.memory import PAGE, Arena
-from tundish.shm.ring import Ring
+from tundish.shm.ring import Ring, SlotState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -174,7 +174,7 @@ def test_a_quarantined_slot_is_not_granted(ring: Ring) -> None:
     slot = acquired(ring)
     ring.quarantine(slot)
     assert slot not in [ring.acquire() for _ in range(SLOTS)]
-    assert ring.statistics().quarantined == 1
+    assert ring.count(SlotState.QUARANTINED) == 1
     ring.clear(slot)
     assert ring.acquire() == slot
 
@@ -216,7 +216,6 @@ def test_bytes_are_counted_and_given_back(arena: Arena, ring: Ring) -> None:
     ring.release(slots[2])
     ring.trim(0)
     assert ring.used_bytes == 2 * PAGE  # what is leased stays
-    assert ring.statistics().peak_bytes == 6 * PAGE
     del kept
 
 
@@ -304,7 +303,7 @@ def test_a_forked_child_grants_and_frees_nothing(run: Run) -> None:
         """
         import os
         from tundish.shm.memory import Arena
-        from tundish.shm.ring import Ring
+        from tundish.shm.ring import Ring, SlotState
 
         arena = Arena.create(stride=4096, slots=3)
         ring = Ring(arena, 1 << 20)
@@ -329,7 +328,7 @@ def test_a_forked_child_grants_and_frees_nothing(run: Run) -> None:
             print(errors, ring.used_bytes, flush=True)
             os._exit(0)
         os.waitpid(child, 0)
-        print(root.sum(), ring.statistics().leased, ring.statistics().granted)
+        print(root.sum(), ring.leased, ring.count(SlotState.GRANTED))
         """
     )
     assert said.splitlines() == ["[True, True] 0", "100 1 1"]
@@ -461,12 +460,12 @@ class RingAgainstModel(RuleBasedStateMachine):
     @invariant()
     def agrees(self) -> None:
         leased = {slot for slot, _, _ in self.views}
-        numbers = self.ring.statistics()
-        assert numbers.free == self.ring.free == SLOTS - len(self.taken())
-        assert numbers.granted == len(self.granted)
-        assert numbers.leased == self.ring.leased == len(leased)
-        assert numbers.quarantined == len(self.quarantined)
-        assert numbers.used_bytes == self.ring.used_bytes == sum(self.allocated)
+        count = self.ring.count
+        assert count(SlotState.FREE) == self.ring.free == SLOTS - len(self.taken())
+        assert count(SlotState.GRANTED) == len(self.granted)
+        assert count(SlotState.LEASED) == self.ring.leased == len(leased)
+        assert count(SlotState.QUARANTINED) == len(self.quarantined)
+        assert self.ring.used_bytes == sum(self.allocated)
         assert [self.ring.allocated(slot) for slot in range(SLOTS)] == self.allocated
         taken = self.taken()
         free = [self.allocated[slot] for slot in range(SLOTS) if slot not in taken]

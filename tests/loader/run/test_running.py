@@ -23,6 +23,7 @@ from tundish.loader.run.coordinating.coordinator import Coordinator
 from tundish.loader.run.coordinating.store import shared_ring
 from tundish.loader.run.iterator import Iterator
 from tundish.loader.run.parallelism import how_many_workers
+from tundish.shm.ring import SlotState
 from tundish.testing import digest
 from tundish.testing.files import files, read
 
@@ -303,11 +304,11 @@ def assert_all_equal(found: list[Any], want: list[Any]) -> None:
 def test_a_block_half_made_gives_its_slot_back() -> None:
     ring = shared_ring(1 << 30)
     assert ring is not None
-    before = ring.statistics().granted
+    before = ring.count(SlotState.GRANTED)
     for _ in range(5):
         with Dataset.range(4000).map(small_and_late).batch(64).iterator(workers=2) as it:
             next(it)
-    assert ring.statistics().granted == before
+    assert ring.count(SlotState.GRANTED) == before
 
 
 def small_and_late(x: Any) -> Any:
