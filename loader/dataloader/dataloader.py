@@ -36,7 +36,7 @@ _OF_A_PROCESS = ("_iterator", "_pinning")
 
 
 class Loading:
-    """What both faces of the loader do with torch's attributes: iterate, save, restore."""
+    """The common part of both faces of the loader, with torch's attributes: iterate, save, restore."""
 
     flavour: Flavour = NUMPY
     _progress: Progress | None = None
@@ -95,13 +95,13 @@ class Loading:
         return dataset if is_dataset(dataset) else None
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy has: it stands where this loader stands, and has no iterator yet."""
+        """Return what a copy has: it stands where this loader stands, and has no iterator yet."""
         return {name: value for name, value in vars(self).items() if name not in _OF_A_PROCESS}
 
     # -- state -----------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the last batch that was delivered left the loader.
+        """Return where the last batch that was delivered left the loader.
 
         Returns
         -------
@@ -112,7 +112,7 @@ class Loading:
         return self._state()
 
     def _state(self, behind: int = 0, *, ended: bool = False) -> dict[str, Any]:
-        """The state `behind` batches ago (0 or 1); `ended` where the caller knows that it was the last."""
+        """Return the state `behind` batches ago (0 or 1); `ended` where the caller knows that it was the last."""
         if self._resume is not None:
             return self._resume.to_state()
         if self._progress is None:
@@ -130,7 +130,7 @@ class Loading:
 
     @property
     def _order(self) -> Any:
-        """What keys come from; an iterable dataset has an order of its own."""
+        """The source of the keys; an iterable dataset has an order of its own."""
         this: Any = self
         return () if this._is_iterable else this._index_sampler  # noqa: SLF001 - this is self
 
@@ -352,7 +352,7 @@ _FIXED = {
 
 
 def how_many(asked: int) -> int:
-    """How many workers there will be: ``TUNDISH_WORKERS``, else what was asked; 0 inside a worker."""
+    """Return how many workers there will be: ``TUNDISH_WORKERS``, else what was asked; 0 inside a worker."""
     forced = overruled()
     return asked if forced is None else forced
 

@@ -29,7 +29,7 @@ class Exhausted(Exception):  # noqa: N818 - the end of a replica is no error
 
 
 class BatchTask(NamedTuple):
-    """What one batch is made of.
+    """The task of making one batch: its keys, and what their samples need.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class BatchTask(NamedTuple):
 def fetcher_of(
     recipe: Recipe, base_seed: int, epoch: int, restored: Any = None, *, anew: bool = False
 ) -> Fetcher:
-    """A fetcher for an epoch.
+    """Return a fetcher for an epoch.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def fetcher_of(
 
 
 class MapFetcher:
-    """Of a map-style dataset."""
+    """The fetcher of a map-style dataset."""
 
     untouched = False
 
@@ -92,7 +92,7 @@ class MapFetcher:
         raise AssertionError("what has keys needs no reading over")
 
     def fetch(self, task: BatchTask, allocate: Allocate | None) -> Any:
-        """One batch.
+        """Make one batch.
 
         Parameters
         ----------
@@ -155,7 +155,7 @@ class MapFetcher:
 
 
 class IterableFetcher:
-    """Of an iterable dataset: this process's replica of it.
+    """The fetcher of an iterable dataset: this process's replica of it.
 
     The order is torchdata's: the dataset is put to where it was, then it is iterated over, then the
     iterator is put to where it was. One that is the dataset itself is put there once.
@@ -190,7 +190,7 @@ class IterableFetcher:
 
     @property
     def untouched(self) -> bool:
-        """Whether the dataset has still to be put to where the state says: its epoch had ended."""
+        """True if the dataset has still to be put to where the state says: its epoch had ended."""
         return bool(self._restored.get("ended"))
 
     def state(self) -> Any:
@@ -230,7 +230,7 @@ class IterableFetcher:
             element_error(error)
 
     def _taken(self, count: int) -> list[Any]:
-        """The next samples, so many if there are."""
+        """Return the next samples, so many if there are."""
         again, self._again = self._again, False
         samples = list(islice(self._samples, count))
         if again and not samples:
@@ -332,7 +332,7 @@ def _stopped(k: int, key: Any) -> RuntimeError:
 
 
 def _noted(error: BaseException, note: str) -> Exception:
-    """What a user's function raised, as it travels, with a note."""
+    """Return what a user's function raised, as it travels, with a note."""
     found = element_error(error)
     found.add_note(note)
     return found

@@ -31,7 +31,7 @@ _SMALL_TENSOR = (
 
 @dataclass(frozen=True)
 class Making:
-    """What the writers of one batch share."""
+    """The settings that the writers of one batch share."""
 
     size: int
     allocate: Allocate
@@ -41,7 +41,7 @@ class Making:
 
 
 def writer(value: Any, making: Making, within: type) -> Writer:
-    """The plan for values like the first one.
+    """Return the plan for values like the first one.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def writer(value: Any, making: Making, within: type) -> Writer:
 
 
 def is_namedtuple(kind: type) -> bool:
-    """Whether a type is a named tuple as it is made, and no class that adds to it."""
+    """Return True if a type is a named tuple as it is made, and no class that adds to it."""
     if kind.__bases__ != (tuple,) or kind.__dictoffset__:
         return False
     own = vars(kind).keys()
@@ -78,12 +78,12 @@ def is_namedtuple(kind: type) -> bool:
 
 
 def vars_of(value: Any) -> dict[str, Any]:
-    """The attributes that somebody put on a mapping."""
+    """Return the attributes that somebody put on a mapping."""
     return getattr(value, "__dict__", {})
 
 
 def emptied(mapping: dict[Any, Any]) -> dict[Any, Any]:
-    """An empty mapping that is otherwise the same."""
+    """Return an empty mapping that is otherwise the same."""
     if isinstance(mapping, defaultdict):
         return defaultdict(mapping.default_factory)
     return type(mapping)()
@@ -218,7 +218,7 @@ class ArrayColumn:
 
 
 def can_be_tensor(array: np.ndarray) -> bool:
-    """Whether torch takes an array's strides."""
+    """Return True if torch takes an array's strides."""
     width = array.dtype.itemsize
     return all(stride >= 0 and stride % width == 0 for stride in array.strides)
 
