@@ -17,7 +17,7 @@ _PIECE_BYTES = 1 << 18  # decompressed at once
 
 @dataclass(frozen=True)
 class FixedFormat(Format):
-    """How records of one length stand in a file.
+    """The format of a file of records of one length.
 
     Parameters
     ----------
@@ -65,12 +65,12 @@ class FixedFormat(Format):
         return range(self.header_bytes, size - self.footer_bytes, self.record_bytes)
 
     def size_of_run(self, most: int, *, ahead: bool) -> int:
-        """How many records to read at once."""
+        """Return how many records to read at once."""
         least = (self.buffer_size or RUN_BYTES) // self.record_bytes
         return max(1, min(max(most, least) if ahead else most, RUN_BYTES // self.record_bytes))
 
     def split(self, data: bytes, begin: int, count: int) -> list[bytes]:
-        """Some records."""
+        """Return some records."""
         step = self.record_bytes
         if count and step <= RUN_BYTES:
             records: list[bytes] = np.frombuffer(data, f"V{step}", count, begin).tolist()

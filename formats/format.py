@@ -1,4 +1,4 @@
-"""What every format of files of records can do, and what its readers give.
+"""Formats of files of records: what each of them can do, and what its readers give.
 
 A *place* is an int that names a record within its file: the offset of its first byte (of the
 decompressed stream, where the file is compressed), or its number where the format counts. Places rise
@@ -55,14 +55,14 @@ class Run(ABC):
 
     @abstractmethod
     def part(self, first: int, stop: int) -> list[Any]:
-        """Some of them."""
+        """Return some of them."""
 
     def records(self) -> list[Any]:
-        """All of them."""
+        """Return all of them."""
         return self.part(0, len(self))
 
     def columns(self, first: int, stop: int) -> Any:
-        """Some of them as `batch` stacks them; None where it has to look at each."""
+        """Return some of them as `batch` stacks them; None where it has to look at each."""
         return None
 
 
@@ -156,7 +156,7 @@ class Reader(ABC):
 
     @abstractmethod
     def read(self, most: int) -> Run:
-        """The next records.
+        """Return the next records.
 
         Parameters
         ----------
@@ -193,7 +193,7 @@ class Reader(ABC):
 
 @dataclass(frozen=True)
 class Format(ABC):
-    """How records stand in a file: arguments only, which travel to workers and are compared."""
+    """A way in which records stand in a file: arguments only, which travel to workers and are compared."""
 
     name: ClassVar[str] = ""
     """As its dataset is called: "TFRecordDataset"."""
@@ -231,12 +231,12 @@ class Format(ABC):
 
     @property
     def seekable(self) -> bool:
-        """Whether reading may begin at any place for no more than it costs to open the file."""
+        """True if reading may begin at any place for no more than it costs to open the file."""
         return not getattr(self, "compression", "")
 
     @property
     def cheap(self) -> bool:
-        """Whether `places` looks at no more than the file's size, or a table in the file."""
+        """True if `places` looks at no more than the file's size, or a table in the file."""
         return False
 
     @abstractmethod
@@ -262,7 +262,7 @@ class Format(ABC):
         """
 
     def places(self, path: str) -> Places:
-        """Where all the records of a file are, of a format that is `seekable`.
+        """Return where all the records of a file are, of a format that is `seekable`.
 
         Records that turn out to be damaged when they are read are among them. Where it shows that the
         file can be read no further, the place of what is damaged is the last: reading there raises

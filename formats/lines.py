@@ -29,7 +29,7 @@ _OTHERS = ("utf-7", "iso2022", "hz", "idna", "punycode", "unicode_escape", "unic
 
 @dataclass(frozen=True)
 class LinesFormat(Format):
-    r"""How lines stand in a text file.
+    r"""The format of a text file of lines.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class LinesFormat(Format):
 
 
 def _is_compressed(head: bytes) -> bool:
-    """Whether no text begins like this: what GZIP and ZSTD begin with; ZLIB's is an x."""
+    """Return True if no text begins like this: what GZIP and ZSTD begin with; ZLIB's is an x."""
     return head.startswith((b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"))
 
 
@@ -260,7 +260,7 @@ class _LinesReader(Reader):
         return data
 
     def _size(self, most: int) -> int:
-        """How many bytes to read at once."""
+        """Return how many bytes to read at once."""
         if self._ahead:
             return max(self._form.buffer_size or self._block, 1 << 12)
         least = 1 << 16 if is_remote(self.path) else 1 << 12
@@ -268,7 +268,7 @@ class _LinesReader(Reader):
 
 
 def _block(file: ByteFile) -> int:
-    """How many bytes to read at once: a request to a remote file takes its time."""
+    """Return how many bytes to read at once: a request to a remote file takes its time."""
     return file.block if is_remote(file.path) else _PIECE_BYTES
 
 

@@ -20,7 +20,7 @@ _FOLDERS = "(?:[^/]+/)*"
 
 
 def find(patterns: Sequence[str], storage_options: StorageOptions = None) -> list[str]:
-    """The paths that match patterns.
+    """Return the paths that match patterns.
 
     Parameters
     ----------

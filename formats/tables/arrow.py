@@ -135,6 +135,6 @@ class _ArrowReader(BatchReader):
 
 
 def _before(messages: Messages, number: int) -> list[tuple[int, int]]:
-    """What has to be read before a batch."""
+    """Return what has to be read before a batch."""
     known = [(begin, end) for begin, end, batches in messages.dictionaries if batches <= number]
     return [messages.schema, *known]

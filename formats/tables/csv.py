@@ -77,7 +77,7 @@ class CsvFormat(TextFormat):
         return _row(self.field_delim, self.quote_char)
 
     def names_of(self, read: Callable[[bool], list[str]]) -> list[str]:
-        """The names of a file's columns.
+        """Return the names of a file's columns.
 
         Parameters
         ----------
@@ -201,7 +201,7 @@ class _CsvGrammar(Grammar):
         return batches[0].slice(0, rows) if batches else pa.RecordBatch.from_pylist([], self.schema)
 
     def _told(self, problem: str) -> str:
-        """What pyarrow says of a line, with the column's name."""
+        """Return what pyarrow says of a line, with the column's name."""
         found = _MISFIT.match(problem)
         if found is None:
             return problem.removeprefix("CSV parse error: ").removeprefix("Row #1: ")
@@ -234,7 +234,7 @@ def _some(kind: Any) -> bytes:
 
 
 def _text_type(kind: Any) -> Any:
-    """What a column is parsed as that is to be of a type."""
+    """Return the type as which a column is parsed that is to be of another."""
     return kind if any(ask(kind) for ask in _DIRECT) else pa.string()
 
 

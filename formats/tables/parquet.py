@@ -114,7 +114,7 @@ class _ParquetReader(BatchReader):
         return self._decoded(group)
 
     def _decoded(self, group: int) -> Batch:
-        """The next piece; of damage, all that is behind it in the row group."""
+        """Return the next piece; of damage, all that comes after it in the row group."""
         end = self._starts[group + 1]
         first = self._starts[group] + self._next * self._steps[group]
         stop = min(end, first + self._steps[group])
@@ -155,7 +155,7 @@ def _rows_at_once(group: Any, schema: Any, names: list[str]) -> int:
 
 
 def _width(kind: Any, share: int) -> int:
-    """How many bytes a value has, if it has always as many; else what is said."""
+    """Return how many bytes a value has, if it has always as many; else what is said."""
     try:
         return max(1, int(kind.bit_width) // 8)
     except ValueError:

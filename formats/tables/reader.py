@@ -71,11 +71,11 @@ class Chunk:
         return len(self.places)
 
     def place(self, row: int) -> int:
-        """Where a row begins; behind the last row, what comes after them."""
+        """Return where a row begins; after the last row, what comes after them."""
         return int(self.places[row]) if row < len(self) else self.after
 
     def wrong(self, row: int) -> str | None:
-        """Why a row cannot be given; None if it can."""
+        """Say why a row cannot be given; None if it can."""
         return self.problem or self.bad.get(row)
 
     def good(self, row: int, most: int) -> int:
@@ -180,7 +180,7 @@ class Batch:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes the rows are."""
+        """The number of bytes of the rows."""
         return 0 if self.rows is None else int(self.rows.nbytes)
 
     def chunk(self, places: range | np.ndarray) -> Chunk:
@@ -257,7 +257,7 @@ class Together:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes the rows are."""
+        """The number of bytes of the rows."""
         return self.batch.nbytes
 
     def rows(self, numbers: np.ndarray) -> np.ndarray | None:

@@ -53,7 +53,7 @@ def _check_field(field: Any) -> None:
 
 
 class Spliced(io.RawIOBase):
-    """Pieces of a `ByteFile`, one behind the other, as a file object.
+    """Pieces of a `ByteFile`, one after the other, as a file object.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Spliced(io.RawIOBase):
         self._place = 0
 
     def size(self) -> int:
-        """How many bytes there are."""
+        """The number of bytes."""
         return self._starts[-1]
 
     def read(self, count: int | None = -1, /) -> bytes:

@@ -34,7 +34,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Grammar(ABC):
-    """How the rows of one file stand in its lines.
+    """The way in which the rows of one file stand in its lines.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Grammar(ABC):
 
     @abstractmethod
     def parse(self, data: bytes, one: bool) -> Any:
-        """The rows of whole lines.
+        """Return the rows of whole lines.
 
         Parameters
         ----------
@@ -85,7 +85,7 @@ class TextFormat(TableFormat):
 
     @property
     def row(self) -> re.Pattern[bytes] | None:
-        """What one row is, where newlines may stand within it."""
+        """The pattern of one row, where newlines may stand within it."""
         return None
 
     @abstractmethod

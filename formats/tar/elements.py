@@ -184,7 +184,7 @@ def _leave(member: Member) -> None:
 
 
 class _Opened(Protocol):
-    """What a `ByteFile` and a `ByteStream` have in common."""
+    """The part that a `ByteFile` and a `ByteStream` have in common."""
 
     path: str
     identity: Identity

@@ -166,7 +166,7 @@ class TFRecordReader(Reader):
         return Records(places, self.place, values)
 
     def _header(self) -> bytes:
-        """Of the record that is to be read: cut off, if the file is; empty at its end."""
+        """Return the header of the record that is to be read: cut off, if the file is; empty at its end."""
         place, header = self._peeked
         if place != self.place:
             data, at = self._window.around(self.place, HEADER)
@@ -198,7 +198,7 @@ class TFRecordReader(Reader):
         return RecordCorruptError(self.path, self.place, problem + hint)
 
     def _damaged(self, length: int, found: int, expected: int) -> RecordCorruptError:
-        """Of the record that is to be read; reading goes on behind it."""
+        """Make the error of the record that is to be read; reading goes on after it."""
         place, self.place = self.place, self.place + HEADER + length + FOOTER
         return RecordCorruptError(
             self.path,
