@@ -1,4 +1,4 @@
-"""What several iterators have measured, added up: `Summary`, and `StatsAggregator`, where it comes together."""
+"""Sums of what several iterators have measured: `Summary`, and `StatsAggregator`, where they come together."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Summary:
-    """What the iterators have done and measured that report to one `StatsAggregator`.
+    """The sums of what the iterators have done and measured that report to one `StatsAggregator`.
 
     ``str`` is a table.
 
@@ -49,22 +49,22 @@ class Summary:
 
     @property
     def total(self) -> Stats:
-        """What all iterators together have done, whatever their prefixes."""
+        """The sum of what all iterators have done, whatever their prefixes."""
         return replace(added(self.datasets.values()), edges=self.edges, counters=self.counters)
 
     @property
     def elements(self) -> int:
-        """How many elements were delivered."""
+        """The number of elements that were delivered."""
         return sum(stats.elements for stats in self.datasets.values())
 
     @property
     def errors(self) -> int:
-        """How many elements' errors were raised."""
+        """The number of elements' errors that were raised."""
         return sum(stats.errors for stats in self.datasets.values())
 
     @property
     def edges(self) -> dict[str, Histogram]:
-        """What `Dataset.latency_stats` has measured, as ``prefix::tag``."""
+        """The measurements of `Dataset.latency_stats`, as ``prefix::tag``."""
         return {
             named(prefix, tag): histogram
             for prefix, stats in self.datasets.items()
@@ -234,7 +234,7 @@ class StatsAggregator:
                 self._past[prefixes] = added([ended(stats), *([] if past is None else [past])])
 
     def summary(self) -> Summary:
-        """What was told so far, added up."""
+        """Return what was told so far, added up."""
         with self._lock:
             told = [*self._past.items(), *self._open.values()]
             open_, done = len(self._open), len(self._done)
@@ -249,11 +249,11 @@ class StatsAggregator:
         return Summary(open_ + done, open_, sums, counters)
 
     def get_summary(self) -> Summary:
-        """The same as `summary`: tf.data's name."""
+        """Return the same as `summary`: tf.data's name."""
         return self.summary()
 
     def to_prometheus(self) -> str:
-        """The summary as text that Prometheus reads; `experimental.serve_metrics` serves it.
+        """Return the summary as text that Prometheus reads; `experimental.serve_metrics` serves it.
 
         Raises
         ------
@@ -267,7 +267,7 @@ _EVERYWHERE: list[StatsAggregator] = []
 
 
 def aggregators_of(own: StatsAggregator | None) -> tuple[StatsAggregator, ...]:
-    """Who is told of an iterator: its own aggregator, and those that take of all of this process."""
+    """Return who is told of an iterator: its own aggregator, and those that take of all of this process."""
     return (*(() if own is None else (own,)), *(each for each in _EVERYWHERE if each is not own))
 
 
