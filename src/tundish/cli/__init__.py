@@ -86,7 +86,7 @@ def _number(what: str, least: int = 0) -> Callable[[str], int]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """What can be asked for."""
+    """Make the parser of all that can be asked for."""
     top = argparse.ArgumentParser(
         prog="tundish",
         description="A multiprocess shared-memory data loader.",

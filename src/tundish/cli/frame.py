@@ -1,4 +1,4 @@
-"""What `tundish top` shows: one frame, as lines, made of readings of a process's board."""
+"""The frame that `tundish top` shows, as lines, made of readings of a process's board."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _STYLES = re.compile("\x1b\\[[0-9;]*m")
 
 @dataclass(frozen=True)
 class Told:
-    """How one iterator stood when it told.
+    """The state of one iterator when it told.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Told:
 
 @dataclass(frozen=True)
 class Reading:
-    """What is on a board.
+    """The contents of a board.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Reading:
 
     @classmethod
     def of(cls, data: bytes) -> Self:
-        """What was published, as `tundish.loader.run.watching.publishing` does."""
+        """Read what was published, as `tundish.loader.run.watching.publishing` does."""
         told = json.loads(data)
         iterators = (
             Told(each["name"], each["plan"], each["at"], Stats.from_dict(each["stats"]))
@@ -101,13 +101,13 @@ class History:
                 seen.append(told)
 
     def earlier(self, name: str) -> Stats | None:
-        """How an iterator stood some readings ago; None where there is only one."""
+        """Return how an iterator stood some readings ago; None where there is only one."""
         seen = self._told[name]
         return seen[0].stats if len(seen) > 1 else None
 
     @property
     def moved(self) -> bool:
-        """Whether there is a now of all."""
+        """True if every iterator has an earlier reading to be compared with."""
         return all(len(seen) > 1 for seen in self._told.values())
 
     def as_dicts(self, reading: Reading) -> list[dict[str, Any]]:
@@ -165,7 +165,7 @@ def _iterator(told: Told, earlier: Stats | None, width: int) -> list[str]:
 
 
 def _limit(stats: Stats, earlier: Stats | None, width: int) -> list[str]:
-    """What the verdict says of now; where too little happened, of the whole time."""
+    """Say what the verdict says of now; where too little happened, of the whole time."""
     found = explain(stats, since=earlier)
     if found.limit == "unknown" and earlier is not None:
         found = explain(stats)

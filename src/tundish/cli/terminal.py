@@ -20,7 +20,7 @@ _EVERY_S = 0.1
 
 
 def live() -> bool:
-    """Whether a line may be written over."""
+    """Return True if a line may be written over."""
     return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
@@ -30,12 +30,12 @@ def say(text: str = "") -> None:
 
 
 def bold(text: str) -> str:
-    """What the eye should find first."""
+    """Return a text in bold, which the eye should find first."""
     return _styled("1", text)
 
 
 def dim(text: str) -> str:
-    """What may be overlooked."""
+    """Return a text in pale, which may be overlooked."""
     return _styled("2", text)
 
 

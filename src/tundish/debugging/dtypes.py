@@ -194,7 +194,7 @@ def assert_proper_iterable(values: Any) -> Any:
 
 
 def is_numeric_tensor(tensor: Any) -> bool:
-    """Whether a value is an array, or a numpy scalar, of numbers.
+    """Return True if a value is an array, or a numpy scalar, of numbers.
 
     Parameters
     ----------

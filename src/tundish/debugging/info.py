@@ -1,4 +1,4 @@
-"""What is dumped, and where to: `DebugInfo`, and what it may be."""
+"""Settings of a dump, what is dumped and where to: `DebugInfo`, and what it may be."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Dtypes = Iterable[Any] | Callable[[Any], bool]
 
 @dataclass(frozen=True)
 class DebugInfo:
-    """What is dumped, and where to.
+    """The settings of a dump: what is dumped, and where to.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class DebugInfo:
         """Do nothing: what is dumped stands in the files at once."""
 
     def names(self, label: str) -> bool:
-        """Whether a node is dumped.
+        """Return True if a node is dumped.
 
         Examples
         --------
@@ -64,7 +64,7 @@ class DebugInfo:
         return re.match(self.op_regex, name) is not None
 
     def takes(self, dtype: Any) -> bool:
-        """Whether leaves of a dtype (or ``str``, ``bytes``, ``object``) are dumped."""
+        """Return True if leaves of a dtype (or ``str``, ``bytes``, ``object``) are dumped."""
         wanted = self.tensor_dtypes
         if wanted is None:
             return True

@@ -1,4 +1,4 @@
-"""What one process takes at each step, in pieces: one for each of its replicas.
+"""Feeds of one process: what it takes at each step, in pieces, one for each of its replicas.
 
 A feed is asked for a `Step` at a time. Two kinds: `BatchFeed` cuts batches of one pipeline, and
 `ElementFeed` takes elements of one pipeline, or of one a replica, as they are.
@@ -27,7 +27,7 @@ NO_ROWS = "every leaf of an element must be an array whose rows can be divided: 
 
 
 def rows_in(batch: Any) -> int:
-    """How many rows the leaves of a batch have.
+    """Return how many rows the leaves of a batch have.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def with_mask(batch: Any, real: int, rows: int, key: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Step:
-    """What one process has at a step.
+    """The rows of one process at a step.
 
     Attributes
     ----------
@@ -119,12 +119,12 @@ class Step:
 
     @property
     def rows(self) -> list[int]:
-        """How many rows each replica has."""
+        """The number of rows that each replica has."""
         return [0 if piece is None else rows_in(piece) for piece in self.pieces]
 
     @property
     def whole(self) -> bool:
-        """Whether every replica has all its rows."""
+        """True if every replica has all its rows."""
         return all(
             piece is not None and (full is None or rows_in(piece) == full)
             for piece, full in zip(self.pieces, self.full, strict=True)
@@ -183,7 +183,7 @@ class BatchFeed:
         return Step([None] * len(full), list(full))
 
     def _full(self, number: int) -> list[int | None]:
-        """How many rows the replicas have in a step that is whole."""
+        """Return how many rows the replicas have in a step that is whole."""
         division = self._division
         if division.form == "own":
             rows, count = division.sizes[number % len(division.sizes)], division.replicas

@@ -27,7 +27,7 @@ _T_co = TypeVar("_T_co", covariant=True)
 
 
 def _added_types() -> list[tuple[Any, Any]]:
-    """What the user has put into torch's table of collate rules."""
+    """Return what the user has put into torch's table of collate rules."""
     table: dict[Any, Any] = torch_collate.default_collate_fn_map
     return [
         (kind, rule)

@@ -223,7 +223,7 @@ class _Event:
         self._event = stream.record_event()
 
     def passed(self) -> bool:
-        """Whether everything before it is done."""
+        """Return True if everything before it is done."""
         return bool(self._event.query())
 
 
@@ -239,7 +239,7 @@ def _all_streams() -> set[Any]:
 
 
 class Pinning:
-    """What `pin_memory` does to a loader's batches.
+    """The work of `pin_memory` on a loader's batches.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ class Pinning:
 
 
 def pinning(device: str) -> Pinning | None:
-    """What pins batches here; None, with a warning, where there is no device to pin them for.
+    """Return what pins batches here; None, with a warning, where there is no device to pin them for.
 
     Parameters
     ----------
