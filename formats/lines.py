@@ -273,7 +273,7 @@ def _block(file: ByteFile) -> int:
 
 
 def _newlines(data: bytes) -> np.ndarray:
-    """Where the newlines are."""
+    """Return where the newlines are."""
     return np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE)
 
 

@@ -1,4 +1,4 @@
-"""Paths that match patterns, on a local disk or behind a URL, by the rules of `Dataset.list_files`.
+"""Paths that match patterns, on a local disk or at a URL, by the rules of `Dataset.list_files`.
 
 ``*`` and ``?`` stand for any characters of a name, ``[ab]``, ``[a-z]``, ``[!ab]`` and ``[^ab]`` for one of them, and
 a backslash takes its meaning from what follows. A dot in front of a name is nothing special. Folders
@@ -92,7 +92,7 @@ def _below(tree: _LocalTree | _RemoteTree, folder: str, names: list[str]) -> Ite
 
 
 def _at_any_depth(tree: _LocalTree | _RemoteTree, folder: str, names: list[str]) -> Iterator[str]:
-    """All below a folder is listed at once, which an object store answers with few requests."""
+    """List all in a folder at once, at any depth, which an object store answers with few requests."""
     folders = [_FOLDERS if name == _ANY_DEPTH else f"{_translated(name)}/" for name in names[:-1]]
     all_files = not names or names[-1] == _ANY_DEPTH
     last = f"{_FOLDERS}[^/]+" if all_files else _translated(names[-1])
@@ -127,7 +127,7 @@ def _translated(name: str) -> str:
 
 
 def _end_of_class(name: str, at: int) -> int:
-    """Where the ``]`` of a class is; 0: there is none, and ``[`` is itself."""
+    """Return where the ``]`` of a class is; 0: there is none, and ``[`` is itself."""
     if name[at : at + 1] in ("!", "^"):
         at += 1
     first = at

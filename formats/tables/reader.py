@@ -261,7 +261,7 @@ class Together:
         return self.batch.nbytes
 
     def rows(self, numbers: np.ndarray) -> np.ndarray | None:
-        """Where rows are in the batch; None if one is not."""
+        """Return where rows are in the batch; None if one is not."""
         found: np.ndarray = numbers - self.before.take(self.edges.searchsorted(numbers, "right"))
         return None if found.min() < 0 else found
 

@@ -227,7 +227,7 @@ class _TextReader(TableReader):
         return left + self._parsed(data, starts, half, stop, bad)
 
     def places(self) -> Places:
-        """Where all rows begin."""
+        """Return where all rows begin."""
         found = []
         while data := self._block(self.place):
             found.append(starts_of(data, self._form.row) + self.place)

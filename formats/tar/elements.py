@@ -108,7 +108,7 @@ def whole(member: Member) -> Member:
 
 
 def parts_of(name: bytes) -> tuple[bytes, bytes]:
-    """The key and the extension: what stands before and behind the first dot of the base name.
+    """Return the key and the extension: the parts before and after the first dot of the base name.
 
     The key is empty where a member belongs to no element: it has no dot, or is hidden, or stands in a
     folder such as ``__about__``, where WebDataset keeps words about the archive.

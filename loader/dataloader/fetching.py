@@ -85,7 +85,7 @@ class MapFetcher:
         self._tabular = Tabular(recipe, general)
 
     def state(self) -> Any:
-        """Where the dataset stands, if it says so; else None."""
+        """Return where the dataset stands, if it says so; else None."""
         return {"dataset": self._recipe.dataset.state_dict()} if self._stateful else None
 
     def pass_over(self) -> None:

@@ -64,7 +64,7 @@ def no_rows(like: Any) -> Any:
 
 
 def filled(batch: Any, rows: int, like: Any) -> Any:
-    """A batch with rows of zeros behind its own, up to so many; "" for str, b"" for bytes.
+    """Return a batch with rows of zeros after its own, up to so many; "" for str, b"" for bytes.
 
     `like` is a batch that tells what objects the rows are where this one has none.
     """

@@ -1,4 +1,4 @@
-"""`tundish.torch.DataLoader`: torch's class, with our workers and our memory behind it."""
+"""`tundish.torch.DataLoader`: torch's class on our workers and our memory."""
 
 from __future__ import annotations
 
