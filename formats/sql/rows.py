@@ -140,7 +140,7 @@ class _SqlReader(Reader):
 
 
 def _bytes_of(column: Any) -> int:
-    """About how large a column is."""
+    """Return about how large a column is."""
     if isinstance(column, np.ndarray) and column.dtype != object:
         return column.nbytes
     return sum(8 + (len(value) if isinstance(value, (str, bytes)) else 0) for value in column)

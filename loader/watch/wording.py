@@ -24,7 +24,7 @@ def number_text(value: float) -> str:
 
 
 def rate_text(value: float) -> str:
-    """So many in a second: ``12,300/s``."""
+    """Return so many in a second as text: ``12,300/s``."""
     return f"{number_text(value)}/s"
 
 
@@ -56,7 +56,7 @@ def share_text(value: float) -> str:
 
 
 def count_text(count: int, one: str, several: str = "") -> str:
-    """So many of something: ``1 worker``, ``2 workers``."""
+    """Return so many of something as text: ``1 worker``, ``2 workers``."""
     return f"{count:,} {one if count == 1 else several or one + 's'}"
 
 

@@ -86,7 +86,7 @@ class Progress:
         self._start = self._shown = time.perf_counter()
 
     def advance(self, count: int) -> None:
-        """So many items more."""
+        """Count so many items more."""
         self._done += count
         now = time.perf_counter()
         if live() and now - self._shown >= _EVERY_S:
