@@ -142,7 +142,7 @@ class _ParquetReader(BatchReader):
 
 
 def _rows_at_once(group: Any, schema: Any, names: list[str]) -> int:
-    """So many rows of a row group are a piece.
+    """Return how many rows of a row group are a piece.
 
     How large each column is, pyarrow tells too; but of a damaged footer it ends the process over that.
     """

@@ -245,7 +245,7 @@ class ElementFeed:
         return Step(found, list(self._rows))
 
     def restored(self) -> None:
-        """Nothing is kept here."""
+        """Do nothing: no piece is kept here."""
 
     def nothing(self, number: int) -> Step:
         return Step([None] * self._replicas, list(self._rows))
