@@ -63,7 +63,7 @@ def _matches(pattern: str, storage_options: StorageOptions) -> Iterable[str]:
 
 
 def _unchained(pattern: str) -> tuple[str, str, str]:
-    """What stands before the part of a chained URL that names the files, that part, and what stands behind."""
+    """Split a chained URL in three: what comes before the part that names the files, that part, what comes after."""
     parts = pattern.split("::") if is_remote(pattern) else [pattern]
     at = next((k for k, part in enumerate(parts) if "://" in part), len(parts) - 1)
     before, behind = parts[:at], parts[at + 1 :]

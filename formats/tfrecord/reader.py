@@ -220,7 +220,7 @@ class _FileWindow:
         self._data, self._base = b"", 0
 
     def around(self, place: int, need: int) -> tuple[bytes, int]:
-        """Bytes, and where in them a place is: at least so many from there on, if they are there."""
+        """Return bytes, and where in them a place is: at least so many from there on, if they are there."""
         at = place - self._base
         if at < 0 or at + need > len(self._data):
             self._data = self.file.pread(place, max(need, self._block))
@@ -228,7 +228,7 @@ class _FileWindow:
         return self._data, at
 
     def left(self, place: int) -> int:
-        """How many bytes there are from a place on, at most."""
+        """Return how many bytes there are from a place on, at most."""
         return self.file.size - place
 
     def close(self) -> None:

@@ -94,7 +94,7 @@ class CheckpointHandler(ocp.CheckpointHandler):  # type: ignore[misc]
         return item
 
     def metadata(self, directory: Any) -> None:
-        """There is none."""
+        """Return None: there is none."""
 
 
 @ocp.args.register_with_handler(CheckpointHandler, for_save=True)

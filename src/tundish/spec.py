@@ -214,7 +214,7 @@ class Nested:
         raise NotImplementedError
 
     def _leaf_spec(self) -> DatasetSpec:
-        """Its spec as a leaf."""
+        """Return its spec as a leaf."""
         raise NotImplementedError
 
 
@@ -466,7 +466,7 @@ def _kept(dtype: np.dtype) -> Any:
 
 
 def nbytes_of(element: Any) -> int:
-    """About how many bytes an element takes: of its arrays, numbers and texts."""
+    """Return about how many bytes an element takes: of its arrays, numbers and texts."""
     leaves, _ = flatten(element)
     return sum(map(_leaf_nbytes, leaves))
 

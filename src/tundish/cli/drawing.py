@@ -148,7 +148,7 @@ def shift(box: Box, right: float) -> None:
 
 
 def middle(box: Box) -> float:
-    """Where arrows enter and leave."""
+    """Return where arrows enter and leave."""
     return box.x + box.width / 2
 
 

@@ -297,7 +297,7 @@ def _clock(seconds: float) -> str:
 
 
 def _width(text: str) -> int:
-    """How many columns a text takes: its styles take none."""
+    """Return how many columns a text takes: its styles take none."""
     return len(_STYLES.sub("", text))
 
 

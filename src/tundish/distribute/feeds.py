@@ -174,7 +174,7 @@ class BatchFeed:
         self._behind_an_error = False
 
     def restored(self) -> None:
-        """Its pipelines have gone to where a state was taken."""
+        """Take note that the pipelines have gone to where a state was taken."""
         self._behind_an_error = False
 
     def nothing(self, number: int) -> Step:

@@ -80,7 +80,7 @@ def buffered(d: Any) -> Any:
 
 
 def add(state: Any, element: Any) -> Any:
-    """For `scan`: the sum so far."""
+    """Return the sum so far, for `scan`."""
     return state + element, state
 
 
