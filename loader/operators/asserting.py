@@ -15,12 +15,11 @@ from tundish.loader.operators.repeat import Repeat
 from tundish.loader.operators.sources import Tensors
 from tundish.loader.plan.checks import check_count, check_flag
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, OwnFunction
-from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure
 from tundish.loader.protocols.machines import Counts
 from tundish.loader.protocols.operator import Unary
-from tundish.loader.protocols.raised import Carried
+from tundish.loader.protocols.raised import Carried, raise_from
 from tundish.loader.protocols.stated import (
     count,
     counted_in,

@@ -12,13 +12,13 @@ from tundish.errors import SpecError
 from tundish.loader.operators.sharing import BatchShare
 from tundish.loader.plan.checks import check_count, check_flag, check_optional_flag
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, check_workers
-from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.chunk import Chunk
 from tundish.loader.protocols.collate import collate
 from tundish.loader.protocols.columns import slices
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import Failure, Made
 from tundish.loader.protocols.operator import Batching, Unary
+from tundish.loader.protocols.raised import raise_from
 from tundish.loader.protocols.refs import (
     Stretch,
     ints,

@@ -11,9 +11,9 @@ from tundish.errors import SpecError
 from tundish.loader.operators.mixing import Chooser, Mixing, several
 from tundish.loader.plan.checks import check_flag
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
-from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import Failure
+from tundish.loader.protocols.raised import raise_from
 from tundish.loader.protocols.refs import not_there
 from tundish.loader.protocols.specs import check_alike
 

@@ -36,7 +36,7 @@ from tundish.spec import (
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Spec, Value
-    from tundish.loader.protocols.forms import Form
+    from tundish.loader.protocols.rows import Form
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,11 +17,11 @@ from tundish.loader.operators.records import FileRecords
 from tundish.loader.operators.sources import FromSource
 from tundish.loader.operators.stored import rows_of
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY, OwnFunction, walk
-from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.context import Context
 from tundish.loader.protocols.generating import Broken
 from tundish.loader.protocols.operator import Operator, Unary
 from tundish.loader.protocols.positional import listed
+from tundish.loader.protocols.raised import raise_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable

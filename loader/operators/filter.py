@@ -12,11 +12,11 @@ from tundish.loader.operators.map import caller, check_policy
 from tundish.loader.plan.checks import check_callable, check_count
 from tundish.loader.plan.drawing import check_drawing
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY
-from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import DROPPED
 from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.ownership import SCALARS, owned
+from tundish.loader.protocols.raised import raise_from
 from tundish.loader.protocols.results import truth
 
 if TYPE_CHECKING:

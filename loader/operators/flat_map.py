@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 from tundish.loader.plan.checks import check_callable
 from tundish.loader.plan.drawing import check_drawing
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY
-from tundish.loader.protocols.blame import NODE_MARK, raise_from
 from tundish.loader.protocols.chains import chain_base
 from tundish.loader.protocols.chunk import at_once
 from tundish.loader.protocols.fluent import Fluent
@@ -17,7 +16,7 @@ from tundish.loader.protocols.items import End, Failure, Ref, ref_of
 from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.ownership import owned
 from tundish.loader.protocols.pieces import RowChunk
-from tundish.loader.protocols.raised import Carried
+from tundish.loader.protocols.raised import NODE_MARK, Carried, raise_from
 from tundish.loader.protocols.refs import not_there, within_one
 from tundish.loader.protocols.stated import count, counted_in, part, within
 

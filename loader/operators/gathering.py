@@ -10,12 +10,12 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.gaps import room
-from tundish.loader.protocols.blame import give_up
 from tundish.loader.protocols.collate import Key, fits, misfit, objects, unstackable
-from tundish.loader.protocols.forms import form_of, form_of_value
 from tundish.loader.protocols.items import End, Failure, Ref
 from tundish.loader.protocols.operator import Batching, Operator, Unary
+from tundish.loader.protocols.raised import give_up
 from tundish.loader.protocols.refs import numbered, some
+from tundish.loader.protocols.rows import form_of, form_of_value
 from tundish.loader.protocols.specs import static_spec
 from tundish.loader.protocols.stated import count, load_part
 from tundish.spec import (
@@ -29,7 +29,7 @@ from tundish.spec import (
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Value
-    from tundish.loader.protocols.forms import Form
+    from tundish.loader.protocols.rows import Form
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,12 +18,11 @@ from tundish.loader.plan.checks import (
 )
 from tundish.loader.plan.drawing import check_drawing
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY, check_workers
-from tundish.loader.protocols.blame import STOPPED, raise_from
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import DROPPED, ref_of
 from tundish.loader.protocols.operator import Operator, Unary
 from tundish.loader.protocols.ownership import SCALARS, lent_result, of_results, owned, owned_result
-from tundish.loader.protocols.raised import element_error
+from tundish.loader.protocols.raised import STOPPED, element_error, raise_from
 from tundish.loader.protocols.results import checked, checker
 from tundish.loader.protocols.rng import ElementRng
 from tundish.spec import ArraySpec, DatasetSpec, flatten

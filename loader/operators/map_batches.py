@@ -20,9 +20,9 @@ from tundish.loader.plan.checks import (
 )
 from tundish.loader.plan.drawing import check_drawing
 from tundish.loader.plan.node import function_name
-from tundish.loader.protocols.blame import NODE_MARK
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import Failure, Ref, ref_of
+from tundish.loader.protocols.raised import NODE_MARK
 from tundish.spec import is_namedtuple, normalise
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.gaps import copied
-from tundish.loader.protocols.forms import Form, form_of, form_of_value
 from tundish.loader.protocols.items import End, Failure, Made, Ref, ref_of, to_json
 from tundish.loader.protocols.lineage import check_named, note_wanted
 from tundish.loader.protocols.refs import not_there
+from tundish.loader.protocols.rows import Form, form_of, form_of_value
 from tundish.loader.protocols.stated import (
     Unfit,
     check_whole,

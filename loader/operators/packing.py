@@ -13,9 +13,9 @@ from tundish.errors import SpecError
 from tundish.loader.operators.packed import Packed, Piece, packed
 from tundish.loader.plan.checks import LARGEST, check_count, check_flag, check_word
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY
-from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.operator import Unary
+from tundish.loader.protocols.raised import raise_from
 from tundish.loader.protocols.refs import sliced
 
 if TYPE_CHECKING:

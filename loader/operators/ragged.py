@@ -40,7 +40,7 @@ from tundish.spec import (
 if TYPE_CHECKING:
     from tundish.loader.protocols.collate import Key
     from tundish.loader.protocols.contracts import Spec
-    from tundish.loader.protocols.forms import Form
+    from tundish.loader.protocols.rows import Form
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,14 +13,13 @@ from tundish.errors import SpecError
 from tundish.gaps import room
 from tundish.loader.plan.checks import check_count, check_flag
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY
-from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.collate import Key, misfit
 from tundish.loader.protocols.fluent import Fluent
-from tundish.loader.protocols.forms import Form, form_of, form_of_value
 from tundish.loader.protocols.items import End, Failure, Made, Ref, ref_of
 from tundish.loader.protocols.operator import Unary
+from tundish.loader.protocols.raised import raise_from
 from tundish.loader.protocols.refs import not_there, sliced
-from tundish.loader.protocols.rows import Row, Rows
+from tundish.loader.protocols.rows import Form, Row, Rows, form_of, form_of_value
 from tundish.loader.protocols.specs import over
 from tundish.loader.protocols.stated import count, load_part
 from tundish.ragged import Ragged, Sparse

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY
-from tundish.loader.protocols.blame import NODE_MARK
 from tundish.loader.protocols.items import End, Failure, Made
 from tundish.loader.protocols.lineage import add_origin, describe_origin
 from tundish.loader.protocols.operator import SourceNode
+from tundish.loader.protocols.raised import NODE_MARK
 
 if TYPE_CHECKING:
     from tundish.formats.format import Format, Reader, Run

@@ -15,10 +15,10 @@ from tundish.loader.operators.choosing import Take
 from tundish.loader.operators.mixing import Chooser, Mixing, several
 from tundish.loader.plan.checks import check_flag, check_items, check_optional_flag, check_seed
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
-from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.machines import Enumerated
 from tundish.loader.protocols.operator import Unary
+from tundish.loader.protocols.raised import raise_from
 from tundish.loader.protocols.refs import numbered
 from tundish.loader.protocols.shuffling import pair_of_pass, philox32, philox_block
 from tundish.loader.protocols.specs import check_alike

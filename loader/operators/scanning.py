@@ -11,13 +11,13 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.gaps import copied
 from tundish.loader.plan.checks import check_callable
-from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import Failure, Made
 from tundish.loader.protocols.lineage import add_origin, describe_origin, identities
 from tundish.loader.protocols.machines import Rerun
 from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.ownership import owned, private
+from tundish.loader.protocols.raised import raise_from
 from tundish.loader.protocols.results import checked
 from tundish.spec import (
     flatten,

@@ -14,9 +14,13 @@ from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Made, Ref, ref_of, to_json
 from tundish.loader.protocols.lineage import note_wanted, refs
 from tundish.loader.protocols.operator import Unary
-from tundish.loader.protocols.permutable import check_positions, may_permute, no_permutation
 from tundish.loader.protocols.permuting import permute
-from tundish.loader.protocols.positional import Positions
+from tundish.loader.protocols.positional import (
+    Positions,
+    check_positions,
+    may_permute,
+    no_permutation,
+)
 from tundish.loader.protocols.refs import array_of
 from tundish.loader.protocols.shuffling import Draws
 from tundish.loader.protocols.stated import count, load_part

@@ -11,12 +11,12 @@ import numpy as np
 
 from tundish.arraylikes import is_read_by_rows
 from tundish.errors import SpecError
-from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.columns import nest_rows
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.foreign import as_arrays, columns_of, gives_alike, has_columns
 from tundish.loader.protocols.operator import SourceNode
 from tundish.loader.protocols.ownership import private
+from tundish.loader.protocols.raised import raise_from
 from tundish.loader.protocols.refs import array_of
 from tundish.loader.protocols.specs import common
 from tundish.ragged import ragged_apart

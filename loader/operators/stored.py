@@ -12,9 +12,8 @@ from tundish.errors import IncompatibleCheckpointError
 from tundish.loader.operators.snapshot import Snapshot
 from tundish.loader.plan.checks import check_count
 from tundish.loader.plan.node import AUTOTUNE, walk
-from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.items import End, Failure, Made
-from tundish.loader.protocols.raised import element_error
+from tundish.loader.protocols.raised import element_error, raise_from
 from tundish.loader.protocols.refs import array_of, run_of
 from tundish.loader.protocols.stated import count, load_part
 from tundish.loader.watch.stats import SnapshotStats

@@ -20,8 +20,8 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.loader.plan.checks import check_count
 from tundish.loader.protocols.operator import Unary
-from tundish.loader.protocols.permutable import check_positions, is_awaited
 from tundish.loader.protocols.permuting import permute
+from tundish.loader.protocols.positional import check_positions, is_awaited
 from tundish.loader.protocols.refs import array_of
 
 if TYPE_CHECKING:

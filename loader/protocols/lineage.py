@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.protocols.blame import NODE_MARK
+from tundish.loader.protocols.raised import NODE_MARK
 from tundish.loader.protocols.stated import (
     MOST,
     Unfit,

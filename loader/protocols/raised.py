@@ -9,16 +9,25 @@ consumer once, at the element's place.
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 from functools import partial
 from inspect import CO_VARARGS
 from opcode import opmap
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tundish.loader.plan.drawing import explain_missing_rng
 
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
+
+    from tundish.loader.protocols.items import Ref
+
+NODE_MARK = "_tundish_node"
+"""The attribute of an error that names the node where it was raised."""
+STOPPED = "the function raised StopIteration"
 
 _RAISE = opmap["RAISE_VARARGS"]
 _PASSED_ON = "asyncio.runners"
@@ -147,3 +156,29 @@ def _stands_at_raise(at: TracebackType) -> bool:
     code, place = at.tb_frame.f_code.co_code, at.tb_lasti
     raises = 0 <= place < len(code) and code[place] == _RAISE
     return raises and at.tb_frame.f_globals.get("__name__") != _PASSED_ON
+
+
+def raise_from(error: BaseException, label: str) -> NoReturn:
+    """Raise an error again, marked with the node it came from; the first mark is right.
+
+    A StopIteration becomes a RuntimeError, as PEP 479 has it: nothing ends silently. What is no
+    `Exception` becomes one, unless it is an interrupt.
+    """
+    if isinstance(error, StopIteration):
+        cause, error = error, RuntimeError(STOPPED)
+        error.__cause__ = cause
+    found = element_error(error)
+    explain_missing_rng(found)  # of what no plan told
+    if not hasattr(found, NODE_MARK):
+        with contextlib.suppress(AttributeError):  # a type without a __dict__
+            setattr(opened(found), NODE_MARK, label)
+    raise found
+
+
+def give_up(error: BaseException, gathered: list[Ref]) -> None:
+    """Note on an error which elements of its batch were given up with it."""
+    if gathered:
+        shown = ", ".join(map(str, gathered[:16])) + (", ..." if len(gathered) > 16 else "")
+        note = f"tundish: {len(gathered)} element(s) of the batch before it were given up: {shown}"
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.protocols.blame import NODE_MARK
-from tundish.loader.protocols.raised import carried
+from tundish.loader.protocols.raised import NODE_MARK, carried
 from tundish.loader.run.starting.payload import loads_exception
 from tundish.loader.run.wire.messages import EXTRA, EXTRA_IN_SLOT, ROWS_INLINE, align, share_offset
 from tundish.shm.layout import Layout, decode

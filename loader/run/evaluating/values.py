@@ -13,13 +13,13 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.chains import computes
 from tundish.loader.protocols.generating import Broken
 from tundish.loader.protocols.items import DROPPED, Failure
 from tundish.loader.protocols.lineage import identities
 from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.ownership import lent, owned
+from tundish.loader.protocols.raised import raise_from
 from tundish.spec import copy_element
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SpecError
-from tundish.loader.protocols.blame import give_up
 from tundish.loader.protocols.collate import Collator
 from tundish.loader.protocols.items import End, Failure, Made
 from tundish.loader.protocols.ownership import lend
+from tundish.loader.protocols.raised import give_up
 from tundish.loader.protocols.refs import BatchRefs, ints
 from tundish.loader.protocols.stated import count, load_part
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.protocols.blame import NODE_MARK
 from tundish.loader.protocols.chunk import Chunk, taken
 from tundish.loader.protocols.items import DROPPED, Failure, Made, Ref, ref_of
 from tundish.loader.protocols.lineage import add_origin, describe_origin
 from tundish.loader.protocols.machines import Counts
 from tundish.loader.protocols.ownership import SCALARS, owned
 from tundish.loader.protocols.positional import Positions, Taken
-from tundish.loader.protocols.raised import element_error
+from tundish.loader.protocols.raised import NODE_MARK, element_error
 from tundish.loader.protocols.refs import BatchRefs, ints
 from tundish.loader.run.stages.overtaking import load_stage
 

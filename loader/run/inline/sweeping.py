@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.loader.plan.node import walk
-from tundish.loader.protocols.blame import NODE_MARK
 from tundish.loader.protocols.chains import run_of
 from tundish.loader.protocols.chunk import Chunk
 from tundish.loader.protocols.items import End, Failure, Made
 from tundish.loader.protocols.lineage import add_origin, describe_origin
 from tundish.loader.protocols.ownership import lend, lent
 from tundish.loader.protocols.positional import Taken
+from tundish.loader.protocols.raised import NODE_MARK
 from tundish.loader.protocols.refs import array_of
 from tundish.loader.protocols.stated import own
 from tundish.loader.watch.watch import MOST

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SpecError
 from tundish.loader.operators.flat_map import FlatMapped
-from tundish.loader.protocols.blame import give_up
 from tundish.loader.protocols.collate import Collator, misfit, unstackable
-from tundish.loader.protocols.forms import form_of_value
 from tundish.loader.protocols.items import End, Failure, Made, Ref
-from tundish.loader.protocols.rows import Row, Rows, refs_of
+from tundish.loader.protocols.raised import give_up
+from tundish.loader.protocols.rows import Row, Rows, form_of_value, refs_of
 from tundish.loader.protocols.stated import count, load_part
 from tundish.loader.run.stages.parallel import ParallelStage
 from tundish.loader.run.stages.recorded import Recorded

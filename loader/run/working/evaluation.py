@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tundish.loader.protocols.blame import raise_from
 from tundish.loader.protocols.items import DROPPED
+from tundish.loader.protocols.raised import raise_from
 from tundish.loader.protocols.refs import refs_of_rows
 from tundish.loader.protocols.results import checked
 from tundish.loader.run.starting.watchdog import limit

@@ -11,7 +11,7 @@ from tundish.debugging.functions import functions_of, named
 from tundish.debugging.numerics import first_bad, health_of, is_finite, is_floating
 from tundish.errors import NumericsError
 from tundish.loader.protocols import probes
-from tundish.loader.protocols.blame import NODE_MARK
+from tundish.loader.protocols.raised import NODE_MARK
 from tundish.spec import flatten, paths
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from asyncio import CancelledError
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tundish.loader.protocols.blame import STOPPED
+from tundish.loader.protocols.raised import STOPPED
 from tundish.testing.compare import digest
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import NumericsError
-from tundish.loader.protocols.blame import NODE_MARK
 from tundish.loader.protocols.items import End
+from tundish.loader.protocols.raised import NODE_MARK
 from tundish.testing.again.replay import Replay, State, state_of
 from tundish.testing.again.watcher import Reached, Watcher
 
