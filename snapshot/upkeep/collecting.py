@@ -96,7 +96,6 @@ def gc(
     Returns
     -------
     Collected
-        Its ``str`` is for reading.
 
     Raises
     ------
@@ -112,8 +111,8 @@ def gc(
 
     Examples
     --------
-    >>> print(gc("/there/is/nothing"))
-    /there/is/nothing: nothing to remove
+    >>> gc("/there/is/nothing").removed
+    ()
     """
     seconds = older_than.total_seconds() if isinstance(older_than, timedelta) else older_than
     if seconds < 0 or (keep is not None and keep < 0):

@@ -145,12 +145,11 @@ def info(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | N
     Returns
     -------
     Info
-        Its ``str`` is for reading.
 
     Examples
     --------
-    >>> print(info("/there/is/nothing"))
-    /there/is/nothing: no snapshot
+    >>> info("/there/is/nothing").keys
+    ()
     """
     catalog = Catalog(path, storage_options)
     newest = catalog.newest()

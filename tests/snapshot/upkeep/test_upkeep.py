@@ -336,7 +336,7 @@ def test_export_has_all_elements_in_order(tmp_path: Path) -> None:
     done = export(tmp_path, target)
 
     numbers = [n for n in range(90) if n not in FAILED]
-    table = pq.read_table(target)
+    table = read(target)
     assert (done.rows, done.failed, done.bytes) == (88, 2, target.stat().st_size)
     assert table.column("n").to_pylist() == numbers
     assert table.column("name").to_pylist() == [element(n)["name"] for n in numbers]
@@ -350,9 +350,15 @@ def test_export_with_user_shards_has_the_numbers(tmp_path: Path) -> None:
     complete(tmp_path, by_shard=True)
     export(tmp_path, tmp_path / "out.parquet")
 
-    table = pq.read_table(tmp_path / "out.parquet")
+    table = read(tmp_path / "out.parquet")
     assert table.column(INDEX).to_pylist() == table.column("n").to_pylist()
     assert sorted(table.column(INDEX).to_pylist()) == list(range(90))
+
+
+def read(path: Path) -> pa.Table:
+    """Return a table whose file is closed by now: pyarrow closes those it opens when a thread of its own gets to it."""
+    with path.open("rb") as file:
+        return pq.read_table(file)
 
 
 def exported(path: Path, leaves: list[Any]) -> Any:
@@ -363,7 +369,7 @@ def exported(path: Path, leaves: list[Any]) -> Any:
     made.commit(0, made.seal(), len(leaves), None, {})
     made.finish({"created": "2026", "library": "0"})
     export(path, path / "out.parquet")
-    return pq.read_table(path / "out.parquet").column("x").combine_chunks()
+    return read(path / "out.parquet").column("x").combine_chunks()
 
 
 PLAIN: list[tuple[list[Any], str, list[Any]]] = [
