@@ -41,10 +41,11 @@ def test_cut_anywhere_and_any_bit_flipped(name: str, swept: Tried) -> None:
 
 
 @pytest.mark.thorough
-def test_each_single_bit_flipped() -> None:
-    found = tried(NAMES, way="sweep", bits=1 << 30, keep="")
+@pytest.mark.parametrize("name", NAMES)
+def test_each_single_bit_flipped(name: str) -> None:
+    _, problems = tried([name], way="sweep", bits=1 << 30, keep="")[name]
 
-    assert not {name: problems for name, (_, problems) in found.items() if problems}
+    assert not problems
 
 
 @pytest.mark.slow
