@@ -17,7 +17,7 @@ from tundish.formats.bytes.file import open_file
 from tundish.formats.tables.form import Layout
 from tundish.formats.tables.messages import Messages, messages_of
 from tundish.formats.tables.reader import Batch, BatchFormat, BatchReader
-from tundish.formats.tables.source import ARROW_ERRORS, Spliced, check_names
+from tundish.formats.tables.source import ARROW_ERRORS, Spliced, check_kind, check_names
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class _ArrowReader(BatchReader):
                 heads = {name.split(".")[0] for name in self.layout.names} | {*self.layout.names}
                 wanted = [k for k, name in enumerate(schema.names) if name in heads]
                 self._wanted = wanted if 0 < len(wanted) < len(schema) else None
+                self._check_kinds([schema.field(k) for k in wanted])
                 self._doubt()
             self.check(place)
         except BaseException:
@@ -80,6 +81,14 @@ class _ArrowReader(BatchReader):
             self._checked()
             text = f"is an Arrow IPC file whose schema is damaged: {problem}"
             raise RecordCorruptError(self.path, self._messages.schema[0], text) from problem
+
+    def _check_kinds(self, fields: list[Any]) -> None:
+        for field in fields:
+            try:
+                check_kind(field)
+            except TypeError as problem:
+                text = f"is an Arrow IPC file in which {problem}"
+                raise RecordCorruptError(self.path, self._messages.schema[0], text) from None
 
     def _opened(self, number: int, wanted: list[int] | None) -> Any:
         """The stream from a batch on: the schema, and the dictionaries that were there by then."""

@@ -52,6 +52,25 @@ def _check_field(field: Any) -> None:
         _check_field(kind.field(k))
 
 
+def check_kind(field: Any) -> None:
+    """See that pyarrow has arrays of a field's type: it knows some types of Arrow by their names alone.
+
+    Raises
+    ------
+    TypeError
+        It has none of the type, or of one within it.
+    """
+    kind = field.type
+    try:
+        pa.nulls(0, kind)
+    except KeyError:
+        raise TypeError(f"{field.name!r} has the type {kind}, which pyarrow cannot read") from None
+    except pa.ArrowException:
+        pass  # arrays without a value cannot be made of all
+    for k in range(kind.num_fields):
+        check_kind(kind.field(k))
+
+
 class Spliced(io.RawIOBase):
     """Pieces of a `ByteFile`, one after the other, as a file object.
 

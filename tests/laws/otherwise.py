@@ -9,6 +9,14 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
+NOT_FORKED = pytest.mark.skipif(
+    os.environ.get("TUNDISH_START") == "fork",
+    reason="a forked worker has what the consumer has, and costs other descriptors",
+)
+"""Marks tests of what a worker that imports for itself has of its own."""
+
 
 def assert_some_laws_hold(chosen: Mapping[str, str], **variables: str) -> None:
     """Run the quick tests of some files in one process: of each those that its ``-k`` expression chooses."""

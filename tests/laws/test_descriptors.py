@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.laws.otherwise import NOT_FORKED
 
 SCRIPT = """
 import errno, gc, os, resource
@@ -58,6 +59,7 @@ assert sum(leaks) <= (0 if {warm} else 3), leaks
 """
 
 
+@NOT_FORKED
 @pytest.mark.slow
 @pytest.mark.parametrize("warm", [True, False])
 def test_where_descriptors_run_out(warm: bool) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.laws.changing import config, late, reading
+from tests.laws.otherwise import NOT_FORKED
 
 from tundish import DataLoader, Dataset, Options
 from tundish.errors import ChangedGlobalsError
@@ -68,6 +69,7 @@ def test_changes_of_every_kind_reach_workers(workers: int) -> None:
     assert list(ds.iterator(workers=workers)) == list(ds.iterator(workers=0))
 
 
+@NOT_FORKED
 def test_a_change_is_told_once() -> None:
     config.set_size(50)
     ds = Dataset.range(2).map(lambda x: config.SIZE)
@@ -82,6 +84,7 @@ def test_nothing_is_told_where_nothing_was_changed() -> None:
     assert list(ds.iterator(workers=1)) == list(ds.iterator(workers=0))
 
 
+@NOT_FORKED
 def test_what_each_import_makes_anew_is_the_workers_own() -> None:
     ds = Dataset.range(1).map(reading.read_own)
     (own,) = ds.iterator(workers=1)
@@ -91,6 +94,7 @@ def test_what_each_import_makes_anew_is_the_workers_own() -> None:
     assert devices == ""  # hidden: what the consumer sees is of no use there
 
 
+@NOT_FORKED
 def test_what_functions_change_themselves_is_the_workers_own() -> None:
     config.CALLS, config.COUNTS[7] = 100, 100
     with Dataset.range(3).map(config.counted).iterator(workers=1) as iterator:
@@ -111,6 +115,7 @@ def test_a_relative_import_within_a_function_is_followed() -> None:
     assert globals_read([made["read"]]) == {Global("tests.laws.changing.config", ("SIZE",)): 32}
 
 
+@NOT_FORKED
 def test_policies() -> None:
     config.set_size(50)
     ds = Dataset.range(2).map(lambda x: config.SIZE)
@@ -182,6 +187,7 @@ def test_globals_of_a_script() -> None:
     assert done.stdout.split() == ["3", "3", "40", "40"]
 
 
+@NOT_FORKED
 def test_a_loader_whose_workers_disagree_is_not_read_before_they_agree() -> None:
     config.set_size(60)
     with warnings.catch_warnings(record=True) as told:

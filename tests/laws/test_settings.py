@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.laws.otherwise import NOT_FORKED
 from tests.settings import CHANGES, ROWS, Observed, changed
 
 from tundish import DataLoader, Dataset, Options
@@ -66,6 +67,7 @@ def test_settings_of_each_epoch_reach_workers_that_stay() -> None:
     iterator.close()
 
 
+@NOT_FORKED
 def test_a_module_is_not_imported_for_its_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
