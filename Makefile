@@ -66,12 +66,9 @@ test: check
 fast: check
 	$(VENV)/bin/$(PYTEST) -m "not slow and not thorough" $(FAST)
 
-# The longest of them take minutes, where elsewhere two are a deadlock.
-LONG := -o faulthandler_timeout=1800
-
 thorough: venv
-	$(VENV)/bin/$(PYTEST) $(LONG) -m thorough $(FRAMEWORKS:%=--ignore=%) $(ALONE:%=--ignore=%) $(NESTED:%=--ignore=%)
-	$(PY) -m pytest $(LONG) -m thorough $(ALONE) $(NESTED)
+	$(VENV)/bin/$(PYTEST) -m thorough $(FRAMEWORKS:%=--ignore=%) $(ALONE:%=--ignore=%) $(NESTED:%=--ignore=%)
+	$(PY) -m pytest -m thorough $(ALONE) $(NESTED)
 	$(PY) -m tundish.testing.poisoned -m pytest -m "not thorough" tests/laws
 
 test-torch: .venv-torch/installed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import itertools
 import os
 import subprocess
@@ -43,6 +44,7 @@ def test_cut_anywhere_and_any_bit_flipped(name: str, swept: Tried) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", NAMES)
 def test_each_single_bit_flipped(name: str) -> None:
+    faulthandler.cancel_dump_traceback_later()  # the limit of one test; each case in there has its own
     _, problems = tried([name], way="sweep", bits=1 << 30, keep="")[name]
 
     assert not problems

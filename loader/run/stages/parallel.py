@@ -208,8 +208,8 @@ class ParallelStage:
                 if self._in_runs:
                     chunk = up.take((size or self._size()) - self._rows)
                     if chunk is not None:
-                        marks, _, stop = chunk.marks
-                        self._add(chunk.items, chunk.marks, len(chunk), marks[stop - 1])
+                        marks, _, stop = stretch = chunk.marks
+                        self._add(chunk.items, stretch, len(chunk), marks[stop - 1])
                         size = size or self._size()
                         continue
                 item = up.next()
