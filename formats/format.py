@@ -205,7 +205,7 @@ class Format(ABC):
     """Whether its runs are `Columns`: then elements are read-only, as views of them are."""
 
     grouped: ClassVar[bool] = False
-    """Whether a record is decoded together with many others: one here and one there costs many times its size."""
+    """True if a record is decoded together with many others: one here and one there costs many times its size."""
 
     tuning: ClassVar[frozenset[str]] = frozenset()
     """Arguments that say how fast, not what."""

@@ -68,7 +68,7 @@ class CsvFormat(TextFormat):
     tuning = TextFormat.tuning | {"use_threads"}
 
     texts_are_null: ClassVar[bool] = False
-    """Whether `na_values` are nulls in columns of str too."""
+    """True if `na_values` are nulls in columns of str too."""
 
     @property
     def row(self) -> re.Pattern[bytes] | None:

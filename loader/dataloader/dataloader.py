@@ -336,10 +336,10 @@ class DataLoader(Loading):
 
 
 check_rng_compat = one_of("batch", "torch")
-"""How global generators are to be seeded."""
+"""Check the name of a way to seed global generators."""
 
 check_globals = one_of("ship", "error", "ignore")
-"""What is to be done about globals that were changed at run time."""
+"""Check the name of what is to be done about globals that were changed at run time."""
 
 _FIXED = {
     "batch_size",

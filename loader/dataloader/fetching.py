@@ -242,7 +242,7 @@ class IterableFetcher:
 
 
 Fetcher: TypeAlias = MapFetcher | IterableFetcher
-"""What makes batches."""
+"""The classes that make batches."""
 
 
 def _converted(recipe: Recipe, sample: Any) -> Any:

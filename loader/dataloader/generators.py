@@ -127,7 +127,7 @@ class BorrowedGenerator:
 
 
 Generator: TypeAlias = TorchGenerator | BorrowedGenerator
-"""What samplers draw from: a `TorchGenerator`, or torch's own behind the same methods."""
+"""The generators that samplers draw from: a `TorchGenerator`, or torch's own behind the same methods."""
 
 
 def is_generator(value: Any) -> bool:

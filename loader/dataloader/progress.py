@@ -184,7 +184,7 @@ class Progress:
 
 
 _MOVING = ("batches", "skip", "samples", "ahead", "mark", "cursor", "over", "replicas", "elements")
-"""What a batch changes."""
+"""The fields that a batch changes."""
 
 _KEPT = {name for name in Progress.__dataclass_fields__ if name[0] != "_" and name != "restores"}
 

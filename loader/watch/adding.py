@@ -24,7 +24,7 @@ _COUNTED: dict[type, tuple[str, ...]] = {
     NodeStats: ("elements", "dropped", "errors", "time", "busy_s"),
     WorkerStats: ("tasks", "rows", "busy_s", "cpu_s", "alive_s", "queued_s"),
 }
-"""What only grows: it is added up, and subtracted from what is known later."""
+"""The fields that only grow: they are added up, and subtracted from those known later."""
 _OF_PROCESS = ("leased", "used_bytes", "budget_bytes", "cores")
 _STANDING = (*_OF_PROCESS, "workers", "sources", "skipped", "snapshots", "pool", "tuned")
 

@@ -353,7 +353,7 @@ class Nothing:
 
 
 Kind: TypeAlias = Fixed | Varying | Text | Objects | Nothing
-"""What the rows of a leaf have in common."""
+"""The form that the rows of a leaf have in common."""
 
 
 def _surrogates(surrogates: bool) -> dict[str, Any]:

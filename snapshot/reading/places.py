@@ -166,4 +166,4 @@ class Chained:
 
 
 Places: TypeAlias = Spans | Ordered | Chained
-"""Where the elements of a range stand."""
+"""The places of the elements of a range."""

@@ -112,10 +112,10 @@ def assert_all_finite(x: Any, message: str | None = None, name: str | None = Non
 
 
 BYTES = 1 << 19
-"""How many at a time; they stay in the cache for the second look."""
+"""The number of bytes at a time; they stay in the cache for the second look."""
 
 SMALL = 1 << 12
-"""Of so few entries, numpy's own function is done before anything else has begun."""
+"""The number of entries below which numpy's own function is done before anything else has begun."""
 
 _INFINITY: dict[str, int] = {
     "float16": 0x7C00,

@@ -131,3 +131,27 @@ def test_a_batch_that_says_it_has_more_rows_than_it_can_ends_the_file(tmp_path: 
     assert found[:5] == ROWS[:5]
     assert len(found) == 6
     assert "1,099,511,627,776 rows" in found[5][1]
+
+
+def test_a_type_that_pyarrow_has_no_arrays_of_is_refused_by_name(tmp_path: Path) -> None:
+    """Intervals of days and milliseconds are such; pyarrow writes another unit, which stands in one byte."""
+    table = pa.table({"n": [1, 2], "t": pa.array([None, None], pa.month_day_nano_interval())})
+    path = tmp_path / "a"
+    with pa.ipc.new_stream(str(path), table.schema) as writer:
+        writer.write_table(table)
+    whole = path.read_bytes()
+    made = [whole[:at] + bytes([1]) + whole[at + 1 :] for at, byte in enumerate(whole) if byte == 2]
+    (changed,) = [data for data in made if _is_day_time(data)]
+    path.write_bytes(changed)
+
+    with pytest.raises(RecordCorruptError, match="'t' has the type day_time_interval"):
+        all_of(ArrowFormat(), path)
+    assert all_of(ArrowFormat(columns=("n",)), path) == [{"n": 1}, {"n": 2}]
+
+
+def _is_day_time(data: bytes) -> bool:
+    try:
+        with pa.ipc.open_stream(data) as stream:
+            return "day_time" in str(stream.schema.field("t").type)
+    except (pa.ArrowException, KeyError, OSError, UnicodeDecodeError):
+        return False
