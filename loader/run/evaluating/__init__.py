@@ -1,1 +1,1 @@
-"""Compile plans: from refs to elements."""
+"""Compilers of plans: they turn a plan into functions from refs to elements."""

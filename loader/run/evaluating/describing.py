@@ -1,4 +1,4 @@
-"""The computation of a plan as JSON that is the same in every process: a snapshot of it is named after that."""
+"""A canonical JSON description of what a plan computes, which names its snapshots."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ JSON = Any
 
 
 def describe_pipeline(root: Operator, *, version: str | None = None) -> list[JSON]:
-    """Describe every node of a plan that has a say in its elements.
+    """Describe every node of a plan that affects its elements.
 
     Parameters
     ----------
     root : Operator
-        Whose elements are to be kept.
+        The last node of the plan.
     version : str, optional
-        Stands for the functions and objects. They are described as far as they can be, for who
-        reads it, and nothing is refused.
+        Stands in for the functions and objects in the fingerprint. They are still described for readers as far as
+        possible, and none is refused.
 
     Returns
     -------
     list of {"op", "version", "args"}
-        Inputs first. ``inputs`` are numbers in this list, where they are not just the one before;
+        Inputs first. ``inputs`` are indices into this list, unless the only input is the entry before;
         ``random`` marks an operator that draws from the iterator's own seed; ``code`` defines the
-        functions that were met first here; ``about`` is told, and does not count.
+        functions that appear here first; ``about`` is information that is not part of the fingerprint.
 
     Raises
     ------
     FingerprintError
-        Something has no state that could be described; the path starts with the node.
+        An argument's state cannot be described; the path in the error starts with the node.
     """
     describer = Describer(lenient=version is not None)
     entries = []
@@ -55,7 +55,7 @@ def describe_pipeline(root: Operator, *, version: str | None = None) -> list[JSO
 
 
 def operators_of(root: Operator) -> list[dict[str, Any]]:
-    """The same with arguments as they are."""
+    """Return the same list with arguments as they are, not as JSON."""
     policy = options_of(root).on_error
     numbers: dict[int, int] = {}
     found: list[dict[str, Any]] = []
@@ -75,7 +75,7 @@ def operators_of(root: Operator) -> list[dict[str, Any]]:
 
 
 def describe_sorting(node: Snapshot) -> list[JSON]:
-    """The entry of the function that deals a snapshot's elements to files, if it has one."""
+    """Describe the function that assigns a snapshot's elements to shards, if there is one."""
     if node.shard_func is None:
         return []
     describer = Describer(lenient=node.keeping.version is not None)

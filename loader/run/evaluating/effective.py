@@ -1,4 +1,4 @@
-"""The plan that is run: what its options say of every operator is said at each."""
+"""The effective plan: options that concern operators are written into each of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EFFECTIVE: weakref.WeakKeyDictionary[Operator, dict[str, Operator]] = weakref.W
 
 
 def effective(node: Operator, policy: str | None = None) -> Operator:
-    """The plan with ``Options.on_error`` given to every operator that says nothing itself."""
+    """Return the plan with ``Options.on_error`` set on every operator that has no policy of its own."""
     policy = policy or options_of(node).on_error
     if policy is None:
         return node

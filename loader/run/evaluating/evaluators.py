@@ -1,4 +1,4 @@
-"""Evaluators: from an item to its element, for whole stretches of a plan."""
+"""Evaluators of whole stages: functions from an item to its element."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def compile_values(
     *,
     hand: Hand = None,
 ) -> tuple[Value, Identity]:
-    """Make the evaluator of a node, from items that may be computed somewhere upstream.
+    """Compile the evaluator of a node; its items may have been computed somewhere upstream.
 
     Parameters
     ----------
     top : Operator
-        Whose elements are wanted.
+        The node whose elements are computed.
     context : Context
-        Of the iterator.
+        The iterator's context.
     open_inner : callable
-        How a `flat_map`'s inner dataset is read.
+        Opens the inner dataset of a `flat_map`.
     timer : Timer, optional
-        What times each node.
+        Times each node.
     hand : callable, optional
-        How a user's function that makes the elements hands them on.
+        How an element made by a user's function is handed on: `lent`, `owned`, or None for as it is.
     """
     looks = context.looks if timer is None else (*context.looks, timer.look)
     maker = Maker(context, open_inner, looks)
@@ -51,21 +51,21 @@ def compile_values(
 
 
 def compile_gather(top: Operator, context: Context, open_inner: OpenInner) -> Gather | None:
-    """Make what gives columns of many elements of a node, given their refs; None where each is made by itself."""
+    """Compile a function from many refs of a node to columns; None if each element is made separately."""
     return None if top.noting else Maker(context, open_inner).gather(top)
 
 
 def compile_inner(node: FlatMap, context: Context, open_inner: OpenInner) -> tuple[Value, Identity]:
-    """Make the closures of a flat_map's input: the inner plan of an item, and its identity."""
+    """Compile a flat_map's two closures: the inner plan of an input item, and the item's identity."""
     maker = Maker(context, open_inner, context.looks)
     return node.inner_dataset(maker), maker.identity(node.up)
 
 
 def compile_sweep(top: Operator, base: Operator, context: Context) -> Sweep | None:
-    """Make a generator of the elements of a whole range of refs, where that is simple.
+    """Compile a generator of the elements of a range of refs; None if the plan is not simple enough.
 
-    One plain function over numbers: the closures of `compile_values` would cost more than a cheap
-    function itself.
+    It is one plain function over numbers: for a cheap user function the closures of `compile_values` would cost
+    more than the function itself.
     """
     top, base = _past_settings(top), _past_settings(base)
     numbers = None if base.inputs else base.progression  # shuffled ones are no range of refs

@@ -1,7 +1,7 @@
-"""Elements that call no function of the user's, several at once: numbers, paths, records, rows of a snapshot.
+"""Plans without user functions: numbers, paths, records or snapshot rows, computed many at a time.
 
-Asking a network of machines for one element at a time costs more than such an element is worth.
-Nothing a user wrote is called ahead of time, since nothing a user wrote is in such a plan.
+Computing one such element at a time costs more than the element is worth. It is safe to compute them ahead of
+demand, since no user code runs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ those cannot be made, or is not at hand."""
 
 
 def elements_of(node: Operator, value: Value, gather: Gather | None) -> Elements | None:
-    """Return what gives several elements of a plan at once; None where each is made as it is asked for."""
+    """Return a function that makes several elements of a plan at once; None if each is made on demand."""
     stored = node.stored
     if stored is not None and stored.mapped and stored.safe:
         return _stored(stored)
@@ -37,7 +37,7 @@ def elements_of(node: Operator, value: Value, gather: Gather | None) -> Elements
 
 
 def is_plain(root: Operator) -> bool:
-    """Return True for a plan that has nothing in it but light elements, and the order they come in."""
+    """Return True if a plan consists of light sources and operators that only order their elements."""
     return all(
         node.light or node.choosing or node.relays or (node.transparent and not node.measures)
         for node in walk(root)
@@ -53,7 +53,7 @@ def _plain(value: Value, gather: Gather | None) -> Elements:
 
 
 def _rows(columns: Any) -> list[Any] | None:
-    """The rows of columns of numbers, in tuples as the columns are; None where they are anything else."""
+    """Convert columns of numbers to rows, in tuples like the columns; None for any other columns."""
     if type(columns) is not tuple:
         return list(columns) if isinstance(columns, np.ndarray) else None
     parts = [part for column in columns if (part := _rows(column)) is not None]

@@ -1,9 +1,9 @@
-"""Contiguous ranges of a plan: what one of n machines makes, so that all of them make the whole.
+"""Contiguous ranges of a plan, one for each of n machines, which together give the whole plan.
 
-The cut is made as high as index arithmetic reaches: on top of the last operator whose element p can
-be named without looking at the ones before it, and below operators that look at one element at a
-time. ``skip`` and ``take`` there move positions and keep refs, so an element has the identity, and
-with it the random numbers, that it has in the whole plan.
+The cut is made as far downstream as index arithmetic reaches: after the last operator whose element p can be
+found without computing those before it, and before operators that work on one element at a time. ``skip`` and
+``take`` inserted there change positions and keep refs, so an element keeps the identity, and with it the random
+numbers, that it has in the whole plan.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ __all__ = ["base_of", "bounds", "check_range", "only", "over", "range_of"]
 
 
 def range_of(node: Operator, index: int, count: int) -> Operator:
-    """The `index`-th of `count` contiguous ranges of a plan.
+    """Return the `index`-th of `count` contiguous ranges of a plan.
 
     Parameters
     ----------
     node : Operator
         The whole plan.
     index, count : int
-        Which range, from 0, of how many.
+        The number of the range, from 0, and how many ranges there are.
 
     Returns
     -------
     Operator
-        Its elements, one behind the other for all indices, are those of the whole plan: with the
-        same identities, and so the same random numbers, if all have the same seeds.
+        Concatenated over all indices, its elements are those of the whole plan, with the same identities, and
+        with the same random numbers if all ranges have the same seeds.
 
     Raises
     ------
     RangeError
-        An operator looks across the border of two ranges.
+        An operator depends on elements of more than one range.
     ValueError
-        There is no such range.
+        `index` is not in ``range(count)``.
     """
     check_range(index, count)
     if count == 1:
@@ -57,7 +57,7 @@ def range_of(node: Operator, index: int, count: int) -> Operator:
 
 
 def check_range(index: int, count: int) -> tuple[int, int]:
-    """`index` and `count`, or a ValueError."""
+    """Return `index` and `count`, or raise ValueError if they name no range."""
     count = check_count("the number of ranges", count, least=1)
     index = check_count("the index of a range", index)
     if not 0 <= index < count:
@@ -68,7 +68,7 @@ def check_range(index: int, count: int) -> tuple[int, int]:
 
 
 def bounds(total: int, index: int, count: int) -> tuple[int, int]:
-    """Return where a range begins and ends; sizes differ by one at most.
+    """Return the bounds of a range; sizes of ranges differ by at most one.
 
     Examples
     --------
@@ -79,12 +79,12 @@ def bounds(total: int, index: int, count: int) -> tuple[int, int]:
 
 
 def only(node: Operator, base: Operator, start: int, stop: int) -> Operator:
-    """The plan over positions ``start..stop-1`` of `base`."""
+    """Return the plan over positions ``start..stop-1`` of `base`."""
     return over(node, base, Take(Skip(base, start) if start else base, stop - start))
 
 
 def over(node: Operator, base: Operator, other: Operator) -> Operator:
-    """The same operators over another input; from `base` to `node` each has one."""
+    """Return the operators from `base` to `node` over another input; each of them has a single input."""
     if node is base:
         return other
     assert isinstance(node, Unary)
@@ -92,12 +92,12 @@ def over(node: Operator, base: Operator, other: Operator) -> Operator:
 
 
 def base_of(node: Operator) -> Operator:
-    """The operator whose positions are divided.
+    """Return the operator whose positions are divided into ranges.
 
     Raises
     ------
     RangeError
-        There is none: the operators that are in the way are named.
+        There is no such operator; the message names the operators that prevent it.
     """
     policy = options_of(node).on_error
     obstacles: list[str] = []
@@ -116,7 +116,7 @@ def base_of(node: Operator) -> Operator:
 
 
 def _obstacles(node: Operator, policy: str | None) -> Iterator[str]:
-    """Say why positions of a node cannot be divided, one line each."""
+    """Yield the reasons why a node's positions cannot be divided."""
     if node.undivided:
         yield f"{node.label} {node.undivided}"
     elif node.awaited and not node.positional:

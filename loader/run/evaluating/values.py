@@ -1,8 +1,8 @@
-"""Closures that make an element of an item.
+"""The compiler of closures that compute an element from an item.
 
-A `Maker` turns the nodes between a stage's input and its output into one closure
+A `Maker` compiles the nodes between a stage's input and its output into one closure
 ``value(item, pass) -> element``; nodes that only choose or order elements cost nothing. The same
-closures run in the consumer's process and in workers, and make again what a state names.
+closures run in the consumer's process and in workers, and recompute the elements that a state names.
 
 An operator compiles its own closure: `Operator.evaluator`, `Operator.noter`.
 """
@@ -39,16 +39,16 @@ OpenInner = Callable[[Any, tuple[Any, ...], int], Any]
 
 
 class Maker:
-    """Makes the closures of a plan's nodes.
+    """Compiles the closures of a plan's nodes.
 
     Parameters
     ----------
     context : Context
-        Of the iterator.
+        The iterator's context.
     open_inner : callable
-        How a `flat_map`'s inner dataset is read.
+        Opens the inner dataset of a `flat_map`.
     looks : sequence of callable
-        What is put around each node's closure, one around the other.
+        Wrappers that are applied to each node's closure, the first one innermost.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class Maker:
         return self.below(node, node.inputs[0])
 
     def gather(self, node: Operator) -> Gather | None:
-        """Compile what gives columns of a node's elements; None where each has to be made, or seen, by itself."""
+        """Compile a function from refs to columns of a node's elements; None if each is made separately."""
         return None if self.context.looks else node.gather(self)
 
     def looked_at(self, node: Operator, value: Value) -> Value:
-        """Wrap a node's evaluator in what looks at its elements."""
+        """Wrap a node's evaluator in the context's wrappers that observe its elements."""
         if node.transparent:
             return value
         for look in self.looks:
@@ -84,7 +84,7 @@ class Maker:
         return value
 
     def asked_again(self, node: Unary) -> Value:
-        """Compile the evaluator of a noting node's refs: what it asks may fail, and failed before where it does."""
+        """Compile the evaluator of a noting node's refs, for recomputing: its question may fail as before."""
         noted, notes = self.noted(node), self.context.notes
 
         def value(item: Any, pass_: int) -> Any:
@@ -97,14 +97,14 @@ class Maker:
         return value
 
     def noted(self, node: Unary) -> Value:
-        """Compile the evaluator of a noting node's input; what it asks goes to the context's notes."""
+        """Compile the evaluator of a noting node's input; the answer for each element goes to the context's notes."""
         with self.handing(lent):
             up = self.value(node.up) if node.up.elementwise else self.below(node, node.up)
         return node.noter(self, up)
 
     @contextlib.contextmanager
     def handing(self, hand: Hand) -> Iterator[None]:
-        """Compile what hands its elements on in some way."""
+        """Set how compiled evaluators hand on their elements, within a block."""
         before, self.hand = self.hand, hand
         try:
             yield
@@ -112,7 +112,7 @@ class Maker:
             self.hand = before
 
     def held(self, node: Operator) -> Value:
-        """Compile the evaluator of a node whose elements are kept while others are made."""
+        """Compile the evaluator of a node whose elements are held while others are made."""
         with self.handing(owned):
             return self.at_hand(self.value(node))
 
@@ -146,10 +146,10 @@ class Maker:
         return self.looked_at(up, at_hand) if self.looks else at_hand
 
     def at_hand(self, value: Value, *, again: bool = True, changed: bool = False) -> Value:
-        """Wrap an evaluator so that it takes a computed item's value.
+        """Wrap an evaluator so that it returns the value of an item that is already computed.
 
-        A ref there is made `again`, after a restore: its skips and retries have been counted. Where it may be
-        `changed` by who gets it, what others can see is copied: what a cache keeps, rows of a slot.
+        A bare ref is recomputed with `again`, after a restore, when its skips and retries have already been counted.
+        If the receiver may change the value (`changed`), what others can see is copied: cached values, rows of a slot.
         """
         events = self.context.events
         unwatched = self.context.watch.unwatched if again else contextlib.nullcontext
@@ -170,7 +170,7 @@ class Maker:
         return get
 
     def replayed(self, node: Operator) -> Value:
-        """Compile the evaluator of a node whose elements need a replay."""
+        """Compile the evaluator of a node whose elements can only be recomputed by replaying a pass."""
         context, hand = self.context, self.hand or owned  # what was made again is kept
 
         def value(item: Any, pass_: int) -> Any:
@@ -183,5 +183,5 @@ class Maker:
         return value
 
     def identity(self, node: Operator) -> Identity:
-        """Compile the identity of a node's refs."""
+        """Compile the identity function of a node's refs."""
         return identities(node, self.context)

@@ -1,1 +1,1 @@
-"""Compute in this process, when it is asked."""
+"""Machines that compute in the consumer's process, on demand."""

@@ -1,4 +1,4 @@
-"""Batches that are put together in this process."""
+"""Batching in this process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def clocked(function: Callable[..., Any], inside: list[float]) -> Callable[..., Any]:
-    """A function that adds what it takes."""
+    """Wrap a function so that the seconds it takes are added to `inside`."""
 
     def call(*args: Any) -> Any:
         began = perf_counter()
@@ -37,20 +37,20 @@ def clocked(function: Callable[..., Any], inside: list[float]) -> Callable[..., 
 
 
 class InlineBatches:
-    """Stack computed items as they come; an error stands at its batch's place.
+    """Stack computed items into batches; a failed element fails its batch.
 
     Parameters
     ----------
     node : Batch
-        How many.
+        The operator, with the batch size.
     up : Machine
-        The computed items.
+        The machine that gives computed items.
     label : str
-        Of the node.
+        The node's name, for notes on errors.
     watch : Watch
-        Of the iterator.
+        The iterator's watch.
     meter : StageMeter
-        Where it is counted.
+        Counts the batches.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class InlineBatches:
         self._own: list[float] | None = None
 
     def time(self, *, on: bool) -> None:
-        """Begin or end to note what stacking takes."""
+        """Start or stop timing the stacking."""
         own = self._watch.sample(self._label).own
         self._own = own.setdefault(self._label, []) if on else None
 
@@ -85,7 +85,7 @@ class InlineBatches:
         return made
 
     def _next(self, inside: list[float] | None = None) -> Any:
-        """The next batch; `inside` is told how long its items took."""
+        """Return the next batch; the seconds that its items took are added to `inside`."""
         size, pull, take = self._size, self._up.next, self._take
         if inside is not None:
             pull, take = clocked(pull, inside), None if take is None else clocked(take, inside)
@@ -133,7 +133,7 @@ class InlineBatches:
         return Made((n, BatchRefs(parts)), value)
 
     def _add(self, batch: Collator, parts: list[Any], chunk: Chunk) -> Failure | None:
-        """Put a chunk into a batch; the error that comes in the batch's place, if one does."""
+        """Append a chunk to a batch; return the failure that takes the batch's place, if there is one."""
         count, columns = batch.count, chunk.columns
         try:
             if columns is not None:

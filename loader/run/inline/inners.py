@@ -1,4 +1,4 @@
-"""Inner datasets that are read in this process; those in workers are `tundish.loader.run.stages.streams`."""
+"""Inner datasets read in this process; `tundish.loader.run.stages.streams` reads them in workers."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ if TYPE_CHECKING:
 
 
 class InlineInners:
-    """Read inner datasets in this process; each is made when it is first asked.
+    """Read inner datasets in this process; each is opened when its first element is requested.
 
     Parameters
     ----------
     up : Machine
-        Of computed or uncomputed input items.
+        The machine that gives input items, computed or not.
     dataset : callable
-        ``dataset(item, pass)``: the inner plan.
+        ``dataset(item, pass)`` returns the inner plan.
     identity : callable
-        Of the input items.
+        The identity function of the input items.
     pass_ : int
         The number of the pass.
     open_inner : callable
-        ``open(plan, origin, skip)``: an in-process network.
+        ``open(plan, origin, skip)`` returns an in-process network.
     context : Context
-        Of the iterator.
+        The iterator's context.
     placed : bool
-        Whether elements are named by their places.
+        True if elements are named by their offsets in a file.
     meter : StageMeter
-        Where they are counted.
+        Counts the elements.
     """
 
     in_chunks = False
@@ -65,7 +65,7 @@ class InlineInners:
         self._skip = 0
 
     def time(self, *, on: bool) -> None:
-        """Begin or end to note what elements take."""
+        """Start or stop timing the elements."""
         name = self.meter.name
         self.own = self._sample(name).own.setdefault(name, []) if on else None
 
@@ -78,7 +78,7 @@ class InlineInners:
         return InlineInner(self, outer, taken)
 
     def begin(self, item: Any, skip: int) -> Machine:
-        """Make an input's dataset; raises what makes that impossible."""
+        """Open the dataset of an input item, or raise the reason why it cannot be opened."""
         if type(item) is Failure:
             raise item.error
         origin = self._identity(ref_of(item), self._pass)

@@ -1,14 +1,14 @@
-"""Planning: a network of machines is made of a plan.
+"""The planner, which builds a network of machines from a plan.
 
-Items stay uncomputed refs as long as only their order is decided: a `map` on the way is not run
-where it stands but when an item has to be computed (it commutes with index operators, since a
-failed element is an element). Items are computed by *stages*:
+Items stay uncomputed refs as long as only their order is decided: a `map` is not run at its place in the plan but
+when its element is needed (it commutes with index operators, since a failed element is an element too). Items are
+computed by *stages*:
 
 * where operators drop elements (filter, ``on_error="skip"``): what remains depends on values;
 * before `batch`, `unbatch` and `cache`, and at the end.
 
-A stage evaluates the whole run of map and filter before it at once. How it does so is the
-subclass's: `InlinePlanner` (`tundish.loader.run.inline.reference`) in this process, `ParallelPlanner`
+A stage evaluates all map and filter operators since the stage before. Subclasses decide where: `InlinePlanner`
+(`tundish.loader.run.inline.reference`) in this process, `ParallelPlanner`
 (`tundish.loader.run.coordinating.planner`) in workers.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Planner:
-    """Builds networks; what computes is left to subclasses."""
+    """Builds networks of machines; subclasses supply the stages that compute."""
 
     ahead = False
 
@@ -41,51 +41,51 @@ class Planner:
         self.context = context
 
     def keeps(self, machine: Forgettable) -> None:
-        """Have a machine told when nobody will ask it again: here it is dropped."""
+        """Register a machine whose `forget` is called when it will not be read again; here nothing is kept."""
 
     # -- how things are computed ---------------------------------------------------------------
 
     def stage(self, node: Operator, base: Operator, up: Machine, pass_: int) -> Machine:
-        """Build a machine that computes a stream's items: from `base`'s items to `node`'s elements."""
+        """Build the machine that computes `node`'s elements from `base`'s items."""
         raise NotImplementedError
 
     def batches(self, node: Batch, up: Machine) -> Machine:
-        """Build a machine that stacks computed items."""
+        """Build the machine that batches computed items."""
         raise NotImplementedError
 
     def inners(self, node: FlatMap, up: Machine, base: Operator, pass_: int) -> Inners:
-        """Build the inner datasets."""
+        """Build the inner datasets of a `flat_map`."""
         raise NotImplementedError
 
     def flattened(self, node: FlatMap, base: Operator, pass_: int) -> Machine:
-        """Build the machine of the elements of inner datasets."""
+        """Build the machine that gives the elements of inner datasets."""
         inners = self.inners(node, self.build(node.up, pass_), base, pass_)
         return node.joined(inners, pass_, self.context)
 
     def repeated(self, node: Repeat, pass_: int) -> Machine:
-        """Build a machine that goes through its input again and again."""
+        """Build the machine of a `Repeat`, which reads its input once for each pass."""
         return Repeated(node, self.build, pass_)
 
     def meter(self, node: Operator) -> StageMeter:
-        """Make the meter of a node whose elements are made as the consumer asks for them."""
+        """Return the meter of a node whose elements are made on demand."""
         return meter_of(node, self.context, "consumer")
 
     def recorded(self, node: Unary, pass_: int) -> Machine:
-        """Build the stream of a snapshot that is not complete."""
+        """Build the machine of a snapshot that is incomplete."""
         return recorded(self, node, pass_)
 
     def beside(self, plan: Operator, pass_: int) -> Machine:
-        """Build the computed stream of a plan of its own, in this process."""
+        """Build a machine in this process that gives the computed elements of another plan."""
         raise NotImplementedError
 
     def cache_limit(self) -> int:
-        """Return the number of bytes that a cache may keep."""
+        """Return the number of bytes that a cache may use."""
         raise NotImplementedError
 
     # -- the network ---------------------------------------------------------------------------
 
     def computed(self, node: Operator, pass_: int) -> Machine:
-        """Build the stream of a node, all of it computed."""
+        """Build the machine of a node, with all items computed."""
         base, dropping = chain_base(node)
         if dropping or not self.is_computed(node):
             return self.stage(node, base, self.below(node, base, pass_), pass_)
@@ -101,16 +101,16 @@ class Planner:
         return base.computing or (base.relays and all(map(self.is_computed, base.inputs)))
 
     def noted(self, node: Unary, pass_: int) -> Machine:
-        """Build the computed stream of a noting node's input, each item with its note."""
+        """Build the machine of a noting node's input, computed, with a note on each item."""
         base, _ = chain_base(node.up)
         return self.stage(node, base, self.below(node.up, base, pass_), pass_)
 
     def below(self, node: Operator, base: Operator, pass_: int) -> Machine:
-        """Build the stream before the run of map and filter that ends at a node."""
+        """Build the machine before the map and filter operators that end at a node."""
         return measured(node, base, self.build(base, pass_), self.context)
 
     def build(self, node: Operator, pass_: int) -> Machine:
-        """Build the stream of a node; its items may still have to be computed."""
+        """Build the machine of a node; its items may still have to be computed."""
         if node.positional:
             return Positions(node, pass_, self.context)
         if node.elementwise:

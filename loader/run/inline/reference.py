@@ -1,6 +1,6 @@
-"""Networks that are computed in this process, when they are asked: the reference, and what runs without workers.
+"""Networks that compute on demand in this process: the reference for all others, and what runs without workers.
 
-So are the inner datasets of flat_map, in a worker too, and what has to be run again.
+Workers use them for the inner datasets of flat_map, and replays for what has to be computed again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _AT_ONCE = 8192
 
 
 class InlinePlanner(Planner):
-    """Everything is computed in this process, when it is asked for."""
+    """Builds networks that compute everything in this process, on demand."""
 
     def __init__(self, context: Context, options: Options, cache_bytes: int = 2**34) -> None:
         super().__init__(context)
@@ -112,7 +112,7 @@ class InlinePlanner(Planner):
         return made()
 
     def timing(self, stage: AnyTimed) -> AnyTimed:
-        """Have a stage timed now and then, if this is the consumer's own network."""
+        """Register a stage to be timed now and then, if this is the consumer's own network."""
         if self.context.sampling is not None:
             self.context.sampling.add(stage)
         return stage
@@ -167,10 +167,10 @@ class InlinePlanner(Planner):
 
 
 def replays(options: Options, cache_bytes: int) -> Replay:
-    """Return a function that runs a pass again, in this process."""
+    """Return a function that replays a pass in this process."""
 
     def replay(context: Context, node: Operator, pass_: int) -> Iterator[tuple[Ref, Any]]:
-        """Yield the elements of a pass of a node, from its start: (ref, element or `Broken`)."""
+        """Yield the elements of a pass of a node from its start, as (ref, element or `Broken`)."""
         alone = node.run_again()
         if alone is not None:
             yield from enumerate(alone)
@@ -190,9 +190,9 @@ def replays(options: Options, cache_bytes: int) -> Replay:
 def open_inline(
     context: Context, options: Options, skip: int = 0, cache_bytes: int = 2**34
 ) -> Machine:
-    """Return an in-process network over a whole plan, the first `skip` items left out.
+    """Return an in-process network over a whole plan, with the first `skip` items left out.
 
-    Of the records of a file `skip` is where to begin.
+    For records of a file `skip` is the offset at which to begin.
     """
     planner = InlinePlanner(context, options, cache_bytes)
     node = context.root
@@ -212,7 +212,7 @@ def open_inline(
 
 
 def leave_out(machine: Machine, count: int, context: Context) -> None:
-    """Pass over the next items of a machine, many at once where it can: they have come before."""
+    """Skip the next items of a machine, several at once if possible: they were delivered before."""
     try:
         with context.watch.unwatched():
             while count > 0:

@@ -1,7 +1,7 @@
-"""Computing in the consumer's process: the reference, and what runs with 0 workers.
+"""The stage that computes in the consumer's process: the reference, and what runs without workers.
 
-`InlineStage` makes every item of a stream computed, not before it is asked for: one at a time, or in columns where it
-is known how the elements of many refs lie.
+`InlineStage` computes the items of a stream on demand: one at a time, or as columns if the plan can give the
+columns of many refs at once.
 """
 
 from __future__ import annotations
@@ -36,35 +36,35 @@ class InlineStage:
     Parameters
     ----------
     up : Machine
-        The stream.
-    value, identity
-        Of `compile_values`.
+        The machine that gives the stage's input.
+    value, identity : callable
+        The evaluator and the identity function, from `compile_values`.
     pass_ : int
         The number of the pass.
     context : Context
-        Of the iterator.
+        The iterator's context.
     chain : bool
-        Whether the evaluator does more than computing the item: False passes computed items on.
+        False if the evaluator only computes the item, so that an item that is already computed passes unchanged.
     meter : StageMeter
-        Where it is counted.
+        Counts what the stage delivers.
     compiled : callable
-        ``compiled(hand, timed=)`` makes the evaluator again, for another `hand` or to time each node.
+        ``compiled(hand, timed=)`` compiles the evaluator again, with another `hand` or with each node timed.
 
     Attributes
     ----------
     hand : callable or None
-        How the evaluator hands its elements on by itself.
+        How the evaluator itself hands on its elements: `lent`, `owned`, or None.
     gather : callable or None
-        Gives columns of many elements, where refs tell them.
+        Makes columns of many elements from their refs, if the plan allows it.
     elements : callable or None
-        Gives many elements, to be delivered one by one, where nobody minds that they are made ahead.
+        Makes many elements at once, ahead of demand, if the plan allows it.
     most : callable
-        Gives the number of elements that may be made ahead at most.
+        Returns the largest number of elements that may be made ahead of demand.
     owning : bool
-        Whether the elements are made the receiver's own. Who writes each into a row before asking for the
-        next needs no more than to look at it; what our own readers give is nobody else's.
+        True if elements are made the receiver's own. A receiver that copies each into a row before it asks for
+        the next only needs a look at it; what our own readers give belongs to nobody else.
     passing : bool
-        Whether nothing of it makes new elements: items that have been computed are passed on or left out.
+        True if the stage makes no new elements: computed items are passed on or dropped.
     """
 
     hand: Hand = None
@@ -77,16 +77,16 @@ class InlineStage:
 
     @property
     def at_once(self) -> int:
-        """The number of elements that may be taken when one is asked for."""
+        """The number of elements that may be taken at once."""
         return self.most() if self._delivers and self.elements is not None else 1
 
     def deliver(self) -> None:
-        """Give elements one by one, from now on, in place of columns."""
+        """Deliver single elements from now on, not columns."""
         self._delivers = True
 
     @property
     def delivers_own(self) -> bool:
-        """True if every element it gives has been made the receiver's own here."""
+        """True if this stage makes every element it delivers the receiver's own."""
         return self.owning and self._taken is not None
 
     def __init__(
@@ -112,13 +112,13 @@ class InlineStage:
         self._counts = Counts()
 
     def time(self, *, on: bool) -> None:
-        """Begin or end to note what each node takes."""
+        """Start or stop timing each node."""
         if on and self._timed is None:
             self._timed = self._compiled(self.hand, timed=True)
         self._value = self._timed if on and self._timed is not None else self._plain
 
     def lend(self) -> None:
-        """Give elements to be looked at, from now on: `tundish.loader.protocols.ownership.lend`."""
+        """Lend elements from now on, to receivers that only read them: `tundish.loader.protocols.ownership.lend`."""
         self.owning = False
         if self.hand is not None:
             self.hand = self._timed = None
@@ -154,7 +154,7 @@ class InlineStage:
                 return Made(item if kind is int else _ref(item), element, note)
 
     def take(self, most: int) -> Chunk | None:
-        """Take the next elements, `most` at most, where refs tell them; None where each is to be made by itself."""
+        """Take up to `most` elements by their refs; None if the next has to be made separately."""
         gather, elements = self.gather, self.elements if self._delivers else None
         if (elements or gather) is None or (refs := taken(self._up, most)) is None:
             return None
@@ -177,13 +177,13 @@ class InlineStage:
         return chunk
 
     def _put_back(self, refs: Any, apart: int) -> None:
-        """Have refs that were taken come again, the first ones each by itself."""
+        """Put refs back that were taken; the first `apart` of them then come separately."""
         if type(self._up) is not Again:
             self._up = Again(self._up)
         self._up.put(refs, apart)
 
     def _of_made(self, item: Made) -> Any:
-        """The element of an item that has been computed, which is ours if it only passes."""
+        """Return the element of a computed item, made the receiver's own if it only passes through."""
         found = [self._value(item, self._pass)]
         if self.passing and found[0] is item.value:
             return item.value
@@ -210,12 +210,12 @@ class InlineStage:
 
 
 class Again:
-    """A stream of refs, of which the last that were taken may be put back.
+    """A stream of refs whose last ones may be put back.
 
     Parameters
     ----------
     up : Machine
-        The stream.
+        The machine that gives the refs.
     """
 
     def __init__(self, up: Any) -> None:
@@ -225,7 +225,7 @@ class Again:
         self._listed: Iterator[Ref] | None = None
 
     def put(self, refs: Any, apart: int) -> None:
-        """Have the last refs come again, the first ones each by itself."""
+        """Put refs back; the first `apart` of them then come separately."""
         if self._at < len(self._refs):
             self._at -= len(refs)
         else:
@@ -241,7 +241,7 @@ class Again:
         return next(self._listed)
 
     def take(self, most: int) -> Any:
-        """Take the next refs; None where one is to be asked for by itself."""
+        """Take the next refs; None if the next one has to be asked for separately."""
         first = self._at
         if first == len(self._refs):
             return taken(self._up, most)

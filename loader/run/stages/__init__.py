@@ -1,1 +1,1 @@
-"""Give what workers made, in order."""
+"""Stages: machines whose items workers compute, delivered in input order."""

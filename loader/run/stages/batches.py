@@ -1,4 +1,4 @@
-"""Putting rows together that workers have made.
+"""The stage that batches rows computed by workers.
 
 A batch whose rows are one run of one block is delivered as it lies in the slot. Where rows were
 dropped, failed or moved, it is several runs, which a worker gathers.
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 class Batches:
-    """Put computed rows together, in runs; an error stands at its batch's place.
+    """Batch computed rows, as runs of consecutive rows; a failed element fails its batch.
 
     Parameters
     ----------
     node : Batch
-        How many.
+        The operator, with the batch size.
     up : Machine
-        The computed rows.
+        The machine that gives the computed rows.
     label : str
         The node's name, for notes on errors.
     """
@@ -89,7 +89,7 @@ class Batches:
         return self._add_value(got)
 
     def _add_run(self, block: Block, first: int, stop: int, refs: Any) -> Failure | None:
-        """Add rows of a block; an error stands for the first one, if they do not fit."""
+        """Append rows of a block; if they do not fit the batch, return a failure at the first of them."""
         key = block.key_of(first) or form_of_value(block.elements[first])
         problem = self._misfit(key)
         if problem is not None:
@@ -105,7 +105,7 @@ class Batches:
         return None
 
     def _add_value(self, item: Any) -> Failure | None:
-        """An item whose value is in this process, or a batch of rows as an element."""
+        """Append an item whose value is in this process, or a batch of rows that is itself an element."""
         value = item.value
         problem = self._misfit(form_of_value(value))
         if problem is not None:
@@ -145,7 +145,7 @@ class Batches:
         return Failure((self._count, (*refs, ref)), error)
 
     def _stacked(self, n: int) -> Made:
-        """Rows that are values in this process already are stacked here."""
+        """Stack a batch in this process: some of its rows are plain values here."""
         refs = self._refs()
         batch = Collator(len(refs))
         for run in self._runs:

@@ -1,4 +1,4 @@
-"""The refs of the rows of a chunk of an inner dataset: by ordinal, or by the places that a worker tells."""
+"""Refs of the rows of a chunk of an inner dataset: by ordinal, or by offsets in the file, which a worker reports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class InnerRefs(Sequence[Any]):
-    """The refs of a chunk's rows: (outer ref, ordinal)."""
+    """Refs (outer ref, ordinal) of the rows of a chunk."""
 
     __slots__ = ("first", "outer", "size")
 
@@ -22,7 +22,7 @@ class InnerRefs(Sequence[Any]):
         self.outer, self.first, self.size = outer, first, size
 
     def after(self, row: int) -> int:
-        """Return the ordinal after a row's."""
+        """Return the ordinal that follows a row's."""
         return self.first + row + 1
 
     def __len__(self) -> int:
@@ -42,9 +42,9 @@ class InnerRefs(Sequence[Any]):
 
 
 class PlacedRefs(Sequence[Any]):
-    """The refs of a chunk's rows: (outer ref, place).
+    """Refs (outer ref, offset in the file) of the rows of a chunk.
 
-    Before the chunk is made only where it begins is known.
+    Until the chunk is computed, only the offset of its first row is known.
     """
 
     __slots__ = ("_places", "_size", "first", "outer")
@@ -54,11 +54,11 @@ class PlacedRefs(Sequence[Any]):
         self._places: list[int] = []
 
     def made(self, places: list[int]) -> None:
-        """Take note that the chunk was made: of the places of its rows, and the one after them."""
+        """Set the offsets of the computed chunk's rows, and the one that follows the last row."""
         self._places = places
 
     def after(self, row: int) -> int:
-        """Return the place after a row."""
+        """Return the offset that follows a row's."""
         return self._places[row + 1]
 
     def __len__(self) -> int:
@@ -71,10 +71,10 @@ class PlacedRefs(Sequence[Any]):
 
 
 def told_places(block: Block, refs: PlacedRefs, rows: int) -> list[int]:
-    """The places of a chunk's rows and of what follows, as the worker told them.
+    """Return the offsets of a chunk's rows, and the one that follows them, as the worker reported them.
 
-    Where workers died of it, or it found no memory, nobody has: what is known is where it begins, and
-    its only row stands for all that follows.
+    If workers died on the chunk, or found no memory for it, no offsets were reported: only its first one
+    is known, and its single row stands for everything that follows.
     """
     told = block.notes.pop(0, None)
     return [refs.first] * rows + [ENDED] if told is None else told.tolist()

@@ -1,6 +1,6 @@
-"""Items that came out of turn before a state was taken: those after its position that have already come.
+"""Restoring a stage that delivers out of order (``deterministic=False``).
 
-With ``deterministic=False`` they have come in part, and the state of a stage says which.
+Its state lists the items after its position that had already been delivered; they are skipped.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class LeftOut:
-    """A stream without some of its next items: what came out of turn before a state was taken.
+    """A stream that skips the items which were delivered out of order before the state was taken.
 
-    With ``deterministic=False`` the items behind a state's position have come in part. The ranges
-    are of ordinals counted from that position.
+    With ``deterministic=False`` some items after the state's position have been delivered already. They are
+    stored as ranges of ordinals, counted from that position.
     """
 
     def __init__(self, up: Machine) -> None:
@@ -58,20 +58,20 @@ class LeftOut:
 
 
 def with_left_out(state: Any, ranges: list[list[int]]) -> Any:
-    """Return a stage's state together with what has come out of turn after it."""
+    """Return a stage's state together with the ranges that were delivered out of order after it."""
     return {"ahead": ranges, "up": state} if ranges else state
 
 
 class Counted(Protocol):
-    """The counts of a stage; see `tundish.loader.run.inline.stage.Counts`."""
+    """Anything with counts by event, such as `tundish.loader.run.inline.stage.Counts`."""
 
     by_event: dict[str, int]
 
 
 def load_stage(up: Machine, state: Any, counted: Counted) -> Machine:
-    """Bring a stage's input, and what it has counted, to a state.
+    """Load a state into a stage's input and its counts; return the input.
 
-    What has come out of turn already is left out.
+    If items were delivered out of order, the returned machine skips them.
     """
     where: tuple[str, ...] = ()
     if own(state, "counts"):

@@ -1,4 +1,4 @@
-"""The time a row of a stage takes and its size: they decide how much a task holds."""
+"""Measured time and size of a stage's rows, which decide the size of a task."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MOST_ROWS = 4096
 
 
 class Pace:
-    """The time a row takes and its size, as far as known: noted by whoever takes in what was made."""
+    """Time and size of one row, as measured so far; set by the code that receives results."""
 
     __slots__ = ("row_nbytes", "row_s")
 
@@ -19,7 +19,7 @@ class Pace:
         self.row_nbytes = 0
 
     def rows_in(self, seconds: float) -> int:
-        """Return how many rows take so long; 1 as long as nothing is known."""
+        """Return how many rows take about `seconds`; 1 until a row has been measured."""
         if self.row_s is None:
             return _FIRST_ROWS
         return max(1, min(_MOST_ROWS, int(seconds / max(self.row_s, 1e-7))))

@@ -1,9 +1,8 @@
-"""Machines whose items are computed by workers.
+"""The stage whose items are computed by workers.
 
-A `ParallelStage` takes items from its input, ahead of who asks for them, cuts them into blocks and
-blocks into tasks, and gives what the workers made in the order of its input. `Batches` puts made
-rows together: the rows of one block that are a whole batch are delivered as they lie; else the
-runs are gathered by a worker.
+A `ParallelStage` takes items from its input ahead of demand, cuts them into blocks and the blocks into tasks,
+and delivers the results in the order of its input. `Batches` batches the results: a batch whose rows are
+consecutive rows of one block is delivered as it lies; otherwise a worker gathers the runs.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _BLOCK_BYTES = 1 << 20
 
 
 class StageOwner(Protocol):
-    """The owner of a stage, which hands out its blocks: the coordinator."""
+    """The interface of a stage's owner, the coordinator, which hands out the stage's blocks."""
 
     workers: int
     """How many compute."""
@@ -48,11 +47,11 @@ class StageOwner(Protocol):
     """Set when something was done that may let others go on."""
 
     def may_issue(self, stage: Any) -> bool:
-        """Return True if a stage may have one more block."""
+        """Return True if a stage may have one more block in flight."""
         ...
 
     def issue(self, block: Block) -> None:
-        """Cut a block into tasks and hand them out."""
+        """Cut a block into tasks and send them to workers."""
         ...
 
     def next_block(self) -> int:
@@ -60,35 +59,35 @@ class StageOwner(Protocol):
         ...
 
     def busy(self) -> bool:
-        """Return True if workers have something to do."""
+        """Return True if any worker has a task."""
         ...
 
     def idle(self) -> bool:
-        """Return True if a worker has nothing to do."""
+        """Return True if any worker has no task."""
         ...
 
     def retire(self, stage: Any) -> None:
-        """Let go of a stage that has given everything."""
+        """Unregister a stage that has delivered everything."""
         ...
 
 
 class ParallelStage:
-    """Compute the items of a stream in workers, ahead and in order.
+    """Compute the items of a stream in workers, ahead of demand and in order.
 
     Parameters
     ----------
     owner : StageOwner
-        Who hands out the tasks.
+        The coordinator, which hands out the tasks.
     number : int
-        The stage's name towards workers.
+        The stage's number in messages to workers.
     up : Machine
-        The stream.
+        The machine that gives the stage's input.
     chain : bool
-        Whether the evaluator does more than computing the item: False passes computed items on.
+        False if the evaluator only computes the item, so that an item that is already computed passes unchanged.
     ordered : bool
-        Whether elements come in the order of the input, or as they are ready.
+        True to deliver elements in input order, False to deliver each as soon as it is ready.
     meter : StageMeter
-        Where it is counted.
+        Counts what the stage delivers.
     """
 
     def __init__(
@@ -133,21 +132,21 @@ class ParallelStage:
 
     @property
     def exhausted(self) -> bool:
-        """True if the input has ended and all of it has been handed out."""
+        """True if the input has ended and all of it has been delivered."""
         return self._ended
 
     @property
     def gives_runs(self) -> bool:
-        """True if rows may be taken in runs: their marks are known without the stage."""
+        """True if rows may be taken in runs, since their marks can be computed without the stage."""
         return self._ordered
 
     def queued(self) -> list[Block]:
-        """The blocks that are on the way or ready."""
+        """Blocks that are in flight or ready."""
         # A copy: another thread may ask for `stats`.
         return [entry for entry in list(self._queue) if type(entry) is Block]
 
     def forget(self) -> list[Block]:
-        """Take nothing more, and give up all blocks: nobody will ask again."""
+        """Stop the stage and return all of its blocks, which nobody needs any more."""
         self._ended = True
         blocks = [entry for entry in self._queue if type(entry) is Block]
         if blocks and self._at:
@@ -157,7 +156,7 @@ class ParallelStage:
         return blocks
 
     def feed(self, *, until_one: bool = False) -> bool:
-        """Hand out blocks as long as there is room, or until there is one; return True if anything moved."""
+        """Issue blocks while there is room, or until one is issued; return True if anything changed."""
         moved = False
         issue = self._issue_refs if isinstance(self._up, Positions) else self._issue_items
         while not (moved and until_one) and not self._ended and self._passing < _MOST_PASSING:
@@ -172,7 +171,7 @@ class ParallelStage:
         return moved
 
     def _size(self) -> int:
-        """Return how many rows the next block gets."""
+        """Return the number of rows for the next block."""
         group, rows = self.group, self.pace.rows_in(TASK_S)
         # As long as no row has been seen, its size is not known either.
         fit = max(1, _BLOCK_BYTES // self.pace.row_nbytes) if self.pace.row_nbytes else _FIRST_FIT
@@ -240,7 +239,7 @@ class ParallelStage:
         return moved
 
     def _add(self, item: Any, mark: Any, rows: int, after: Mark) -> None:
-        """Add an item and its mark, or rows and theirs, to what becomes a block."""
+        """Append an item and its mark, or several rows and their marks, to the block that is being filled."""
         if not self._rows:
             self._partial_before, self._partial_since = self._before, perf_counter()
         self._partial.append(item)
@@ -249,7 +248,7 @@ class ParallelStage:
         self._pulled, self._before = self._pulled + rows, after
 
     def _take_later(self) -> bool:
-        """Stop taking: items come slowly, from a generator in this process, and the consumer is not kept for them."""
+        """Pause taking when items come slowly from a generator in this process, so that the consumer does not wait."""
         if self._owner.idle():
             self._flush_partial()
         return False
@@ -284,7 +283,7 @@ class ParallelStage:
         self._owner.issue(block)
 
     def split(self, block: Block, size: int) -> None:
-        """Put blocks of fewer rows in a block's place: a worker died on it, or it is too large."""
+        """Replace a block by blocks of fewer rows: a worker died on it, or it is too large for a slot."""
         at = self._queue.index(block)
         self._queue.remove(block)
         pieces = []
@@ -304,7 +303,7 @@ class ParallelStage:
     # -- giving them ---------------------------------------------------------------------------
 
     def _head(self) -> Any:
-        """Return the block or item whose turn it is; raise NotReady or End."""
+        """Return the block or item to deliver next; raise NotReady or End."""
         queue = self._queue
         while True:
             if not queue:
@@ -335,7 +334,7 @@ class ParallelStage:
             self._owner.moved = True
 
     def _overtake(self) -> bool:
-        """Let what is ready come before what is not; return True if there was something."""
+        """Move blocks that are ready before those that are not; return True if there were any."""
         for entry in self._queue:
             if type(entry) is tuple or not entry.left:
                 self._queue.remove(entry)
@@ -365,7 +364,7 @@ class ParallelStage:
             return Row(ref_of(as_ref(head.refs[row])), head, row)
 
     def take(self, most: int) -> RowChunk | None:
-        """Take the next rows of a block, `most` at most; None where one of its rows is an error, or was left out."""
+        """Take up to `most` rows of the current block; None if one failed or was dropped: call `next`."""
         head = self._head()
         if type(head) is tuple or not head.clean:
             return None
@@ -377,7 +376,7 @@ class ParallelStage:
 
     @property
     def at_once(self) -> int:
-        """The number of elements that may be taken when one is asked for; raises NotReady."""
+        """The number of elements that may be taken at once without waiting; raises NotReady."""
         try:
             head = self._head()
         except End:
@@ -386,7 +385,7 @@ class ParallelStage:
         return head.total - self._at if small else 1
 
     def begun(self) -> tuple[int, int, int]:
-        """Return how many elements of the block at hand were given, left out, and given as errors."""
+        """Return how many elements of the current block were delivered, dropped, and delivered as errors."""
         head = self._queue[0] if self._queue else None
         return head.outcomes(self._at) if type(head) is Block else (0, 0, 0)
 
@@ -402,7 +401,7 @@ class ParallelStage:
         return (self._counts.by_event, last)
 
     def _unordered_mark(self, left: int) -> Mark:
-        """Return the mark before the oldest item that has not come, and which items after it have."""
+        """Return the mark of the oldest undelivered item, and the ranges after it that were delivered."""
         waiting: list[tuple[int, int, Mark]] = []
         for entry in self._queue:
             if type(entry) is tuple:

@@ -1,4 +1,4 @@
-"""The stream of a snapshot that is not complete: first the elements in files, then what its input gives."""
+"""The stream of an incomplete snapshot: the elements that are on disk, then new ones from its input."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ PASSING = (MemoryError, SharedMemoryError, SnapshotError, StalledError, WorkerDi
 
 
 class Recorded:
-    """Serve the durable prefix, then the input from the state after it; record what passes.
+    """Serve the durable prefix, then run the input from the state after it, and record what it gives.
 
-    An element is named by its index. A restored machine reads files up to where they reach, and
-    runs its input from there.
+    An element is named by its index. A restored machine reads files as far as they go, and computes the rest from
+    its input.
 
     Parameters
     ----------
     build : callable
-        Makes the input's stream, of computed items.
+        Makes the input's machine, which gives computed items.
     prefix : callable
-        ``prefix()``: the elements that stand in files (a `Reader` or None), how many, and the
-        state of the input behind them.
+        ``prefix()`` returns a `Reader` of the elements on disk (or None), their number, and the
+        state of the input after them.
     recorder : Recorder or None
-        What is told of all that passes.
+        Writes the elements of this pass.
     pass_ : int
-        The number of the pass: a later one takes the recorder over.
+        The number of the pass; a later pass takes over the recorder.
     lazy : bool
-        Whether a pass is asked only when those before it are over.
+        True if a pass is only read after the passes before it have ended.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Recorded:
                 return item
 
     def take(self, most: int) -> RowChunk | None:
-        """Take the next rows of a block, `most` at most; None where the next item is no such row."""
+        """Take up to `most` rows of a block; None if the next item is not such a row."""
         up = self._up
         if not isinstance(up, ParallelStage) or self._given != self._at:
             return None
@@ -116,7 +116,7 @@ class Recorded:
         self._begun = True
 
     def _owns(self, recorder: Recorder) -> bool:
-        """Return True if this stream is the one that is recorded; two of one pass cannot be."""
+        """Return True if this stream is being recorded; of two streams of one pass only one is."""
         owner = recorder.owner
         if owner is None or owner is self:
             return True
@@ -128,31 +128,31 @@ class Recorded:
 
     @property
     def pass_number(self) -> int:
-        """The number of this pass."""
+        """Number of this pass."""
         return self._pass
 
     @property
     def over(self) -> bool:
-        """True if nobody will ask again."""
+        """True if the stream was ended by `forget`."""
         return self._ended
 
     def forget(self) -> None:
-        """End the stream: nobody will ask again."""
+        """End the stream: nothing more will be read from it."""
         self._ended = True
 
     def release(self) -> None:
-        """Make durable what this stream gave: another one is recorded from now on."""
+        """Make durable what this stream delivered, before another stream takes over the recorder."""
         if self._recorder is not None and self._up is not None:
             self._recorder.commit(self._state())
         self._recorder, self._ended = None, True
 
     def _live(self) -> Any:
-        """Return the next item of the input, recorded."""
+        """Return the input's next item, and record it."""
         self._check_over()
         return self._pulled((self._up or self._opened()).next)
 
     def _check_over(self) -> None:
-        """Raise End if all elements are in files."""
+        """Raise End if all elements are on disk."""
         recorder = self._recorder
         if self._whole or (recorder is not None and recorder.complete):
             raise End
@@ -162,7 +162,7 @@ class Recorded:
             raise End
 
     def _pulled(self, ask: Callable[[], Any]) -> Any:
-        """Return what the input gives, an item, rows of a block, or None, and record it."""
+        """Call `ask` for an item, rows of a block, or None; record the result and return it."""
         recorder = self._recorder
         if recorder is None:
             return self._counted(ask())
@@ -190,7 +190,7 @@ class Recorded:
         return as_stored(got)
 
     def _record(self, recorder: Recorder, got: Any, at: int) -> None:
-        """Record what came at an index, unless it has been before."""
+        """Record an item or rows whose first index is `at`, unless they have been recorded before."""
         if self._at <= recorder.at and recorder.error is None:
             return
         assert self._up is not None
@@ -208,7 +208,7 @@ class Recorded:
             recorder.commit(self._state())
 
     def _opened(self) -> Machine:
-        """Return the input's stream, opened where the elements in files end."""
+        """Return the input's machine, restored to the state at the end of the elements on disk."""
         up = self._build()
         if isinstance(up, ParallelStage):
             up.group = self.group
@@ -223,18 +223,18 @@ class Recorded:
         return up
 
     def _state(self) -> Any:
-        """Return where the input stands after what was recorded."""
+        """Return the input's state after the last recorded element."""
         assert self._up is not None
         assert self._recorder is not None
         return self._up.dump(self._recorder.mark)
 
     def save(self) -> None:
-        """Have all that passed made durable."""
+        """Make all that was delivered so far durable."""
         if self._recorder is not None and self._up is not None:
             self._recorder.commit(self._state())
 
     def state(self) -> Any:
-        """Return where the input stands after what passed; None as long as it was not asked."""
+        """Return the input's state after the last delivered element; None before the first request."""
         return None if self._up is None else self._state()
 
     def mark(self, left: int = 0) -> Mark:
@@ -248,7 +248,7 @@ class Recorded:
 
 
 def recorded(builder: Builder, node: Unary, pass_: int) -> Recorded:
-    """Return the stream of a snapshot that is not complete; its input is run in pass 0, as that of a `cache`."""
+    """Return the stream of an incomplete snapshot; like a `cache`, it runs its input as pass 0."""
     live = builder.context.live.get(id(node))
 
     def build() -> Machine:
@@ -263,7 +263,7 @@ def recorded(builder: Builder, node: Unary, pass_: int) -> Recorded:
 
 
 def as_stored(item: Any) -> Any:
-    """Return an item as it would be read: a namedtuple's class is made anew from its name and fields."""
+    """Return an item as reading it back would give it: namedtuple classes are made from their name and fields."""
     kind = type(item)
     if kind is Row:
         block, row = item.block, item.row
@@ -280,7 +280,7 @@ def as_stored(item: Any) -> Any:
 
 
 def _holds_class(value: Any) -> bool:
-    """Return True if a nest has a namedtuple in it."""
+    """Return True if a nest contains a namedtuple."""
     kind = type(value)
     if kind is not dict and not isinstance(value, tuple):
         return False
@@ -290,7 +290,7 @@ def _holds_class(value: Any) -> bool:
 
 
 def relaid(block: Block) -> None:
-    """Have a block's rows made as they would be read."""
+    """Change a block's layout so that its rows look as they would when read back."""
     layout = block.layout
     if layout is not None and _has_class(layout.tree):
         block.layout = replace(layout, tree=stored_tree(layout.tree))
@@ -309,7 +309,7 @@ def _has_class(tree: Tree) -> bool:
 
 
 def _stored(reader: Any, at: int) -> Made | Failure:
-    """Return an element from a file; one that failed comes as a failure."""
+    """Return an element from a file, or a failure if it cannot be read."""
     try:
         return Made(at, reader[at])
     except BaseException as error:  # noqa: BLE001 - the element's error

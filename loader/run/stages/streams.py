@@ -1,6 +1,6 @@
-"""Inner datasets by workers: several are read ahead, each in chunks.
+"""The stage that reads inner datasets in workers: several ahead, each in chunks.
 
-They are `Inners`, for the same machines that read them in this process.
+It is an `Inners`, so the machines that read inner datasets in this process use it unchanged.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ _ROWS_AHEAD = 16
 
 
 class Stream:
-    """One inner dataset: its chunks, as far as they are made or asked for.
+    """One inner dataset and its chunks that are computed or in flight.
 
     Parameters
     ----------
     stage : StreamStage
-        Whose it is.
+        The stage it belongs to.
     number : int
-        Its name towards workers.
+        Its number in messages to workers.
     item : object
-        The input item it is made of.
+        The input item that the inner dataset is made from.
     after : Mark
-        Of the input, behind the item.
+        The input's mark after that item.
     first : int
-        The first element that is wanted.
+        The ordinal, or the offset in a file, of the first element to read.
     """
 
     __slots__ = (
@@ -62,23 +62,23 @@ class Stream:
         self.peer: Any = None
 
     def next(self) -> Any:
-        """Return its next item; raise End or NotReady."""
+        """Return the next item; raise End or NotReady."""
         return self._stage.next_of(self)
 
     @property
     def ready(self) -> int:
-        """The number of rows of a chunk that can be taken in one run."""
+        """The number of rows of the current chunk that can be taken as one run."""
         block = self._at_hand()
         return 0 if block is None else block.total - self.row
 
     @property
     def at_once(self) -> int:
-        """The number of elements that may be taken when one is asked for."""
+        """The number of elements that may be taken at once."""
         block = self._at_hand()
         return block.total - self.row if block is not None and block.small else 1
 
     def take(self, most: int) -> tuple[Block, int, int] | None:
-        """Take the next rows of a chunk, `most` at most: the chunk, and from where to where in it; None: ask `next`."""
+        """Take up to `most` rows of a chunk: (chunk, first row, end row); None if `next` has to be asked."""
         block = self._stage.head(self)
         if block is None or not block.clean:
             return None
@@ -88,7 +88,7 @@ class Stream:
         return block, first, self.row
 
     def _at_hand(self) -> Block | None:
-        """A chunk that is made and in which nothing failed, of which rows are left."""
+        """Return the current chunk if it is computed, without failures, and has rows left."""
         block = self.chunks[0] if self.chunks else None
         if block is None or block.left or not block.clean or self.row >= block.total:
             return None
@@ -98,23 +98,23 @@ class Stream:
 class StreamStage:
     """Read inner datasets in workers.
 
-    Each is read in chunks, one after another, by the worker that has it open, or by another that
-    goes on where a dead one left it. The next inputs' are begun before they are asked for.
+    Each is read chunk by chunk, by the worker that has it open, or after that worker's death by another. Reading of
+    the next inputs begins before they are requested.
 
     Parameters
     ----------
     owner : StageOwner
-        Who hands out the tasks.
+        The coordinator, which hands out the tasks.
     number : int
-        The stage's name towards workers.
+        The stage's number in messages to workers.
     up : Machine
-        The stream of inputs.
+        The machine that gives the inputs.
     cycle : int
-        How many the machine above reads in turn.
+        The number of inner datasets that the downstream machine reads in turn.
     placed : bool
-        Whether elements are named by their places: a chunk's answer tells them.
+        True if elements are named by their offsets in a file, which workers report with each chunk.
     meter : StageMeter
-        Where it is counted.
+        Counts what the stage delivers.
     """
 
     def __init__(
@@ -148,32 +148,32 @@ class StreamStage:
 
     @property
     def exhausted(self) -> bool:
-        """True if the input has ended and every inner dataset has."""
+        """True if the input and every inner dataset have ended."""
         return self._ended and all(stream.ended for stream in self._streams())
 
     @property
     def _width(self) -> int:
-        """The number of inner datasets that may be begun: those that are read in turn, and some ahead."""
+        """The number of inner datasets that may be open: those that are read in turn, and a few ahead."""
         return self._cycle + self._owner.workers + 1
 
     @property
     def _depth(self) -> int:
-        """The number of chunks of a stream that may be ready or on the way."""
+        """The number of chunks of one stream that may be ready or in flight."""
         return max(_CHUNKS_AHEAD, _ROWS_AHEAD // self._rows())
 
     @property
     def least_window(self) -> int:
-        """The number of chunks it needs to read all streams ahead, if there is memory."""
+        """The number of chunks needed to read all streams ahead, memory permitting."""
         return self._width * self._depth
 
     def _streams(self) -> Iterator[Stream]:
-        """Yield all that are begun, what is wanted first at the front."""
+        """Yield all open streams, those that are needed soonest first."""
         # Copies: another thread may ask for `stats`.
         yield from list(self._open.values())
         yield from list(self._waiting)
 
     def forget(self) -> list[Block]:
-        """Take nothing more, and give up all blocks: nobody will ask again."""
+        """Stop the stage and return all of its blocks, which nobody needs any more."""
         self._ended = True
         blocks = [block for stream in self._streams() for block in stream.chunks]
         self.meter.gave(*self.begun())
@@ -182,11 +182,11 @@ class StreamStage:
         return blocks
 
     def queued(self) -> list[Block]:
-        """The chunks that are on the way or ready."""
+        """Chunks that are in flight or ready."""
         return [block for stream in self._streams() for block in list(stream.chunks)]
 
     def begun(self) -> tuple[int, int, int]:
-        """Return how many elements of the chunks at hand were given, left out, and given as errors."""
+        """Return how many elements of the current chunks were delivered, dropped, and delivered as errors."""
         at_hand = [
             stream.chunks[0].outcomes(stream.row)
             for stream in self._streams()
@@ -197,7 +197,7 @@ class StreamStage:
     # -- asking for chunks ---------------------------------------------------------------------
 
     def feed(self) -> bool:
-        """Take inputs and ask for chunks as long as there is room."""
+        """Take inputs and request chunks while there is room; return True if anything changed."""
         moved = False
         while not self._ended and len(self._open) + len(self._waiting) < self._width:
             try:
@@ -221,7 +221,7 @@ class StreamStage:
         return stream
 
     def _ask_all(self) -> bool:
-        """Ask for chunks, where fewest are ready first; return True if there was anything to ask for."""
+        """Request chunks, for the streams with the fewest ready first; return True if any was requested."""
         streams = list(self._streams())
         moved = False
         for depth in range(self._depth):
@@ -250,7 +250,7 @@ class StreamStage:
         self._owner.issue(block)
 
     def split(self, block: Block, size: int) -> None:
-        """Ask for fewer rows of a chunk: a worker died on it, or it is too large."""
+        """Request fewer rows of a chunk: a worker died on it, or it is too large for a slot."""
         stream = block.inputs
         assert stream.chunks[-1] is block
         stream.chunks.pop()
@@ -258,7 +258,7 @@ class StreamStage:
         self._ask(stream, size)
 
     def chunk_done(self, block: Block, rows: int, nbytes: int, *, ended: bool) -> None:
-        """Take in a chunk: `rows` of it in so many bytes, and whether the inner dataset ended there."""
+        """Record that a chunk was computed with `rows` rows in `nbytes` bytes; `ended` if it is the stream's last."""
         if rows and nbytes:
             self.pace.row_nbytes = -(-nbytes // rows)
         stream = block.inputs
@@ -276,7 +276,7 @@ class StreamStage:
     # -- giving elements -----------------------------------------------------------------------
 
     def open(self) -> Stream:
-        """Open the next input's stream."""
+        """Open the stream of the next input."""
         if not self._waiting:
             self.feed()
         if not self._waiting:
@@ -291,13 +291,13 @@ class StreamStage:
         return stream
 
     def reopen(self, outer: Ref, taken: int) -> Stream:
-        """Open the stream that a state names."""
+        """Open the stream that a restored state names."""
         stream = self._begin(outer, None, taken)
         self._open[stream.number] = stream
         return stream
 
     def next_of(self, stream: Stream) -> Any:
-        """The next item of a stream."""
+        """Return the next item of a stream."""
         block, row = self.head(stream), stream.row
         if block is None or block.gone:
             self._close(stream)
@@ -311,7 +311,7 @@ class StreamStage:
         return Failure(ref, block.error_of(row)) if row in block.errors else Row(ref, block, row)
 
     def head(self, stream: Stream) -> Block | None:
-        """The chunk whose row is next, or which is an error; None if what the stream is made of is one."""
+        """Return the chunk of the next row, or of an error; None if the stream's input is itself an error."""
         self.turn_to(stream)
         if type(stream.item) is Failure:
             return None
@@ -332,7 +332,7 @@ class StreamStage:
         raise NotReady
 
     def turn_to(self, stream: Stream) -> None:
-        """Note which stream is read: the one before it is wanted last."""
+        """Note which stream is being read; the one before it is then needed last."""
         if stream.number != self._current:
             if self._current in self._open:
                 self._open.move_to_end(self._current)

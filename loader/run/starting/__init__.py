@@ -1,1 +1,1 @@
-"""The start of worker processes, and all that they are handed: the zygote, payloads, surroundings."""
+"""Starting worker processes: the zygote that forks them, their payload, and their environment."""

@@ -1,9 +1,9 @@
-"""The consumer's answer to a worker whose globals differ: the values that the worker is to take.
+"""The consumer's side of agreeing on globals: decides which values a worker takes.
 
-A value that two fresh imports do not agree on (a start time, a process id, a device that is hidden
-from workers) comes of the import, not of a change at run time: the worker keeps its own. The second
-import happens in a process that sees the consumer's environment, devices included. It is made when
-something differs for the first time, and never again for the same global.
+A value that differs between two fresh imports (a start time, a process id, a device that is hidden
+from workers) comes from the import itself, not from a change at run time, so the worker keeps its own. The second
+import happens in a process with the consumer's environment, devices included, the first time that a global differs,
+and never again for the same global.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ Differing = Sequence[tuple[Global, Found]]
 
 
 def entries_now(roots: Iterable[FunctionType | type], policy: str) -> tuple[Entry, ...]:
-    """Return the plain globals that functions read, as they are in this process.
+    """Return the plain globals that functions read, with their values in this process.
 
     Parameters
     ----------
     roots : iterable of functions and types
-        What workers are given.
+        The objects that workers receive.
     policy : {"ship", "error", "ignore"}
-        What is done about those that were changed.
+        What to do about globals that were changed.
     """
     if policy == "ignore":
         return ()
@@ -59,18 +59,18 @@ def entries_now(roots: Iterable[FunctionType | type], policy: str) -> tuple[Entr
 
 
 class Agreement:
-    """Answers the workers of one iterator.
+    """Answers the questions of one iterator's workers about globals.
 
     Parameters
     ----------
     entries : sequence of Entry
         The consumer's globals.
     policy : {"ship", "error"}
-        What is done about one that was changed.
+        What to do about a changed global.
     threads : int
-        How many threads a library may use within a worker.
+        The number of threads that a library may use within a worker.
     start : {"zygote", "spawn", "fork"}
-        How workers begin.
+        How workers start.
     """
 
     def __init__(self, entries: Sequence[Entry], policy: str, threads: int, start: str) -> None:
@@ -78,12 +78,12 @@ class Agreement:
         self._policy, self._threads, self._start = policy, threads, start
 
     def answer(self, question: bytes) -> tuple[bytes, list[str]]:
-        """Return the answer to a worker, and what the user is to be warned of.
+        """Return the answer to a worker, and the warnings for the user.
 
         Parameters
         ----------
         question : bytes
-            The pickle of what differs.
+            The pickled globals that differ.
         """
         modules, asked = pickle.loads(question)
         differing: dict[Global, Found] = dict(asked)
@@ -106,7 +106,7 @@ class Agreement:
         return pickle.dumps(frozenset(taken)), list(map(_warning, told))
 
     def _imported_again(self, modules: list[str], places: list[Global]) -> dict[Global, Found]:
-        """Return globals as another import has them, in the consumer's own environment."""
+        """Return the values that globals have after another import in the consumer's own environment."""
         begins = launcher(self._threads, None if self._start == "fork" else self._start)
         fd = scratch_file()
         try:
@@ -125,12 +125,12 @@ class Agreement:
 
 
 def told_of(before: Sequence[Entry], after: Sequence[Entry], policy: str) -> list[str]:
-    """Return what the user is to be warned of when workers that stay get other values.
+    """Return the warnings to give when running workers receive changed values.
 
     Raises
     ------
     ChangedGlobalsError
-        Something has changed, and the policy says so.
+        A global has changed, and the policy is "error".
     """
     old = {each.place: each for each in before}
     lines = {
@@ -153,7 +153,7 @@ def _warning(line: str) -> str:
 
 
 def import_again(fds: list[int], config: bytes) -> int:
-    """Write globals to a file, as they are after an import in this new process."""
+    """Import modules in this new process and write the values of globals to a file."""
     silent = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(silent, stream)
@@ -167,14 +167,14 @@ def import_again(fds: list[int], config: bytes) -> int:
 
 
 class Known(NamedTuple):
-    """The knowledge about one global.
+    """What has been found out about one global.
 
     Parameters
     ----------
     counts : bool
-        Whether workers are to have the consumer's value.
+        True if workers take the consumer's value.
     changed : bool
-        Whether it was changed after its module was imported: nobody need find out again.
+        True if the global is known to have changed after its module was imported.
     """
 
     counts: bool
@@ -188,7 +188,7 @@ _told: set[Global] = set()
 
 
 def remembered(place: Global, form: bytes) -> Known:
-    """Return what is known about a global that has this form now."""
+    """Return what is known about a global with this digest of its value."""
     if _seen.setdefault(place, form) != form:
         _changed.add(place)
         _seen[place] = form
@@ -197,7 +197,7 @@ def remembered(place: Global, form: bytes) -> Known:
 
 
 def remember(place: Global, form: bytes, *, changed: bool) -> None:
-    """Keep that a global was changed at run time, or that this form of it comes of its import."""
+    """Remember that a global was changed at run time, or that this value of it comes from its import."""
     if changed:
         _changed.add(place)
     else:
@@ -205,7 +205,7 @@ def remember(place: Global, form: bytes, *, changed: bool) -> None:
 
 
 def first_told(place: Global) -> bool:
-    """Return whether nobody has been told of a global yet; from now on somebody has."""
+    """Return True the first time it is called for a global."""
     if place in _told:
         return False
     _told.add(place)

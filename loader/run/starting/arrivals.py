@@ -1,4 +1,4 @@
-"""Modules that are awaited: something is done as soon as one has been imported."""
+"""Callbacks on the import of a module."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Then = Callable[[], None]
 
 
 def when_imported(module: str, then: Then) -> None:
-    """Call a function as soon as a module has been imported, before whoever imports it goes on.
+    """Call a function as soon as a module has been imported, before the import statement returns.
 
     Parameters
     ----------
     module : str
-        A module that is not loaded yet. It is not imported for this.
+        A module that is not loaded yet. This does not import it.
     then : callable
-        Called once, after those that were given earlier for the same module.
+        Called once, after earlier callbacks for the same module.
     """
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)
@@ -30,7 +30,7 @@ def when_imported(module: str, then: Then) -> None:
 
 
 def forget(module: str, then: Then) -> None:
-    """Wait no longer. Safe to call when the module has been imported since."""
+    """Remove a callback; safe to call after the module has been imported."""
     waiting = _awaited.get(module, [])
     if then in waiting:
         waiting.remove(then)
@@ -44,7 +44,7 @@ _awaited: dict[str, list[Then]] = {}
 
 
 class _Finder(MetaPathFinder):
-    """Finds what is awaited as the finders after it do, and has it loaded by a `_Loader`."""
+    """Finds awaited modules through the other finders, and wraps their loaders in `_Loader`."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -64,7 +64,7 @@ _FINDER = _Finder()
 
 
 class _Loader(Loader):
-    """Loads a module by its own loader, then does what waits for it."""
+    """Loads a module with its own loader, then runs the callbacks."""
 
     def __init__(self, loader: Loader, waiting: list[Then]) -> None:
         self._loader, self._waiting = loader, waiting

@@ -1,4 +1,4 @@
-"""Modules that a worker cannot import: their functions and classes travel by value."""
+"""Modules that a worker cannot import, whose functions and classes are sent by value."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["ByValue", "install", "look_up", "module_name"]
 
 
 class ByValue:
-    """The modules whose functions and classes a worker cannot import: told to cloudpickle.
+    """Registers with cloudpickle the modules whose functions and classes a worker cannot import.
 
-    A context: cloudpickle's list of modules is global, and as it was before afterwards.
+    A context manager: it restores cloudpickle's list of modules, which is global.
     """
 
     _lock = threading.Lock()
@@ -39,7 +39,7 @@ class ByValue:
         self._lock.release()
 
     def take(self, name: str) -> bool:
-        """Return whether this module's functions and classes travel by value."""
+        """Register a module if necessary; return True if its functions and classes are sent by value."""
         known = self._known.get(name)
         if known is None:
             known = self._known[name] = name in sys.modules and not _importable(name)
@@ -50,9 +50,9 @@ class ByValue:
 
 
 def module_name(value: Any) -> str:
-    """The module that a class, function or object says it is of; "" where it says none.
+    """Return the name of the module of a class, function or object; "" if it has none.
 
-    Of a class that tells it for each of its instances, as that of Cython's functions, it is no text.
+    Some classes compute ``__module__`` for each instance, such as that of Cython's functions; for them it is "".
     """
     name = getattr(value, "__module__", None)
     return name if isinstance(name, str) else ""
@@ -87,7 +87,7 @@ def _find_spec(name: str, path: Any) -> ModuleSpec | None:
 
 
 def look_up(module: str, qualname: str) -> Any:
-    """Return what has this name in a module, None when nothing has."""
+    """Return the object with a qualified name in a module; None if there is none."""
     found: Any = sys.modules.get(module)
     for name in qualname.split("."):
         found = getattr(found, name, None)
@@ -95,7 +95,7 @@ def look_up(module: str, qualname: str) -> Any:
 
 
 def install(module_name: str, qualname: str, cls: type) -> None:
-    """Give a class that came by value the name that pickle looks for."""
+    """Register a class that was sent by value under the name that pickle looks up."""
     owner: Any = _module(module_name)
     *outer, last = qualname.split(".")
     for name in outer:
@@ -106,7 +106,7 @@ def install(module_name: str, qualname: str, cls: type) -> None:
 
 
 def _module(name: str) -> types.ModuleType:
-    """Return a module that is not imported here, an empty one when there is none yet."""
+    """Return a loaded module, or make an empty one of that name."""
     if name not in sys.modules:
         made = sys.modules[name] = types.ModuleType(name)
         parent, _, last = name.rpartition(".")

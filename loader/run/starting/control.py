@@ -1,8 +1,8 @@
-"""Messages between the consumer and its zygote: small ones that can carry descriptors.
+"""Messages between the consumer and its zygote: small, with file descriptors attached.
 
-Neither end ever blocks in a send: what the kernel does not take waits here, and goes out before
-the next message or with `flush`. Whoever is left unread has more to read, so it will answer, and
-the answer is what brings the other side to flush.
+Neither end ever blocks in a send: what the kernel does not accept is queued, and sent before the next message or by
+`flush`. The end that is not being read has unread messages itself, so it will answer them, and its answers
+make the other end flush.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ class Kind(IntEnum):
 
 
 class Message(NamedTuple):
-    """One message.
+    """One message between consumer and zygote.
 
     Attributes
     ----------
     kind : Kind
-        What is said.
+        What the message means.
     worker : int
         The number that the consumer gave to the worker.
     value : int
-        A process id, an exit code or an errno, as the kind says.
+        A process id, an exit code or an errno, depending on the kind.
     text : bytes
         The last lines of stderr, or a reason.
     fds : tuple of int
-        Descriptors, now the receiver's; fewer than were sent when it may open no more.
+        File descriptors, now the receiver's; fewer than were sent if it reached its limit of open files.
     """
 
     kind: Kind
@@ -79,7 +79,7 @@ class Control:
     Attributes
     ----------
     closed : bool
-        Whether the other end is gone, or this end can no longer be trusted.
+        True if the other end is gone, or this end can no longer be trusted.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -109,7 +109,7 @@ class Control:
 
     @property
     def unsent(self) -> bool:
-        """True if something waits for room in the kernel's buffer."""
+        """True if messages are queued because the kernel's buffer is full."""
         return bool(self._unsent)
 
     def send(
@@ -121,7 +121,7 @@ class Control:
         text: bytes = b"",
         fds: tuple[int, ...] = (),
     ) -> None:
-        """Send a message, now or later; the descriptors may be closed afterwards."""
+        """Send a message now, or queue it; either way the caller may close the descriptors."""
         if self.closed:
             return
         data = _HEAD.pack(kind, len(fds), len(text), worker, value) + text
@@ -129,7 +129,7 @@ class Control:
             self._unsent.append((data, tuple(os.dup(fd) for fd in fds)))
 
     def flush(self) -> None:
-        """Send what waits, as far as the kernel takes it."""
+        """Send queued messages, as far as the kernel accepts them."""
         while self._unsent and not self.closed:
             data, fds = self._unsent.popleft()
             if not self._write(data, fds):
@@ -138,7 +138,7 @@ class Control:
             _close(fds)
 
     def _write(self, data: bytes, fds: tuple[int, ...]) -> bool:
-        """Send a message and return True, or return False when the kernel has no room for it."""
+        """Send a message; return False if the kernel's buffer is full."""
         packed = b"".join(map(_INT.pack, fds))
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, packed)] if fds else []
         try:
@@ -157,8 +157,8 @@ class Control:
     def receive(self) -> list[Message]:
         """Return the messages that have arrived, without waiting.
 
-        An interrupt in here may lose half a message. The end is closed then, and the other side
-        with everything it has started counts as dead.
+        An interrupt in here may lose half a message. The end is then closed, and the other side counts as dead, with
+        everything it has started.
         """
         try:
             self._fill()
@@ -206,7 +206,7 @@ class Control:
         return tuple(fds)
 
     def close(self) -> None:
-        """Close this end and every descriptor that is still on its way. Safe to call twice."""
+        """Close this end and every descriptor in flight. Safe to call twice."""
         self.closed = True
         self._socket.close()
         _close(self._fds)
@@ -217,7 +217,7 @@ class Control:
 
 
 def scratch_file(data: bytes = b"") -> int:
-    """Return a descriptor of a file without a name that holds `data`."""
+    """Return a descriptor of an unnamed file that contains `data`."""
     if hasattr(os, "memfd_create") and not portable():
         fd = os.memfd_create("tundish", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     else:

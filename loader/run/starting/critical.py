@@ -1,4 +1,4 @@
-"""Ctrl-C held back: from steps that must not be cut in two, and from calls that are about to end."""
+"""Ctrl-C held back: during steps that must not be interrupted, and calls that are about to return."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ PATIENCE_S = 0.2
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Hold Ctrl-C back until the block is done.
+    """Delay Ctrl-C until the block has ended.
 
-    Starting and ending workers opens descriptors and processes; an exception between two of those
-    steps would leave some behind. Only the main thread gets interrupts. Nothing in the block may
-    call the user's code, which may take for ever.
+    Starting and ending workers opens descriptors and processes; an exception between two such steps would leak them.
+    Only the main thread receives interrupts. The block must not call user code, which may never return.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -43,10 +42,10 @@ def uninterrupted() -> Iterator[None]:
 
 @contextlib.contextmanager
 def patient() -> Iterator[None]:
-    """Hold Ctrl-C back until the block is done, but not for longer than `PATIENCE_S`.
+    """Delay Ctrl-C until the block has ended, but for at most `PATIENCE_S`.
 
-    Who is interrupted again and again would otherwise begin again for ever. An interrupt that came
-    meanwhile is raised a moment after the block, where the block's result has been returned.
+    Repeated interrupts would otherwise make the caller start over for ever. An interrupt that came in
+    the meantime is raised just after the block, when its result has been returned.
     """
     handler: Any = signal.getsignal(signal.SIGINT)
     if not callable(handler) or threading.current_thread() is not threading.main_thread():
@@ -63,16 +62,16 @@ def patient() -> Iterator[None]:
 
 
 def stay_away() -> None:
-    """Keep a thread that the interpreter's exit is about to end, as it ends those that compute.
+    """Suspend this thread for good while the interpreter exits, as it does with threads that compute.
 
-    What it met in an engine that the exit has closed is nobody's error, and no end of the elements.
+    What the thread found in an engine that the exit has closed is neither an error nor the end of the elements.
     """
     if threading.current_thread() is not threading.main_thread():
         threading.Event().wait()
 
 
 class _Patience:
-    """Takes interrupts in a handler's place, and hands them on when they are due."""
+    """A signal handler that collects interrupts and raises them when they are due."""
 
     def __init__(self, handler: Callable[[int, FrameType | None], Any]) -> None:
         self._handler = handler
@@ -81,7 +80,7 @@ class _Patience:
         self._waits = _thread.allocate_lock()  # the only kind that a signal's handler may use
 
     def take(self, number: int, frame: FrameType | None) -> None:
-        """Be the handler of a signal."""
+        """Handle a signal."""
         if self._over:
             self._handler(number, frame)
         elif self._waits.acquire(blocking=False):
@@ -89,7 +88,7 @@ class _Patience:
             _thread.start_new_thread(self._hand_on, ())
 
     def end(self) -> None:
-        """Hand on what was taken, from now on at once."""
+        """Raise collected interrupts, and from now on pass them on at once."""
         self._over = True
         if self._waits.locked():
             self._waits.release()

@@ -1,4 +1,4 @@
-"""Finding the part of an object that cannot be pickled."""
+"""Search for the part of an object that cannot be pickled."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def find_culprit(value: object, error: Exception, attempt: Attempt) -> tuple[str
     Parameters
     ----------
     value : object
-        What could not be pickled.
+        The object that could not be pickled.
     error : Exception
-        What was raised.
+        The error of pickling it.
     attempt : callable
-        Tries to pickle a part and returns what was raised, None if nothing was.
+        Tries to pickle a part; returns the error, or None.
 
     Returns
     -------
     (str, str, str)
-        Where it is (``load.__closure__['lock']``), its type, and why it cannot be pickled.
+        The part's path (``load.__closure__['lock']``), its type, and why it cannot be pickled.
     """
     path = _name(value)
     seen = {id(value)}
@@ -55,7 +55,7 @@ def _name(value: object) -> str:
 
 
 def _parts(value: object) -> Iterator[tuple[str, object]]:
-    """Yield the objects that pickling this one comes to, each with its way from here."""
+    """Yield the objects that pickling an object visits, each with its path from there."""
     if isinstance(value, Mapping):
         for key, part in value.items():
             yield f"[{key!r}]", part

@@ -1,4 +1,4 @@
-"""Digests of plain values: equal where the values are, in whichever process."""
+"""Digests of plain values, equal for equal values in every process."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _TORCH = ("Size", "device", "dtype")
 
 
 class _NotPlainError(Exception):
-    """A value is large, or something else than plain."""
+    """A value that is too large, or not plain."""
 
 
 def form_of(value: Any) -> bytes | None:
-    """Return 16 bytes that stand for a value; None where it is not plain, or larger than 64 KB.
+    """Return a 16-byte digest of a value; None if it is not plain, or larger than 64 KB.
 
-    Plain are numbers, text, bytes, None, dates, paths, classes by name, and of them tuples, lists,
-    dicts, sets, arrays and objects that pickle by their attributes.
+    Plain values are numbers, text, bytes, None, dates, paths, classes (by name), and tuples, lists, dicts, sets,
+    arrays of these, and objects that pickle by their attributes.
     """
     try:
         tree = _Trees().of(value)
@@ -57,13 +57,13 @@ def form_of(value: Any) -> bytes | None:
 
 
 class _Trees:
-    """Values taken apart, as long as they are small."""
+    """Converts small values to trees of atoms."""
 
     def __init__(self) -> None:
         self._room = _MOST
 
     def of(self, value: Any) -> Any:
-        """Return a value as tuples of atoms."""
+        """Return a value as nested tuples of atoms."""
         self._take(_EACH)
         kind = type(value)
         if kind in _ATOMS:
@@ -116,7 +116,7 @@ class _Trees:
         )
 
     def _object(self, value: Any) -> Any:
-        """Return what makes an object again: by which function of which parts, and its attributes."""
+        """Return the parts that `__reduce_ex__` gives: function, arguments and attributes."""
         reduced = value.__reduce_ex__(4)
         if isinstance(reduced, str):
             return ("name", type(value).__module__, reduced)

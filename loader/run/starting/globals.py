@@ -1,8 +1,8 @@
-"""Globals of the user's modules that were changed at run time: workers are given the consumer's values.
+"""The worker's side of agreeing on globals: takes values that the consumer changed at run time.
 
-A worker imports the user's modules again, and so has the values that these begin with. With the
-moment come the consumer's, of the globals that shipped functions read; they are compared once the
-modules have been imported, and where they differ the worker asks (`agreeing`) which are to be taken.
+A worker imports the user's modules again, so their globals have their initial values. The moment of the consumer
+lists the globals that shipped functions read, as they are there; a worker compares them once the modules have been
+imported, and asks the consumer (`agreeing`) about those that differ.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _SHOWN = 80
 
 @dataclass(frozen=True)
 class Entry:
-    """A global as it is in the consumer.
+    """A global of the consumer.
 
     Parameters
     ----------
     place : Global
-        Which.
+        The global's place: module and names.
     form : bytes
-        What it is compared by.
+        The digest of its value.
     value : bytes
-        Its pickle.
+        The pickled value.
     identity : int
-        Equal for globals whose value is one object.
+        Equal for globals that refer to one object.
     changed : bool
-        Whether it is known to have been changed since it was imported.
+        True if it is known to have changed since it was imported.
     """
 
     place: Global
@@ -54,14 +54,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Found:
-    """A global as it is where its module has just been imported.
+    """A global just after its module was imported.
 
     Parameters
     ----------
     form : bytes or None
-        What it is compared by.
+        The digest of its value; None if it has none.
     shown : str
-        The value, for people.
+        The value, for display.
     """
 
     form: bytes | None
@@ -69,7 +69,7 @@ class Found:
 
 
 def shown(value: Any) -> str:
-    """Return a value for people, in a few words."""
+    """Return a short text that shows a value."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - of the user's own
@@ -78,7 +78,7 @@ def shown(value: Any) -> str:
 
 
 def found_here(place: Global) -> Found:
-    """Return a global as it is in this process."""
+    """Return a global's digest and text in this process."""
     value = _Homes({}).value(place)
     return Found(None, "not there") if value is UNKNOWN else Found(form_of(value), shown(value))
 
@@ -88,14 +88,14 @@ Ask = Callable[[Sequence[tuple[Global, Found]]], frozenset[Global]]
 
 
 class Taken:
-    """The globals of a worker that were compared with the consumer's.
+    """Makes a worker's globals those of the consumer.
 
     Parameters
     ----------
     ask : callable
-        Asks the consumer.
+        Asks the consumer about globals that differ.
     by_value : mapping
-        Namespaces of modules whose functions came by value, with the globals that they read.
+        Namespaces of modules whose functions were sent by value, with the globals that they read.
     """
 
     def __init__(self, ask: Ask, by_value: Mapping[str, dict[str, Any]]) -> None:
@@ -104,18 +104,18 @@ class Taken:
         self._later: dict[str, dict[Global, Entry]] = {}  # of modules that are not loaded yet
 
     def begin(self, entries: Sequence[Entry]) -> None:
-        """Compare what has been imported with the consumer's; what is imported later, then."""
+        """Compare the globals of loaded modules now, and of others when they are imported."""
         self._compare([each for each in self._here(entries) if not self._homes.sent(each.place)])
         self._last = {each.place: each.form for each in entries}
 
     def follow(self, entries: Sequence[Entry]) -> None:
-        """Take what has changed in the consumer since the last call; what is not named has not."""
+        """Take the globals that have changed in the consumer since the last call."""
         here = self._here(entries)
         self._take([each for each in here if self._last.get(each.place) != each.form])
         self._last.update((each.place, each.form) for each in entries)
 
     def _here(self, entries: Sequence[Entry]) -> list[Entry]:
-        """The entries of modules that are loaded; the others are awaited."""
+        """Return the entries of loaded modules, and wait for the import of the others."""
         found = []
         for each in entries:
             module = each.place.module
@@ -142,7 +142,7 @@ class Taken:
         self._take([each for each, _ in differing if each.changed or each.place in taken])
 
     def _take(self, entries: Sequence[Entry]) -> None:
-        """Set the values; a container that all these names share is filled and stays the same one."""
+        """Set globals; a container that several names share is filled in place, so that it stays one object."""
         values: dict[int, Any] = {}
         of_each: dict[int, set[int]] = defaultdict(set)
         for each in entries:
@@ -161,28 +161,28 @@ class Taken:
 
 
 class _Homes:
-    """The places of globals in this process."""
+    """Looks up and sets globals of this process."""
 
     def __init__(self, by_value: Mapping[str, dict[str, Any]]) -> None:
         self._by_value = by_value
 
     def sent(self, place: Global) -> bool:
-        """Return True if a global came with the functions that read it."""
+        """Return True if a global was sent with the functions that read it."""
         return place.module == "__main__" or place.module in self._by_value
 
     def namespaces(self, module: str) -> list[dict[str, Any]]:
-        """The namespaces of a module: of functions that came by value, and its own."""
+        """Return a module's namespaces: those of functions sent by value, and its own."""
         found = [self._by_value[module]] if module in self._by_value else []
         loaded = sys.modules.get(module)
         return found if loaded is None else [*found, vars(loaded)]
 
     def value(self, place: Global) -> Any:
-        """The value of a global, `UNKNOWN` where there is none."""
+        """Return the value of a global; `UNKNOWN` if there is none."""
         holder = self._holder(place)
         return UNKNOWN if holder is UNKNOWN else _attributes(holder).get(place.names[-1], UNKNOWN)
 
     def set(self, place: Global, value: Any) -> None:
-        """Give a global a value; nothing of the user's is run."""
+        """Set a global without running any user code."""
         holder, name = self._holder(place), place.names[-1]
         if is_of(holder, type):
             type.__setattr__(holder, name, value)
@@ -190,7 +190,7 @@ class _Homes:
             _attributes(holder)[name] = value
 
     def _holder(self, place: Global) -> Any:
-        """Return the holder of the last name of a place: a namespace, a class or an object."""
+        """Return the namespace, class or object that holds the last name of a place."""
         homes = self.namespaces(place.module)
         holder: Any = next((home for home in homes if place.names[0] in home), UNKNOWN)
         if holder is UNKNOWN:
@@ -209,7 +209,7 @@ def _attributes(holder: Any) -> Any:
 
 
 def _fill(old: Any, new: Any) -> bool:
-    """Make a container equal to another one, where that can be done in place."""
+    """Make a container equal to another one in place; return False if that is impossible."""
     if type(old) is not type(new) or old is new:
         return False
     if type(old) in (dict, set):

@@ -1,4 +1,4 @@
-"""Reasons not to fork a process: accelerators that it uses, threads that would be missing."""
+"""Reasons not to fork a process: accelerators in use, and threads that the child would lack."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _told: set[int] = set()
 
 
 def check_forkable() -> None:
-    """Refuse to fork this process where its children could not work.
+    """Raise if children forked from this process could not work.
 
     Raises
     ------
     RuntimeError
-        The system does not fork, or an accelerator is in use; with what to do about it.
+        The system cannot fork, or an accelerator is in use; the message says what to do.
     """
     if portable() or not sys.platform.startswith("linux") or not hasattr(os, "pidfd_open"):
         raise RuntimeError(
@@ -41,7 +41,7 @@ def check_forkable() -> None:
 
 
 def _accelerator() -> str | None:
-    """Say which accelerator this process uses, and by what; None where there is none. Nothing is begun."""
+    """Describe the accelerator that this process uses; None without one. Initializes nothing."""
     torch: Any = sys.modules.get("torch")
     for name in ("cuda", "xpu"):
         begun = getattr(getattr(torch, name, None), "is_initialized", None)
@@ -55,7 +55,7 @@ def _accelerator() -> str | None:
 
 
 def _cuda_context() -> str | None:
-    """Ask the CUDA driver, if a library has loaded it, for devices that this process has a context on."""
+    """Describe the devices on which this process has a CUDA context; None if no library has loaded the driver."""
     try:
         # As it is loaded; else there is an error.
         driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
@@ -73,10 +73,10 @@ def _cuda_context() -> str | None:
 
 
 def warn_of_threads() -> None:
-    """Warn, once for a process, that others of its threads may hold locks as it is forked.
+    """Warn, once a process, that other threads may hold locks at the fork.
 
-    Threads that Python knows: pools of native threads (BLAS, Arrow, torch) are prepared for a fork by
-    their libraries, or are used by one thread only in workers.
+    Only Python's threads count: libraries prepare their pools of native threads (BLAS, Arrow, torch) for a fork,
+    or use a single thread in workers.
     """
     others = [
         thread.name

@@ -1,7 +1,7 @@
-"""A worker as `multiprocessing` knows it: which process it is, and whose child.
+"""Makes a worker look like a child of `multiprocessing`.
 
-Workers are not started by `multiprocessing`, but what runs in them asks it: for a number to seed
-with, whether this is the main process, whether it may have children, for the key to a manager.
+Workers are not started by `multiprocessing`, but code that runs in them asks it for a number to seed with, for the
+main process, for the right to have children, and for the key to a manager.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ process: Any = multiprocessing.process
 
 @dataclass(frozen=True)
 class Parent:
-    """A process that starts workers, as they have to know it.
+    """The process that starts workers, as `multiprocessing` in them describes it.
 
     Attributes
     ----------
     pid : int
-        Its number.
+        Its process id.
     name : str
         ``current_process().name`` there.
     key : bytes
-        ``current_process().authkey`` there: what a worker's connections have to show.
+        ``current_process().authkey`` there, with which a worker's connections authenticate.
     """
 
     pid: int
@@ -42,22 +42,22 @@ class Parent:
 
 
 def this_as_parent() -> Parent:
-    """Describe this process to the workers that it starts."""
+    """Describe this process for the workers that it starts."""
     current = process.current_process()
     return Parent(os.getpid(), current.name, bytes(current.authkey))
 
 
 def become_child(parent: Parent, seat: int, *, daemon: bool) -> None:
-    """Let `multiprocessing` take this process for a child that it has started.
+    """Make `multiprocessing` treat this process as a child that it has started.
 
     Parameters
     ----------
     parent : Parent
-        Whose.
+        The parent process.
     seat : int
-        The worker's number, from 0; names and identities begin at 1.
+        The worker's number, from 0; `multiprocessing` counts names and identities from 1.
     daemon : bool
-        Whether `multiprocessing` is to refuse it children, as it does to torch's workers.
+        True if `multiprocessing` is to refuse it children, as it does in torch's workers.
     """
     this = process.BaseProcess(name=f"Process-{seat + 1}", daemon=daemon)
     this._config["authkey"] = process.AuthenticationString(parent.key)  # noqa: SLF001 - no public way
@@ -71,7 +71,7 @@ def become_child(parent: Parent, seat: int, *, daemon: bool) -> None:
 
 
 class _ParentProcess(process._ParentProcess):  # type: ignore[misc]  # noqa: SLF001 - likewise
-    """The consumer, without a descriptor that is open all the while."""
+    """The parent process, without a permanently open descriptor."""
 
     def __init__(self, parent: Parent) -> None:
         super().__init__(parent.name, parent.pid, None)
@@ -87,11 +87,11 @@ class _ParentProcess(process._ParentProcess):  # type: ignore[misc]  # noqa: SLF
 
     @functools.cached_property
     def sentinel(self) -> int:
-        """A descriptor that is readable once it has ended; opened when it is first asked for."""
+        """A descriptor that is readable once the parent has exited; opened on first use."""
         return os.pidfd_open(self._parent)
 
     def join(self, timeout: float | None = None) -> None:
-        """Wait until it has ended."""
+        """Wait until the parent has exited."""
         if hasattr(os, "pidfd_open"):
             with contextlib.suppress(ProcessLookupError):
                 select.select([self.sentinel], [], [], timeout)

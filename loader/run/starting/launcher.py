@@ -1,10 +1,10 @@
-"""Starting workers, from the consumer's side: ask the process's zygote, keep what it tells.
+"""The launcher: the consumer's end of the zygote, which starts workers and reports their exits.
 
-One zygote serves the process, whatever number of iterators it runs, and dies with it. It is made on
-first use, again after a fork of the user's, and again when it was killed; the workers of a killed
-zygote are dead, which the coordinators notice as they notice any death.
+One zygote serves all iterators of a process, and dies with it. It is started on first use, again after the user
+forks, and again after it was killed; the workers of a killed zygote die with it, which coordinators notice like any
+other death.
 
-``TUNDISH_START=zygote|spawn|fork`` decides how workers begin: forked by the zygote (the default on
+``TUNDISH_START=zygote|spawn|fork`` chooses how workers start: forked by the zygote (the default on
 Linux), each in an interpreter of its own (elsewhere, and with ``TUNDISH_PORTABLE=1``), or forked by a
 template, which is itself forked from the consumer for one iterator (`Template`).
 """
@@ -74,20 +74,20 @@ _QUIT_S = 0.2  # for a zygote to end that was told to; then it and its workers a
 
 @dataclass(frozen=True)
 class Exit:
-    """The end of a worker.
+    """How a worker ended.
 
     Attributes
     ----------
     code : int
-        The exit status, or a signal's number with a minus; `os.EX_OSERR` when it never began.
+        The exit status, or minus the number of a signal; `os.EX_OSERR` if it was never started.
     how : str
-        The same in words.
+        The same, in words.
     stderr : str
         The last 4 KB it wrote to stderr.
     pid : int or None
-        Which process it was, if it began.
+        Its process id, if it was started.
     errno : int
-        Why it did not, where the system said so.
+        The system's reason for not starting it, if known.
     """
 
     code: int
@@ -98,12 +98,12 @@ class Exit:
 
     @property
     def stuck(self) -> bool:
-        """True if it was ended because it could not go on: a deadlock, for certain."""
+        """True if the worker was ended because it was certainly deadlocked."""
         return self.stderr.startswith(STUCK)
 
 
 class WorkerProcess:
-    """A worker that was asked for; made by `Launcher.start`.
+    """A requested worker; made by `Launcher.start`.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class WorkerProcess:
         A descriptor that is readable once the worker has ended; None until the zygote has
         answered (with ``spawn`` it is there at once), and after `release`.
     exit : Exit or None
-        How it ended, once the zygote has told.
+        How it ended, once the zygote has reported it.
     """
 
     def __init__(self, launcher: Launcher, number: int, sentinel: int | None) -> None:
@@ -128,12 +128,12 @@ class WorkerProcess:
         return f"<WorkerProcess {state if self.exit is None else self.exit.how}>"
 
     def kill(self) -> None:
-        """Kill the worker and the processes it started; one that is still to come, on arrival."""
+        """Kill the worker and the processes it started; a worker that is still starting is killed when it appears."""
         if self.exit is None:
             self._launcher.kill(self._number)
 
     def wait_exit(self, timeout_s: float | None = None) -> Exit | None:
-        """Wait until it has ended and return how; None when the time is over."""
+        """Wait until the worker has ended; return its exit, or None after `timeout_s`."""
         deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
         while self.exit is None and self._launcher.alive:
             left = deadline - time.monotonic()
@@ -144,7 +144,7 @@ class WorkerProcess:
         return self.exit
 
     def release(self) -> None:
-        """Close the sentinel; the worker is neither killed nor heard of again.
+        """Close the sentinel; the worker is not killed, and its exit is not reported.
 
         Safe to call twice, and in a forked child.
         """
@@ -157,19 +157,19 @@ class WorkerProcess:
 
 
 class Launcher:
-    """The consumer's end of one zygote. Any thread may use it.
+    """The consumer's end of one zygote. Safe to use from any thread.
 
     Parameters
     ----------
     kind : {"zygote", "spawn", "fork"}
-        Whether workers are forked, or each begin in an interpreter of their own.
+        How workers start: forked by the zygote, each in a new interpreter, or forked from a template.
     threads : int
-        How many threads a library may use within a worker (BLAS, OpenMP, ...).
+        The number of threads that a library may use within a worker (BLAS, OpenMP, ...).
 
     Attributes
     ----------
     alive : bool
-        Whether workers can be started; False once the zygote is known to be dead.
+        True if workers can be started; False once the zygote is known to be dead.
     """
 
     def __init__(self, kind: str, threads: int = 1) -> None:
@@ -200,7 +200,7 @@ class Launcher:
         _all.add(self)
 
     def _begin(self, theirs: socket.socket, threads: int) -> subprocess.Popen[bytes] | Forked:
-        """Start the zygote, which is given its end of the socket."""
+        """Start the zygote with its end of the socket."""
         preload = _PRELOAD if self.kind == "zygote" else ()
         statement = f"serve({theirs.fileno()},{self._owner},{self.kind == 'zygote'},{preload})"
         python = interpreter()
@@ -216,10 +216,10 @@ class Launcher:
         )
 
     def preload(self, modules: Sequence[str]) -> None:
-        """Have modules imported once for all workers that are started afterwards.
+        """Import modules once for all workers that are started afterwards.
 
-        Nothing is waited for. Where workers do not share what the zygote has imported, and with
-        modules that do not import, each worker does so itself.
+        Returns at once. If workers do not share the zygote's imports, or a module fails to import, each worker
+        imports it itself.
         """
         new = [name for name in modules if name not in self._preloaded]
         if new and self.kind == "zygote" and os.getpid() == self._owner:
@@ -231,23 +231,22 @@ class Launcher:
     def start(
         self, entry: str, fds: Sequence[int], config: bytes, *, hidden: bool = True
     ) -> WorkerProcess:
-        """Ask for a worker, without waiting for it.
+        """Request a worker, without waiting for it.
 
-        The environment, ``sys.path``, ``sys.argv``, working directory, stdout and stderr of this
-        moment become the worker's.
+        The worker gets the present environment, ``sys.path``, ``sys.argv``, working directory, stdout and stderr.
 
         Parameters
         ----------
         entry : str
-            ``module:function``. The worker calls it with the descriptors (a list, in this order;
-            closed on exec) and the config; an int that it returns is the exit status.
+            ``module:function``. The worker calls it with the list of descriptors (in this order; closed on exec) and
+            the config; if it returns an int, that is the exit status.
         fds : sequence of int
-            Descriptors that the worker gets copies of. They may be closed once this returns.
+            Descriptors that the worker gets copies of; the caller may close them afterwards.
         config : bytes
-            Handed to the function.
+            Passed to the function.
         hidden : bool
-            Whether accelerators are hidden from it, and libraries are told how many threads they
-            may use; else its environment is this process's.
+            True to hide accelerators from it and limit its libraries' threads; False to leave its
+            environment as this process's.
 
         Returns
         -------
@@ -256,7 +255,7 @@ class Launcher:
         Raises
         ------
         RuntimeError
-            When the zygote could not be started; with what it wrote to stderr.
+            The zygote could not be started; with what it wrote to stderr.
         """
         if os.getpid() != self._owner:
             raise RuntimeError(f"this launcher is process {self._owner}'s, not {os.getpid()}'s")
@@ -291,19 +290,19 @@ class Launcher:
         )
 
     def fileno(self) -> int | None:
-        """Return the descriptor that is readable when `pump` has news; None when there are none.
+        """Return a descriptor that is readable when `pump` has something to process; None if there is none.
 
         It stays open until `close`, or until the launcher is forgotten.
         """
         return self._control.fileno() if self.alive else None
 
     def pump(self) -> None:
-        """Take in what the zygote has told, without waiting: pids, sentinels and exits.
+        """Process the zygote's reports, without waiting: pids, sentinels and exits.
 
         Raises
         ------
         RuntimeError
-            When the zygote could not be started; with what it wrote to stderr.
+            The zygote could not be started; with what it wrote to stderr.
         """
         if os.getpid() != self._owner:
             return
@@ -329,7 +328,7 @@ class Launcher:
                 raise RuntimeError(self._failure)
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait for news and take them in; return whether there were any in time."""
+        """Wait for reports and process them; return True if there were any before `timeout_s`."""
         if not self.alive:
             return False
         poll = select.poll()
@@ -342,7 +341,7 @@ class Launcher:
         return True
 
     def kill(self, number: int) -> None:
-        """Kill a worker that was asked for, now or on its arrival."""
+        """Kill a requested worker, now or when it appears."""
         if os.getpid() != self._owner:
             return
         with self._lock:
@@ -354,7 +353,7 @@ class Launcher:
                 self._control.send(Kind.KILL, number)
 
     def forget(self, number: int) -> None:
-        """Take no more interest in a worker."""
+        """Drop a worker from the reports."""
         self._workers.pop(number, None)
 
     def close(self) -> None:
@@ -377,7 +376,7 @@ class Launcher:
             self._control.close()
 
     def abandon(self) -> None:
-        """Let go of everything in a forked child: it is the parent's."""
+        """Release everything in a forked child, since it belongs to the parent."""
         self.alive = False
         self._control.close()
         self._take_stderr()
@@ -417,7 +416,7 @@ class Launcher:
             worker.exit = _not_started(reason, message.value)
 
     def _take_stderr(self) -> bytes:
-        """Return what the zygote wrote to stderr while it was starting, once."""
+        """Return, once, what the zygote wrote to stderr while starting."""
         fd, self._stderr = self._stderr, None
         if fd is None:
             return b""
@@ -426,7 +425,7 @@ class Launcher:
         return text
 
     def _end(self) -> None:
-        """End the zygote, which is dead or can no longer be trusted, and whatever it has started."""
+        """End a zygote that is dead or can no longer be trusted, and everything it has started."""
         self.alive = False
         if not self._quitting:  # else it has seen to that itself
             kill_session(self._process.pid)  # which nobody has waited for: the number is its own
@@ -461,22 +460,22 @@ class Launcher:
 class Template(Launcher):
     """The consumer's end of a template: a fork of this process, from which workers are forked.
 
-    Workers have everything as it is in this process now. It is made for one iterator, and ends with all its
+    Workers inherit everything as it is in this process now. A template serves one iterator, and ends with all its
     workers when it is closed.
 
     Parameters
     ----------
     threads : int
-        How many threads a library may use within a worker.
+        The number of threads that a library may use within a worker.
     objects : tuple
-        What `tundish.loader.run.starting.template.inherited` gives in workers.
+        What `tundish.loader.run.starting.template.inherited` returns in workers.
 
     Raises
     ------
     RuntimeError
-        This process cannot be forked: there is no fork here, or it uses an accelerator.
+        This process cannot be forked: the system has no fork, or it uses an accelerator.
     StalledError
-        The fork met a lock that another thread held.
+        The fork deadlocked on a lock that another thread held.
     """
 
     def __init__(self, threads: int = 1, objects: tuple[Any, ...] = ()) -> None:
@@ -510,7 +509,7 @@ class Template(Launcher):
         return Request(entry, config, environ={}, path=[], argv=[], cwd=None)
 
     def leave(self) -> None:
-        """End when the last worker has been let go of."""
+        """Close the template when its last worker has been released."""
         self._leaves = True
 
     def forget(self, number: int) -> None:
@@ -532,20 +531,20 @@ _making = threading.Lock()
 
 
 def launcher(threads: int = 1, kind: str | None = None) -> Launcher:
-    """Return the process's launcher, made now if there is none that is alive.
+    """Return the process's launcher, started now if there is none alive.
 
     Parameters
     ----------
     threads : int, default 1
-        How many threads a library may use within a worker. Libraries read this when they are
-        loaded, so there is one zygote for each number.
+        The number of threads that a library may use within a worker. Libraries read it when they are loaded, so
+        there is one zygote for each number.
     kind : {"zygote", "spawn"}, optional
-        How workers begin; by default as `start_method` says.
+        How workers start; by default as `start_method` says.
 
     Returns
     -------
     Launcher
-        Its workers may be started at once; they begin when the zygote is ready.
+        Workers may be requested at once; they start when the zygote is ready.
     """
     kind = kind or start_method()
     with _making:
@@ -559,24 +558,24 @@ def launcher(threads: int = 1, kind: str | None = None) -> Launcher:
 
 
 def prestart() -> None:
-    """Make the process's launcher early, so that its imports run beside the caller's own."""
+    """Start the process's launcher early, so that its imports overlap with the caller's."""
     with contextlib.suppress(OSError, RuntimeError):  # whoever needs it will hear of it
         if start_method() != "fork":  # a template is forked when its iterator is made
             launcher()
 
 
 def start_method(wanted: str | None = None) -> str:
-    """Return how workers begin here: ``zygote``, ``spawn`` or ``fork``.
+    """Return the start method: ``zygote``, ``spawn`` or ``fork``.
 
     Parameters
     ----------
     wanted : str, optional
-        What an iterator's options say; ``TUNDISH_START`` counts for more.
+        The method from an iterator's options; ``TUNDISH_START`` takes precedence.
 
     Raises
     ------
     ValueError
-        When ``TUNDISH_START`` is none of the three.
+        ``TUNDISH_START`` is none of the three.
     """
     asked = os.environ.get("TUNDISH_START", "")
     if asked not in ("", *STARTS):

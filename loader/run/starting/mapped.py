@@ -1,4 +1,4 @@
-"""Arrays over mapped files travel as the name of their file."""
+"""Pickling of arrays over mapped files: by path, not by content."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Place(NamedTuple):
-    """The place of an array: in which file, and where in it.
+    """The location of an array in a file.
 
     Attributes
     ----------
     path : str
         The file.
     inode : int
-        Which file that was.
+        The file's inode when it was mapped.
     mode : str
-        ``r`` or ``r+``.
+        The mode of the mapping, ``r`` or ``r+``.
     offset, nbytes : int
-        The range of the file that the array reaches over.
+        The range of the file that the array spans.
     first : int
-        Where in it the array's first element is.
-    dtype, shape, strides
-        The array's.
+        The offset of the array's first element in that range.
+    dtype, shape, strides : object
+        The array's attributes.
     plain : bool
-        Whether to make no `np.memmap` but an array over one.
+        True to make an `np.ndarray` over the mapping, not an `np.memmap`.
     """
 
     path: str
@@ -48,10 +48,10 @@ class Place(NamedTuple):
 
 
 def mapped_file(array: Array) -> Place | None:
-    """Return how `open_mapped` makes this array again; None for one that must travel by contents.
+    """Return the location for `open_mapped`; None for an array that has to be pickled by content.
 
-    That is one that is not over an `np.memmap`, or whose memory is not the file's (copy on write),
-    or whose file is not at its path any more.
+    That is an array that is not over an `np.memmap`, whose memory is a private copy (copy on write),
+    or whose file is no longer at its path.
     """
     root: Any = array
     while isinstance(root.base, np.ndarray):
@@ -93,7 +93,7 @@ def open_mapped(place: Place) -> Array:
     Raises
     ------
     FileNotFoundError, ValueError
-        When the file has been moved or replaced since.
+        The file has been moved or replaced since.
     """
     if Path(place.path).stat().st_ino != place.inode:
         raise ValueError(f"{place.path} was replaced after a dataset got an array over it")

@@ -1,4 +1,4 @@
-"""The consumer as it is when an iterator is made, and a worker that becomes like it."""
+"""The consumer's settings and globals at one moment, and their transfer to a worker."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = ["Luggage", "Moment"]
 
 @dataclass(frozen=True)
 class Moment:
-    """The state of the consumer at one moment, which is to hold in its workers.
+    """The settings and globals of the consumer at one moment, which workers adopt.
 
     Parameters
     ----------
     settings : mapping
-        Of Python and of installed libraries.
+        Settings of Python and of installed libraries.
     entries : sequence of Entry
         Globals of the user's modules.
     """
@@ -36,26 +36,26 @@ class Moment:
     entries: Sequence[Entry] = ()
 
     def changes(self, since: Moment) -> set[Global]:
-        """Return the globals that have other values than they had at an earlier moment."""
+        """Return the globals whose values have changed since an earlier moment."""
         before = {each.place: each.form for each in since.entries}
         return {each.place for each in self.entries if before.get(each.place) != each.form}
 
     def of(self, places: Collection[Global]) -> Moment:
-        """Return the same moment with these globals alone."""
+        """Return a copy with only these globals."""
         return replace(self, entries=[each for each in self.entries if each.place in places])
 
 
 class Luggage:
-    """The objects and settings of a consumer that one of its workers is given.
+    """Everything a worker receives: objects, settings and globals of the consumer.
 
     Parameters
     ----------
     payload : int or None
-        The descriptor of the objects; None where the worker was forked with them.
+        The descriptor of the payload; None if the worker was forked with the objects.
     moment : Moment
-        Of when the worker was asked for.
+        The moment at which the worker was requested.
     ask : callable
-        Asks the coordinator something and returns the answer.
+        Asks the coordinator a question and returns the answer.
     """
 
     def __init__(self, payload: int | None, moment: Moment, ask: Callable[[Any], Any]) -> None:
@@ -64,7 +64,7 @@ class Luggage:
         self._globals = Taken(self._asked, {})
 
     def unpack(self, *, writable: bool = False) -> list[Any]:
-        """Return the objects, and let the moment hold; see `payload.unpack`."""
+        """Adopt the moment and return the objects; see `payload.unpack`."""
         settings, by_value = self._moment.settings, dict[str, dict[str, Any]]()
         self._settings.take(settings, early=True)
         with uncollected():
@@ -79,7 +79,7 @@ class Luggage:
         return objects
 
     def follow(self, moment: Moment) -> None:
-        """Let what has changed in the consumer since the last moment hold here."""
+        """Adopt what has changed in the consumer since the last moment."""
         self._settings.take(moment.settings)
         self._globals.follow(moment.entries)
 

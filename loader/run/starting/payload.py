@@ -1,15 +1,15 @@
-"""The payload of every worker of an iterator: its functions and sources, once, in shared memory.
+"""The payload of an iterator's workers: its functions and sources, once, in shared memory.
 
-One file without a name, written once and mapped read-only by all workers::
+An unnamed file, written once and mapped read-only by all workers::
 
     head | pickles, one for each object | large buffers, aligned | index
 
-- Functions travel by cloudpickle. So do the classes of modules that a worker cannot import, the
-  user's ``__main__`` above all; a worker keeps them in a module of that name, where pickle finds
-  them. Instances go both ways by reference from there: ``type(x) is Thing`` holds in the consumer.
-- Arrays and torch tensors from 64 KiB on, and Arrow's buffers, are not in the pickles. In a worker they are read-only
-  views of the file: they exist once, however many workers there are. (A ``bytes`` is copied by each
-  worker; Python has no other kind.) An array over a mapped file opens that file again instead.
+- Functions are pickled by cloudpickle, and so are the classes of modules that a worker cannot import, such as the
+  user's ``__main__``; a worker registers them in a module of that name, where pickle finds them. Instances are then
+  sent by reference in both directions: ``type(x) is Thing`` holds in the consumer.
+- Arrays and torch tensors from 64 KiB on, and Arrow's buffers, are not in the pickles. Workers get read-only views
+  of the file, so they exist once, however many workers there are. (A ``bytes`` is copied by each worker, since
+  Python has no views of that type.) An array over a mapped file maps that file again instead.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ class Payload:
     Attributes
     ----------
     fd : int
-        The file, to be sent to workers.
+        The file's descriptor, sent to workers.
     nbytes : int
         Its size.
     met : tuple of functions and types
-        The functions that it holds, and the types of all objects.
+        The functions in it, and the types of all its objects.
     modules : frozenset of str
-        Whose classes and functions a worker will need to open it.
+        The modules that a worker needs to unpickle it.
     """
 
     def __init__(self, fd: int, met: tuple[Met, ...], named: Iterable[str]) -> None:
@@ -90,7 +90,7 @@ class Payload:
         forked.not_inherited(self, Payload.close)
 
     def close(self) -> None:
-        """Close the file; workers that have received it keep it. Safe to call twice."""
+        """Close the file; workers that have received it keep it open. Safe to call twice."""
         self._close()
 
 
@@ -103,10 +103,10 @@ def pack(objects: Sequence[tuple[str, object]], advice: str = _ADVICE) -> Payloa
     Parameters
     ----------
     objects : sequence of (str, object)
-        Each with the name it has in errors. What several of them refer to is stored once, and is
-        one object again in the worker.
+        Objects with their names for errors. What several of them refer to is stored once, and is one object
+        again in the worker.
     advice : str
-        What to do about an object that cannot be pickled.
+        What to do about an object that cannot be pickled, for the error.
 
     Returns
     -------
@@ -115,9 +115,9 @@ def pack(objects: Sequence[tuple[str, object]], advice: str = _ADVICE) -> Payloa
     Raises
     ------
     TypeError
-        When something cannot be pickled: what, where in which object, and what to do about it.
+        Something cannot be pickled: what, where in which object, and what to do about it.
     SharedMemoryError
-        When there is not the memory.
+        There is not enough memory.
     """
     fd = scratch_file()
     try:
@@ -172,12 +172,11 @@ def _write(
 def unpack(
     fd: int, *, writable: bool = False, namespaces: dict[str, dict[str, Any]] | None = None
 ) -> list[Any]:
-    """Map a payload and return its objects; the descriptor may be closed afterwards.
+    """Map a payload and return its objects; the caller may close the descriptor afterwards.
 
-    Large arrays are views of the mapping: read-only, or `writable`, when a page that is written
-    becomes this process's own. Whatever is raised while an object is made again has a note that
-    names the object. Into `namespaces` go the globals of functions that came by value, by the
-    names of their modules.
+    Large arrays are views of the mapping: read-only, or if `writable`, copied page by page when they are written to.
+    An error while an object is unpickled has a note that names the object. `namespaces` receives the globals of
+    functions that were sent by value, by module name.
     """
     # Private and writable in any case: a tensor knows no read-only memory.
     protection = mmap.PROT_READ | mmap.PROT_WRITE
@@ -210,22 +209,22 @@ def unpack(
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Cloudpickle, with large buffers and arrays over mapped files kept out of the pickle.
+    """Cloudpickle that keeps large buffers and arrays over mapped files out of the pickle.
 
     Attributes
     ----------
     buffers : list of memoryview
         The large buffers, each once.
     order : list of int
-        Which of them the pickles ask for, in order.
+        The indices of buffers in the order in which the pickles ask for them.
     homes : list of (str, str, type)
-        Module and qualified name of the classes that travel by value.
+        Module and qualified name of the classes that are sent by value.
     sources : dict
-        Lines of code that is in no file (notebook cells), for tracebacks.
+        Source lines of code that is in no file (notebook cells), for tracebacks.
     modules : ByValue
-        Whose functions and classes travel by value.
+        The modules whose functions and classes are sent by value.
     met : dict
-        The functions that were met, and the types of all objects, by their ids.
+        The functions found, and the types of all objects, by id.
     named : set of str
         Modules that the user's functions import.
     """
@@ -242,7 +241,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         self._places: dict[tuple[int, int], int] = {}
 
     def _keep(self, buffer: pickle.PickleBuffer) -> bool:
-        """Keep a large buffer out of the pickle; return True to have it in."""
+        """Keep a large buffer out of the pickle; return True for a buffer that belongs in it."""
         raw = buffer.raw()
         if raw.nbytes < _LARGE:
             return True
@@ -323,7 +322,7 @@ def _unpicklable(
 
 
 class _Nowhere(io.RawIOBase):
-    """A file that takes everything and keeps nothing."""
+    """A file that discards what is written to it."""
 
     def writable(self) -> bool:
         return True
@@ -336,9 +335,9 @@ class _Nowhere(io.RawIOBase):
 
 
 class _Reader:
-    """A file for an unpickler to read: a mapping, copied piece by piece.
+    """A file over a mapping, for an unpickler to read.
 
-    Not the file itself, whose position all processes share.
+    The real file cannot be read, since all processes share its position.
     """
 
     def __init__(self, view: memoryview) -> None:
@@ -363,7 +362,7 @@ class _Reader:
 
 
 def _check_memory(nbytes: int) -> None:
-    """Raise while it is an exception: where there is not the memory, the kernel would kill."""
+    """Raise if there is not enough memory, before the kernel kills for it."""
     if nbytes >= _CHECKED:
         available = min(psutil.virtual_memory().available, default_budget().limit)
         if nbytes > available:
@@ -380,7 +379,7 @@ def _no_room(nbytes: int, available: int) -> SharedMemoryError:
 
 
 def _seal(fd: int) -> None:
-    """Let nobody change a memfd any more; other files have no such thing."""
+    """Seal a memfd against changes; other files have no seals."""
     if sys.platform.startswith("linux"):
         with contextlib.suppress(OSError):
             seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL

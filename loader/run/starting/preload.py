@@ -1,9 +1,8 @@
-"""Installed modules that the user's functions and sources need: imported once for all workers.
+"""Choice of the installed modules that are imported once for all workers.
 
-A worker that imports torch, torchvision or pandas for itself takes seconds to start, or seconds for its first
-sample where a function imports it. The user's own
-modules are left to the workers: what they do when they are imported (open a file, say) must not be
-shared, and they may have changed since.
+A worker that imports torch, torchvision or pandas itself takes seconds to start, or seconds for its first sample if a
+function imports it. The user's own modules are left to the workers: what they do on import (open a file, say)
+must not be shared, and they may have changed since.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ _LEFT_OUT = {"tundish", "numpy", "tensorflow", "jax", "jaxlib", "cupy", "ray", "
 
 
 def installed(names: Iterable[str]) -> tuple[str, ...]:
-    """The installed modules among those that some modules have imported, and themselves.
+    """Return the installed modules among some modules and all that they have imported.
 
-    One that is missed costs time, no more: each worker imports it for itself.
+    A missed module only costs time: each worker imports it itself.
 
     Parameters
     ----------
     names : iterable of str
-        Where to begin: the modules of the functions and classes that a worker will be given.
+        The modules of the functions and classes that workers receive.
     """
     seen: set[str] = set()
     found: list[str] = []
@@ -72,7 +71,7 @@ def _is_installed(module: types.ModuleType) -> bool:
 
 
 def modules_of(value: Any) -> Iterator[str]:
-    """The modules that a value names: its class's, or its own."""
+    """Yield the names of the modules of a value and of its class."""
     if isinstance(value, types.ModuleType):
         yield value.__name__
         return
@@ -91,7 +90,7 @@ def modules_of(value: Any) -> Iterator[str]:
 
 
 def named_in(function: types.FunctionType) -> Iterator[str]:
-    """The modules that a function of the user's imports when it is called, or finds in the main module."""
+    """Yield the modules that a user's function imports when called, or finds in the main module."""
     home = module_name(function)
     if _is_users(home):
         yield from _imported_by(function.__code__)
@@ -110,7 +109,7 @@ def _is_users(name: str) -> bool:
 
 
 def _imported_by(code: types.CodeType) -> Iterator[str]:
-    """The modules that code imports when it runs, if this process has imported any of its names."""
+    """Yield the modules that code imports when it runs, if this process has imported them."""
     if not sys.modules.keys().isdisjoint(code.co_names):
         yield from _named_by(code)
     for inner in code.co_consts:

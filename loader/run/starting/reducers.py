@@ -1,8 +1,8 @@
-"""Objects that neither pickle nor cloudpickle sends, or not as they are.
+"""Reducers for objects that neither pickle nor cloudpickle handles, or not as needed.
 
-- Objects around a function (caches, weak tables, TorchScript) are made again around the function in
-  the worker. A cache begins empty there; what weak tables and references point to lives on in the
-  worker if something else there holds it, as it did here.
+- Objects around a function (caches, weak tables, TorchScript) are recreated around the function in the worker. A cache
+  starts empty there; what weak tables and references point to survives in the worker if something else there
+  holds it, as it did here.
 - What multiprocessing shares (Value, Array, Event, Semaphore, Queue, Pipe) only travels while it
   starts a process, and our workers are no children of its own. Those of a ``spawn`` or
   ``forkserver`` context go by the name of a semaphore or the number of a descriptor, which a worker
@@ -39,14 +39,14 @@ _MADE_ANEW = ("__wrapped__", "cache_parameters")
 
 
 def reduce_wrapped(value: Any, by_value: Callable[[str], bool]) -> Any:
-    """Reduce an object around a function, as ``__reduce_ex__`` does; `NotImplemented` for any other.
+    """Reduce an object around a function, like ``__reduce_ex__``; `NotImplemented` for any other.
 
     Parameters
     ----------
     value : object
-        Any.
+        Any object.
     by_value : callable
-        Whether the functions of a module travel by value.
+        Returns True for a module whose functions are sent by value.
     """
     reduce = _REDUCERS.get(type(value))
     if reduce is not None:
@@ -71,7 +71,7 @@ def _cached(function: Callable[..., Any], parameters: dict[str, Any]) -> Any:
 
 
 def _reduce_property(value: functools.cached_property[Any]) -> Any:
-    """Leave out the lock that it has before Python 3.12."""
+    """Reduce a cached property without the lock that it has before Python 3.12."""
     state = {name: part for name, part in vars(value).items() if name != "lock"}
     made = (copyreg.__newobj__, (type(value),), state)  # type: ignore[attr-defined]
     return (*made, None, None, _set_unlocked) if hasattr(value, "lock") else made
@@ -83,7 +83,7 @@ def _set_unlocked(value: Any, state: dict[str, Any]) -> None:
 
 
 def _reduce_script(value: Any) -> Any:
-    """Send TorchScript as the archive that ``torch.jit.save`` writes."""
+    """Reduce TorchScript to the archive that ``torch.jit.save`` writes."""
     torch = sys.modules.get("torch")
     jit = getattr(torch, "jit", None)
     if jit is None:
@@ -112,7 +112,7 @@ def _reduce_reference(value: weakref.ref[Any]) -> Any:
 
 
 class _Gone:
-    """An object that does not live on."""
+    """A stand-in for the dead target of a weak reference."""
 
 
 def _dead() -> Any:
@@ -143,12 +143,12 @@ _HOMES = {
 
 
 class Descriptor:
-    """An open file of another process.
+    """A file descriptor of another process.
 
     Parameters
     ----------
     fd : int
-        Its number here.
+        Its number in that process.
     """
 
     def __init__(self, fd: int) -> None:
@@ -160,7 +160,7 @@ class Descriptor:
 
 
 class _Starting:
-    """A stand-in that multiprocessing asks for descriptors while it believes that it starts a process."""
+    """A stand-in for the popen object that multiprocessing asks for descriptors while it starts a process."""
 
     DupFd = Descriptor
 
@@ -170,7 +170,7 @@ class _Starting:
 
 @contextlib.contextmanager
 def starting() -> Iterator[None]:
-    """Let multiprocessing's objects be pickled."""
+    """Allow multiprocessing's objects to be pickled, within a block."""
     before = multiprocessing.context.get_spawning_popen()
     multiprocessing.context.set_spawning_popen(_Starting())  # type: ignore[arg-type]  # all it asks
     try:
@@ -180,7 +180,7 @@ def starting() -> Iterator[None]:
 
 
 def reduce_shared(value: Any) -> Any:
-    """Reduce memory and pipes of multiprocessing, as ``__reduce__`` does; else `NotImplemented`."""
+    """Reduce memory and pipes of multiprocessing, like ``__reduce__``; else `NotImplemented`."""
     if not sys.platform.startswith("linux"):
         return NotImplemented
     reduce = getattr(ForkingPickler, "_extra_reducers", {}).get(type(value))
@@ -190,7 +190,7 @@ def reduce_shared(value: Any) -> Any:
 
 
 def reduce_view(view: memoryview) -> tuple[Any, ...]:
-    """Reduce a view to one of the same format, shape and content; of large memory to a read-only one.
+    """Reduce a view to one of the same format, shape and content; large ones become read-only.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The request for a new process: what it is to be a worker as, where, and with what."""
+"""The request for a new worker: its environment, its descriptors and the function it runs."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _LENGTH = struct.Struct("<I")
 
 @dataclass(frozen=True)
 class Request:
-    """The consumer's surroundings at the moment it asks for a worker, and what the worker runs.
+    """The consumer's environment when it requests a worker, and the function that the worker runs.
 
     Attributes
     ----------
     entry : str
         ``module:function``; the function is called with the descriptors and the config.
     config : bytes
-        Handed to the function as it is.
+        Passed to the function.
     environ : dict
         The environment variables.
     path, argv : list of str
         ``sys.path`` and ``sys.argv``.
     cwd : str or None
-        The working directory; None when it does not exist any more.
+        The working directory; None if it no longer exists.
     """
 
     entry: str
@@ -49,7 +49,7 @@ class Request:
     cwd: str | None
 
     def write(self) -> int:
-        """Return a file without a name that holds the request: it may be of any size."""
+        """Write the request to an unnamed file, since it may be of any size; return the descriptor."""
         fields = dict(vars(self))
         config = fields.pop("config")
         head = json.dumps(fields).encode()
@@ -57,14 +57,14 @@ class Request:
 
     @classmethod
     def read(cls, fd: int) -> Request:
-        """Read what `write` wrote, without the file's position, which several processes share."""
+        """Read a request by offset: several processes share the file's position."""
         data = os.pread(fd, os.fstat(fd).st_size, 0)
         (length,) = _LENGTH.unpack_from(data)
         end = _LENGTH.size + length
         return cls(config=data[end:], **json.loads(data[_LENGTH.size : end]))
 
     def fulfil(self, fds: Sequence[int]) -> NoReturn:
-        """Be the worker: take on the surroundings, call the function, end the process."""
+        """Become the worker: adopt the environment, call the function, exit."""
         self.run(fds, self._take_on)
 
     def _take_on(self) -> None:
@@ -84,14 +84,14 @@ class Request:
         sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
 
     def run(self, fds: Sequence[int], first: Callable[[], None]) -> NoReturn:
-        """Call the function, and end the process with what it returns.
+        """Call the function, and exit with its result.
 
         Parameters
         ----------
         fds : sequence of int
-            Its descriptors.
+            The worker's descriptors.
         first : callable
-            Called before; what it raises ends the process as well.
+            Called first; if it raises, the process exits as well.
         """
         code: object = 1
         try:
@@ -113,17 +113,17 @@ class Request:
 
 
 def run_worker(body: int, life: int, fds: Sequence[int]) -> NoReturn:
-    """Be a worker in an interpreter of its own, which a zygote that does not fork has started.
+    """Run a worker in an interpreter of its own, started by a zygote that does not fork.
 
     Parameters
     ----------
     body : int
-        The request.
+        Descriptor of the request.
     life : int
-        A pipe whose other end only the zygote holds. The zygote kills its workers when it is told
-        to and when its parent is gone, but not when it is killed itself.
+        A pipe whose other end only the zygote holds. The zygote kills its workers when it is told to and when its
+        parent exits; this pipe tells them if it is killed itself.
     fds : sequence of int
-        The worker's descriptors, and last the sentinel's other end, which is only to be held.
+        The worker's descriptors, followed by the other end of the sentinel, which is only kept open.
     """
     for fd in (body, life, *fds):
         os.set_inheritable(fd, False)

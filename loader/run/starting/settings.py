@@ -1,10 +1,10 @@
-"""Settings of Python and of installed libraries: those of the consumer hold in its workers.
+"""Settings of Python and of installed libraries, copied from the consumer to its workers.
 
-A row of the table says where a setting lives, how it is read and how it is set. The consumer reads
-the rows whose modules it has loaded; a worker sets those that differ from its own. A module is not
-imported for its settings: where a worker loads it later, they are set right after that.
+A row of the table says which module has a setting, how to read it and how to set it. The consumer reads the rows
+whose modules it has loaded; a worker sets those that differ from its own. A module is not imported for its
+settings: if a worker loads it later, they are set right after that.
 
-Left out on purpose: the sizes of thread pools (`Options.max_intra_op_parallelism` decides), default
+Deliberately left out: the sizes of thread pools (`Options.max_intra_op_parallelism` decides), default
 devices (accelerators are hidden from workers) and global random generators.
 """
 
@@ -33,21 +33,21 @@ Values = Mapping[str, bytes]
 
 @dataclass(frozen=True)
 class Setting:
-    """A row of the table.
+    """A setting: a row of the table.
 
     Parameters
     ----------
     name : str
-        What people call it.
+        Its usual name.
     module : str
-        Where it lives; the row counts where this module is loaded.
+        The module that has it; the row applies while this module is loaded.
     read : callable
-        Called with the module, returns the value: plain, so that equal values have equal pickles.
+        Called with the module; returns a plain value, so that equal values have equal pickles.
     write : callable
         Called with the module and a value.
     early : bool
-        Whether it is to hold while a worker unpickles what it is given; others are set after the
-        user's modules have been imported, as they were when the consumer set them.
+        True if it must be set before a worker unpickles its payload; others are set after the user's modules
+        have been imported, as the consumer set them.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Setting:
 
 
 def values_now() -> Values:
-    """Return the settings of this process, of the modules that it has loaded."""
+    """Return the settings of this process, for the modules that it has loaded."""
     found: dict[str, bytes] = {}
     for row in SETTINGS:
         module = sys.modules.get(row.module)
@@ -69,21 +69,21 @@ def values_now() -> Values:
 
 
 class Applied:
-    """Settings of the consumer, as far as they have been set in this worker."""
+    """The consumer's settings as they have been applied in this worker."""
 
     def __init__(self) -> None:
         self._last: Values = {}
         self._awaited: list[tuple[str, Callable[[], None]]] = []
 
     def take(self, values: Values, *, early: bool | None = None) -> None:
-        """Set what has changed in the consumer since the last call.
+        """Apply the settings that have changed in the consumer since the last call.
 
         Parameters
         ----------
         values : mapping
-            What `values_now` returned there.
+            The result of `values_now` in the consumer.
         early : bool, optional
-            Only the rows that are early, or only those that are not, for the first call.
+            True for only the early rows, False for only the others, on the first call.
         """
         for module, then in self._awaited:
             forget(module, then)
@@ -105,7 +105,7 @@ class Applied:
 
 
 def _write(row: Setting, pickled: bytes) -> None:
-    """Set a value where it differs from what is set."""
+    """Apply a setting if the present value differs."""
     module = sys.modules[row.module]
     with contextlib.suppress(Exception):  # a library of another version, a locale that is missing
         if pickle.dumps(row.read(module)) != pickled:
@@ -116,7 +116,7 @@ def _write(row: Setting, pickled: bytes) -> None:
 
 
 def _attribute(module: str, name: str) -> Setting:
-    """A row of a variable of a module."""
+    """Make the row of a module's variable."""
     return Setting(
         f"{module}.{name}",
         module,
@@ -126,7 +126,7 @@ def _attribute(module: str, name: str) -> Setting:
 
 
 def _pair(module: str, getter: str, setter: str, *, early: bool = False) -> Setting:
-    """A row of a function that tells a value and one that sets it."""
+    """Make the row of a getter and a setter."""
     return Setting(
         f"{module}.{setter}",
         module,
@@ -137,7 +137,7 @@ def _pair(module: str, getter: str, setter: str, *, early: bool = False) -> Sett
 
 
 def _keywords(module: str, getter: str, setter: str) -> Setting:
-    """A row of a function that tells a dict of values, and one that takes them as keywords."""
+    """Make the row of a getter that returns a dict and a setter that takes its items as keywords."""
     return Setting(
         f"{module}.{setter}",
         module,
@@ -166,7 +166,7 @@ def _set_decimals(decimal: Any, value: Any) -> None:
 
 
 def _filters(warnings: Any) -> Any:
-    """The filters, each with its texts and the name of its category."""
+    """Return the warning filters, with patterns as text and categories by name."""
     return [
         (action, _text(message), (category.__module__, category.__qualname__), _text(module), line)
         for action, message, category, module, line in warnings.filters
@@ -215,7 +215,7 @@ def _set_levels(logging: Any, value: Any) -> None:
 
 
 def _mask(_: object) -> Any:
-    """The umask, where it can be read without being changed."""
+    """Return the umask, if it can be read without changing it."""
     status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
     return int(status.partition("Umask:")[2].split(maxsplit=1)[0], 8)
 
@@ -264,7 +264,7 @@ def _set_pandas(pandas: Any, value: Any) -> None:
 
 @contextlib.contextmanager
 def _deprecations_unsaid() -> Iterator[None]:
-    """Keep quiet about options that the user has not asked for."""
+    """Suppress deprecation warnings about options that the user has not used."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -285,7 +285,7 @@ def _set_deterministic(torch: Any, value: Any) -> None:
 
 
 def _flushes(_: object) -> bool:
-    """Return True if this thread's floating-point unit makes denormal numbers zero, whichever library set it so."""
+    """Return True if this thread's floating-point unit flushes denormal numbers to zero."""
     return sys.float_info.min / 2 == 0.0
 
 

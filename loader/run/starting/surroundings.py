@@ -1,8 +1,7 @@
-"""The surroundings that a worker shares with its consumer, and those that it must not share.
+"""The environment of a worker: what it shares with its consumer, and what it must not share.
 
-Working directory, environment, ``sys.path`` and ``sys.argv`` are the consumer's of the moment a
-worker is asked for. The size of thread pools and the sight of accelerators are not, and how malloc
-behaves is set before the interpreter starts.
+Working directory, environment, ``sys.path`` and ``sys.argv`` are the consumer's at the time of the request. The sizes
+of thread pools and the visibility of accelerators are not, and malloc is configured before the interpreter starts.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def command(executable: str, path: Sequence[str], statement: str) -> list[str]:
     path : sequence of str
         Its ``sys.path``, in place before anything is imported.
     statement : str
-        What to run; the names of `tundish.loader.run.starting.zygote` are there.
+        The code to run; it may use the names of `tundish.loader.run.starting.zygote`.
     """
     flags = sys.flags
     extra: dict[str, str | bool] = sys._xoptions  # noqa: SLF001 - documented, in spite of its name
@@ -88,27 +87,27 @@ _MALLOC = {
 
 
 def malloc_environ() -> dict[str, str]:
-    """Return how glibc's malloc is told to keep memory it has freed; only an exec reads these.
+    """Return environment variables that make glibc's malloc keep freed memory; they are read at exec only.
 
-    By default it gives every freed image back to the system, and the next one costs hundreds of
-    page faults. All three are needed. The price: a worker keeps up to 256 MB it has freed.
+    By default it returns every freed image to the system, and the next one costs hundreds of page faults. All three
+    variables are needed. The price: a worker keeps up to 256 MB that it has freed.
     """
     return {name: str(value) for name, (_, value) in _MALLOC.items()}
 
 
 def malloc_settings() -> list[tuple[int, int]]:
-    """Return the same for a process that runs already: what ``mallopt`` is called with."""
+    """Return the same settings for a running process, as arguments of ``mallopt``."""
     return [setting for name, setting in _MALLOC.items() if name not in os.environ]
 
 
 def worker_environ(threads: int) -> dict[str, str]:
-    """Return the environment variables that are set in workers, whatever the user has set.
+    """Return the environment variables that are set in workers, overriding the user's.
 
     Parameters
     ----------
     threads : int
-        How many threads a library may use. Workers share the machine, and results must not depend
-        on how many threads add up a sum.
+        The number of threads that a library may use. Workers share the machine, and results must not depend on how
+        many threads add up a sum.
     """
     count = str(threads)
     return {
@@ -125,7 +124,7 @@ def worker_environ(threads: int) -> dict[str, str]:
 
 
 def interpreter() -> str:
-    """Return the Python to run; raise `RuntimeError` when none can be told."""
+    """Return the path of the Python interpreter; raise `RuntimeError` if it is unknown."""
     named = sys.executable or ""
     inside = f"{sys.exec_prefix}/bin/python{sys.version_info.major}.{sys.version_info.minor}"
     for path in (named, inside):
@@ -139,19 +138,19 @@ def interpreter() -> str:
 
 
 def frozen() -> bool:
-    """Return True if this is a program made by a packager, which has no interpreter beside it."""
+    """Return True in a frozen program, which has no interpreter to start."""
     return bool(getattr(sys, "frozen", False))
 
 
 def import_path() -> list[str]:
-    """Return ``sys.path``, with the place this package was imported from."""
+    """Return ``sys.path``, including the folder this package was imported from."""
     path = [str(entry) for entry in sys.path if isinstance(entry, str)]  # type: ignore[redundant-expr]
     home = str(Path(__file__).parents[4])
     return path if home in path else [*path, home]
 
 
 def working_directory() -> str | None:
-    """Return the working directory, None when it was deleted."""
+    """Return the working directory; None if it was deleted."""
     try:
         return str(Path.cwd())
     except FileNotFoundError:
@@ -159,7 +158,7 @@ def working_directory() -> str | None:
 
 
 def standard_stream(fd: int) -> int:
-    """Return a copy of stdout's or stderr's descriptor, one of /dev/null when it is closed."""
+    """Return a copy of a standard stream's descriptor, or one of /dev/null if it is closed."""
     try:
         return os.dup(fd)
     except OSError:
@@ -168,11 +167,11 @@ def standard_stream(fd: int) -> int:
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Let no collection look at what is made meanwhile, neither now nor later.
+    """Exclude what is created in the block from garbage collection, during the block and later.
 
-    What modules and the dataset consist of stays until the process ends. Collections would take a fifth of the time
-    that torch's import needs, and two thirds of what a list of 60,000 lists needs; later ones would copy the pages that
-    forked workers share.
+    Modules and the dataset live until the process ends. Collections would take a fifth of the time of torch's import,
+    and two thirds of that of building a list of 60,000 lists; later ones would copy the pages that forked
+    workers share.
     """
     was = gc.isenabled()
     gc.disable()
@@ -202,9 +201,9 @@ _MODULES = {"torch": "set_num_threads", "cv2": "setNumThreads", "pyarrow": "set_
 
 
 def find_pools() -> list[Callable[[int], Any]]:
-    """Find what sets how many threads a loaded library uses; each is to be called with a number.
+    """Return functions that set the number of threads of loaded libraries.
 
-    To be called in each worker, and not where workers are forked from: some begin their threads then.
+    Call them in each worker, not in the process that forks workers: some start their threads then.
     """
     found = []
     for path in _loaded():
@@ -220,7 +219,7 @@ def find_pools() -> list[Callable[[int], Any]]:
 
 
 def _loaded() -> list[str]:
-    """Return the files that this process has mapped which may be libraries."""
+    """Return the mapped files of this process that may be libraries."""
     with Path("/proc/self/maps").open(encoding="utf-8", errors="replace") as maps:
         paths = {line.split(maxsplit=5)[-1].rstrip("\n") for line in maps if ".so" in line}
     return sorted(paths)

@@ -1,13 +1,12 @@
-"""The template: a fork of the consumer with one thread, from which an iterator's workers are forked.
+"""The template: a single-threaded fork of the consumer, from which an iterator's workers are forked.
 
-It is made at ``iter()``, so workers have everything as it was then: globals, settings, open files, objects that
-cannot be pickled. Nothing travels: the objects that a payload would carry are simply there (`inherited`).
-Workers that are started later, in the place of one that died or because more are wanted, are forked
-from it as well, and have the same.
+It is forked at ``iter()``, so workers have everything as it was then: globals, settings, open files, objects that cannot
+be pickled. Nothing is sent: the objects of a payload are simply there (`inherited`). Workers that start later,
+to replace one that died or because more are wanted, are forked from it as well, and have the same.
 
-Right after the fork nothing of the consumer's runs any more. Handlers of signals are set back, `atexit` is
-never reached, no garbage is collected, and no frame of the consumer's is ever returned to. Locks of
-ours are free, descriptors of other iterators closed (`tundish.forked`); everything of the user's stays open.
+After the fork no code of the consumer's runs any more. Signal handlers are reset, `atexit` is never reached, no
+garbage is collected, and no frame of the consumer's is ever returned to. Our own locks are free, and descriptors of
+other iterators closed (`tundish.forked`); everything of the user's stays open.
 """
 
 from __future__ import annotations
@@ -50,17 +49,17 @@ _kept: list[Any] = []  # the consumer's streams: one that is let go would write 
 
 
 def inherited() -> list[Any]:
-    """Return the objects that a worker was forked with."""
+    """Return the objects that this worker was forked with."""
     return _inherited
 
 
 class Forked:
-    """A child that was forked, with as much of `subprocess.Popen` as a launcher uses.
+    """A forked child, with the part of `subprocess.Popen`'s interface that a launcher needs.
 
     Parameters
     ----------
     pid : int
-        Its number.
+        Its process id.
     """
 
     def __init__(self, pid: int) -> None:
@@ -68,17 +67,17 @@ class Forked:
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        """Return how it ended, None while it has not."""
+        """Return the exit code; None while it is running."""
         return self._waited(os.WNOHANG)
 
     def wait(self) -> int:
-        """Wait for its end, and return how it ended."""
+        """Wait for it to exit, and return the exit code."""
         code = self._waited(0)
         assert code is not None
         return code
 
     def kill(self) -> None:
-        """Kill it, if it has not ended."""
+        """Kill it, if it is running."""
         if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
@@ -97,16 +96,16 @@ class Forked:
 
 @dataclass(frozen=True)
 class Heritage:
-    """The objects and settings that workers have and the consumer has not.
+    """Objects and settings of workers that differ from the consumer's.
 
     Parameters
     ----------
     objects : sequence
-        What `inherited` gives in workers.
+        What `inherited` returns in workers.
     environ : mapping
-        What is set in their environment.
+        Environment variables for workers.
     threads : int
-        How many threads a library may use within one.
+        The number of threads that a library may use within a worker.
     """
 
     objects: Sequence[Any]
@@ -115,16 +114,16 @@ class Heritage:
 
 
 def fork_template(theirs: socket.socket, ours: Control, heritage: Heritage) -> Forked:
-    """Fork this process; the child serves as a template until this one is gone.
+    """Fork this process; the child serves as a template until the parent exits.
 
     Parameters
     ----------
     theirs : socket.socket
         The child's end of the control socket.
     ours : Control
-        The other one, which the child closes.
+        The parent's end, which the child closes.
     heritage : Heritage
-        What its workers have beside.
+        Objects and settings for its workers.
     """
     parent = os.getpid()
     for stream in (sys.stdout, sys.stderr):  # what they hold would be written twice
@@ -173,7 +172,7 @@ def _serve(theirs: socket.socket, ours: Control, parent: int, heritage: Heritage
 
 
 def _set_signals_back() -> None:
-    """Let no handler of the consumer's run: it would save a checkpoint, say, in each worker."""
+    """Reset signal handlers: the consumer's might save a checkpoint, say, in each worker."""
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)) and not isinstance(
             signal.getsignal(number), signal.Handlers
@@ -184,11 +183,11 @@ def _set_signals_back() -> None:
 
 
 def _do_nothing(*_: object) -> None:
-    """Handle a signal: it wakes the loop."""
+    """Handle a signal that only has to wake the loop."""
 
 
 def _close_stdin() -> None:
-    """Leave the terminal's input to the consumer."""
+    """Close stdin, so that the consumer alone reads the terminal."""
     if sys.stdin is None:
         return
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -251,7 +250,7 @@ class _Template(Zygote):
         request.run(fds, self._settle)
 
     def _own(self) -> set[int]:
-        """Return the descriptors that are a template's, and no worker's; those of the user's stay open."""
+        """Return the descriptors of the template itself, which workers close; those of the user's stay open."""
         assert self.asked is not None
         own = {self.control.fileno(), *self.pipes, self.parent_fd, *self.asked.fds, *self.began}
         return {fd for fd in (*own, *(each.stderr for each in self.workers.values())) if fd >= 0}

@@ -1,6 +1,6 @@
-"""Torch's tensors by pickle protocol 5: as arrays, whose memory can stay where it is.
+"""Torch tensors pickled by protocol 5, as arrays whose memory need not be copied.
 
-Nothing here imports torch before there is a tensor to make: a process that has one, has torch.
+Torch is not imported here before there is a tensor: a process that has one has imported torch.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ __all__ = ["as_array", "reduce_shared_tensor", "reduce_tensor", "tensor_of"]
 
 
 def as_array(tensor: Any) -> tuple[np.ndarray, str | None] | None:
-    """A tensor's memory as an array.
+    """Return a tensor's memory as an array.
 
     Parameters
     ----------
     tensor : torch.Tensor
-        Any.
+        Any tensor.
 
     Returns
     -------
     (numpy.ndarray, str or None) or None
-        An array over the tensor's own memory; the name of its dtype where numpy has none of it, as
-        with bfloat16: the array is of ints then. None for a tensor that is more than its memory:
-        on a device, sparse, quantized, with a gradient.
+        An array over the tensor's own memory, and the name of its dtype if numpy has no such dtype (bfloat16, say), in
+        which case the array is of ints. None for a tensor that is more than its memory: on a device, sparse,
+        quantized, or with a gradient.
     """
     if tensor.requires_grad or tensor.layout is not _torch().strided or tensor.device.type != "cpu":
         return None
@@ -46,14 +46,14 @@ def as_array(tensor: Any) -> tuple[np.ndarray, str | None] | None:
 
 
 def tensor_of(array: np.ndarray, dtype: str | None = None) -> Any:
-    """The tensor over an array's memory.
+    """Return a tensor over an array's memory.
 
     Parameters
     ----------
     array : numpy.ndarray
-        It stays in use as long as the tensor does.
+        The array; the tensor keeps it alive.
     dtype : str or None
-        The name of torch's dtype where it is not numpy's.
+        The name of torch's dtype, if numpy has no such dtype.
     """
     torch = _torch()
     if array.flags.writeable:
@@ -66,7 +66,7 @@ def tensor_of(array: np.ndarray, dtype: str | None = None) -> Any:
 
 
 def reduce_tensor(tensor: Any) -> Any:
-    """Reduce a tensor, as ``__reduce_ex__`` does; `NotImplemented` where torch's own way is the right one."""
+    """Reduce a tensor, like ``__reduce_ex__``; `NotImplemented` if torch's own reduction is right."""
     found = as_array(tensor)
     if found is None or type(tensor).__reduce_ex__ is not _torch().Tensor.__reduce_ex__:
         return NotImplemented
@@ -74,9 +74,9 @@ def reduce_tensor(tensor: Any) -> Any:
 
 
 def reduce_shared_tensor(tensor: Any) -> Any:
-    """Reduce a tensor in shared memory, as ``__reduce_ex__`` does: the same memory in the other process.
+    """Reduce a tensor in shared memory, like ``__reduce_ex__``, to the same memory in the other process.
 
-    `NotImplemented` for any other, and where torch shares by names.
+    `NotImplemented` for any other tensor, and if torch shares memory by name.
     """
     if tensor.layout is not _torch().strided or tensor.device.type != "cpu":
         return NotImplemented
@@ -91,7 +91,7 @@ def reduce_shared_tensor(tensor: Any) -> Any:
 
 
 def _open_shared(memory: Descriptor, nbytes: int, dtype: str, place: tuple[Any, ...]) -> Any:
-    """The tensor over that memory, which torch knows to be shared: sharing it again moves nothing."""
+    """Return a tensor over shared memory that torch knows to be shared, so that sharing it again copies nothing."""
     torch = _torch()
     fd = memory.detach()
     try:
@@ -109,7 +109,7 @@ _same_size: dict[Any, Any] = {}
 
 
 def _odd() -> dict[Any, Any]:
-    """Torch's dtypes that numpy has not, and the ints of their size."""
+    """Map torch's dtypes that numpy lacks to ints of the same size."""
     if not _same_size:
         torch = _torch()
         for name, size in {

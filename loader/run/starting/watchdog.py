@@ -1,14 +1,14 @@
-"""The end of a worker that cannot go on: past the deadline of its element, or in a deadlock for certain.
+"""The watchdog, which ends workers that passed an element's deadline or are certainly deadlocked.
 
-A worker forked from the consumer has a copy of its locks, also of those that a thread held which is not
-there: who waits for one waits for ever. The system shows that. Where every thread of a process waits, without
-a limit of time, for a lock that nobody outside the process can give (a private futex), and none of them
-has run meanwhile, none ever will.
+A worker forked from the consumer has a copy of its locks, including those held by threads that do not exist in it:
+whoever waits for one waits for ever. The system shows that: if every thread of a process waits, without a timeout,
+for a lock that nobody outside the process can release (a private futex), and none of them has run in the
+meantime, none ever will.
 
-The template looks, since it is the workers' parent and waits for them anyway. It asks for the worker's
-stacks, which go where its stderr goes, and kills it a moment later. Deadlines are kept in the same way,
-through a page that the two share: `faulthandler.dump_traceback_later`, which does it elsewhere, never
-returns in a fork of a process that has called it too.
+The template checks, since it is the workers' parent and waits for them anyway. It asks for the worker's stacks,
+which go to the worker's stderr, and kills it a moment later. Deadlines work in the same way, through a page that
+both share: `faulthandler.dump_traceback_later`, which is used elsewhere, never returns in a fork of a process
+that has called it too.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _own: list[mmap.mmap] = []
 
 
 def limit(seconds: float) -> None:
-    """End this process, its stacks told, unless `lift` or another `limit` comes within so many seconds."""
+    """Print this process's stacks and end it, unless `lift` or another `limit` is called within `seconds`."""
     if _own:
         _EXPIRY.pack_into(_own[0], 0, time.monotonic() + seconds)
     else:
@@ -64,7 +64,7 @@ def limit(seconds: float) -> None:
 
 
 def lift() -> None:
-    """Call the limit off."""
+    """Cancel the limit."""
     if _own:
         _EXPIRY.pack_into(_own[0], 0, _NEVER)
     else:
@@ -72,12 +72,12 @@ def lift() -> None:
 
 
 def new_page() -> mmap.mmap:
-    """Return memory that a worker will share with the process that forks it."""
+    """Return memory that is shared with a worker to be forked."""
     return mmap.mmap(-1, mmap.PAGESIZE)
 
 
 def take_page(page: mmap.mmap) -> None:
-    """Keep deadlines, in a worker, in a page that the template looks at, and show stacks when it asks."""
+    """In a worker, keep deadlines in a page that the template reads, and print stacks when it asks."""
     _own[:] = [page]
     faulthandler.register(_signal(), file=2, all_threads=True, chain=False)
 
@@ -88,14 +88,14 @@ def _signal() -> int:
 
 @dataclass
 class Ward:
-    """A worker that is looked after.
+    """A worker under the watchdog's eyes.
 
     Parameters
     ----------
     pid : int
-        Its number.
+        Its process id.
     page : mmap.mmap
-        Where it keeps its deadline.
+        The shared page with its deadline.
     """
 
     pid: int
@@ -105,18 +105,18 @@ class Ward:
     _ends_at: float | None = None
 
     def look(self, now: float) -> str | None:
-        """Look at it once.
+        """Check the worker once.
 
         Parameters
         ----------
         now : float
-            By `time.monotonic`.
+            The current `time.monotonic`.
 
         Returns
         -------
         str or None
-            Why it is to be ended, once: it has been asked for its stacks by then. `ENDS` when they
-            have had the time to arrive; None while all is well.
+            The reason to end the worker, once; it has then been asked for its stacks. `ENDS` when they have had the
+            time to arrive; None if nothing is wrong.
         """
         if self._ends_at is not None:
             return ENDS if now >= self._ends_at else None
@@ -139,14 +139,14 @@ class Ward:
 
 
 def deadlocked(what: str, stacks: str) -> StalledError:
-    """Return the error of something that waits for ever.
+    """Return the error for something that waits for ever.
 
     Parameters
     ----------
     what : str
-        What it is, in the words of an error.
+        What waits, for the message.
     stacks : str
-        Where each thread waits.
+        The stack of each thread.
     """
     return StalledError(
         f"{what} waits for a lock that nobody will release: another thread of the consumer held it when "
@@ -157,7 +157,7 @@ def deadlocked(what: str, stacks: str) -> StalledError:
 
 
 def stuck_threads(pid: int) -> list[str] | None:
-    """Describe the threads of a process, if each of them waits for a lock for ever.
+    """Describe the threads of a process if all of them wait for a lock for ever.
 
     Parameters
     ----------
@@ -167,8 +167,8 @@ def stuck_threads(pid: int) -> list[str] | None:
     Returns
     -------
     list of str or None
-        What does not change as long as none of them runs; None where one of them does something
-        else, or where the system does not show it.
+        A description that stays the same as long as no thread runs; None if one of them does something else, or if
+        the system does not show it.
     """
     found = []
     try:
@@ -182,7 +182,7 @@ def stuck_threads(pid: int) -> list[str] | None:
 
 
 def _waits_for_ever(call: list[str]) -> bool:
-    """Return True if a system call, as ``/proc/.../syscall`` shows it, is a wait for ever."""
+    """Return True if a system call, as shown by ``/proc/.../syscall``, is a wait for ever."""
     if len(call) < 5 or call[0] != str(_FUTEX):
         return False
     operation, timeout = int(call[2], 16), int(call[4], 16)

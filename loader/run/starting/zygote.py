@@ -1,21 +1,20 @@
-"""The zygote: a bare interpreter of ours that starts worker processes on request.
+"""The zygote: a bare interpreter that starts worker processes on request.
 
-It is started with ``python -c``, so it knows nothing of the user's ``__main__``. It imports the
-heavy modules once and forks a worker for each request, in a few milliseconds. Where forking is not
-to be trusted (macOS, ``TUNDISH_PORTABLE=1``) it imports nothing and starts a fresh interpreter for
-each worker instead.
+It is started with ``python -c``, so it does not run the user's ``__main__``. It imports the heavy modules once and
+forks a worker for each request, in a few milliseconds. Where forking is unsafe (macOS, ``TUNDISH_PORTABLE=1``) it
+imports nothing and starts a fresh interpreter for each worker instead.
 
 ::
 
     consumer --- START: environment, entry, config, descriptors --> zygote --- fork ---> worker
              <-- STARTED: pid, pidfd; ENDED: exit code, stderr ---         <- stderr, death -
 
-- A session of its own keeps the terminal's Ctrl-C away from all of them.
-- A process group for each worker: a worker's own subprocesses end when it ends.
-- The zygote watches its parent (a pidfd; a closed socket proves nothing when the user has forked)
-  and takes everybody along when the parent is gone. It must not ask for a death signal itself:
-  that comes when the *thread* that started it ends. Workers do ask for one.
-- It passes the workers' stderr on, and keeps each one's last lines for the error that names it.
+- A session of its own shields all of them from the terminal's Ctrl-C.
+- Each worker has its own process group: its subprocesses end when it ends.
+- The zygote watches its parent (a pidfd; a closed socket proves nothing if the user has forked) and ends
+  everything when the parent exits. It must not ask for a death signal itself: that comes when the *thread* that
+  started it ends. Workers do ask for one.
+- It forwards the workers' stderr, and keeps each one's last lines for the error that names it.
 
 Only the standard library is imported at the top: this module is loaded before the heavy ones.
 """
@@ -56,18 +55,18 @@ _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
 
 
 def serve(fd: int, parent: int, forks: bool, preload: Sequence[str]) -> NoReturn:
-    """Be the zygote, until the parent is gone.
+    """Run the zygote until the parent exits.
 
     Parameters
     ----------
     fd : int
         The socket to the consumer.
     parent : int
-        The consumer's process.
+        The consumer's process id.
     forks : bool
-        Whether to fork workers, or to start an interpreter for each.
+        True to fork workers, False to start an interpreter for each.
     preload : sequence of str
-        Modules to import first; one that does not exist is left to the worker that needs it.
+        Modules to import first; if one does not exist, the worker that needs it raises the error.
     """
     # A mask or a handler that the user's thread had is none of ours.
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
@@ -86,11 +85,11 @@ def serve(fd: int, parent: int, forks: bool, preload: Sequence[str]) -> NoReturn
 
 
 def _do_nothing(*_: object) -> None:
-    """Handle a signal: it wakes the loop, and unlike SIG_IGN it is not inherited by an exec."""
+    """Handle a signal that only has to wake the loop; unlike SIG_IGN this is not inherited by an exec."""
 
 
 class _Outlet:
-    """The user's stderr, which may be a pipe that nobody reads or a terminal that is stopped."""
+    """The user's stderr, which may be an unread pipe or a stopped terminal."""
 
     def __init__(self) -> None:
         self.held = bytearray()
@@ -100,7 +99,7 @@ class _Outlet:
         return len(self.held) >= _HELD
 
     def write(self, data: bytes = b"", patience_ms: int = 0) -> None:
-        """Take data, and pass on what can be passed on without waiting, or not for long."""
+        """Queue data, and write what can be written within `patience_ms`."""
         self.held += data
         poll = select.poll()
         poll.register(2, select.POLLOUT)
@@ -113,7 +112,7 @@ class _Outlet:
 
 @dataclass
 class Started:
-    """A worker as the zygote sees it."""
+    """A worker that the zygote has started."""
 
     number: int
     pid: int
@@ -124,22 +123,22 @@ class Started:
     """The reason for which it is ended, if it is."""
 
     def kill(self) -> None:
-        """Kill it and the processes it started."""
+        """Kill the worker and the processes it started."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
 
 
 class Zygote:
-    """Starts workers, passes on what they write to stderr, and tells the consumer how they end.
+    """Starts workers, forwards their stderr, and reports their exits to the consumer.
 
     Parameters
     ----------
     control : Control
         The socket to the consumer.
     parent : int
-        The consumer's process.
+        The consumer's process id.
     forks : bool
-        Whether to fork workers, or to start an interpreter for each.
+        True to fork workers, False to start an interpreter for each.
     """
 
     name = b"tundish-zygote"
@@ -188,7 +187,7 @@ class Zygote:
             self.control.flush()
 
     def wait(self) -> set[int]:
-        """Wait for something to do; what to wait for is said anew each time."""
+        """Wait for something to do; the set of descriptors is made anew each time."""
         poll = select.poll()
         poll.register(self.control, select.POLLIN | (select.POLLOUT if self.control.unsent else 0))
         poll.register(self.wakeup, select.POLLIN)
@@ -203,11 +202,11 @@ class Zygote:
         return {fd for fd, _ in poll.poll(self.patience_ms())}
 
     def patience_ms(self) -> int | None:
-        """Return how long to wait when nothing happens; None for ever."""
+        """Return the longest time to wait, in milliseconds; None for no limit."""
         return None if self.parent_fd >= 0 else _PARENT_CHECK_MS
 
     def look_after(self) -> None:
-        """See to the workers, at least whenever the patience has ended."""
+        """Check on the workers; called at least every `patience_ms`."""
 
     def hear(self, message: Message) -> None:
         if message.kind is Kind.START:
@@ -229,7 +228,7 @@ class Zygote:
             self.end()
 
     def preload(self, text: bytes) -> None:
-        """Import modules for all workers to come; who needs one that fails will say why."""
+        """Import modules for all later workers; a worker that needs a module that fails will raise its error."""
         wanted = json.loads(text)
         before = list(sys.path)
         sys.path[:] = wanted["path"]
@@ -290,7 +289,7 @@ class Zygote:
             os._exit(1)
 
     def become(self, request: Request, fds: Sequence[int]) -> NoReturn:
-        """Be a worker, in the process that has just been forked for it."""
+        """Become a worker, in the process that was just forked for it."""
         _close_but(fds)
         reseed()
         request.fulfil(fds)
@@ -348,7 +347,7 @@ class Zygote:
             self.control.send(Kind.ENDED, worker.number, code, text=self.last_words(worker))
 
     def last_words(self, worker: Started) -> bytes:
-        """Return what is told of a worker that has ended."""
+        """Return the last lines of stderr of a worker that has ended."""
         return worker.tail
 
     def end(self) -> NoReturn:
@@ -362,7 +361,7 @@ class Zygote:
 
 
 def reseed() -> None:
-    """Seed the global generators from the system: else every worker would draw the same numbers."""
+    """Seed the global generators from the system, or every worker would draw the same numbers."""
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()
     torch = sys.modules.get("torch")
@@ -375,13 +374,13 @@ def _threads() -> int:
 
 
 def _reap(pid: int) -> int | None:
-    """Return a child's exit code once it has ended, as `subprocess.Popen.poll` does."""
+    """Return a child's exit code if it has exited, like `subprocess.Popen.poll`."""
     ended, status = os.waitpid(pid, os.WNOHANG)
     return os.waitstatus_to_exitcode(status) if ended else None
 
 
 def _close_but(kept: Sequence[int]) -> None:
-    """Close every descriptor but the standard ones and these."""
+    """Close every descriptor except the standard ones and `kept`."""
     start = 3
     for fd in sorted(kept):
         os.closerange(start, fd)
@@ -390,12 +389,12 @@ def _close_but(kept: Sequence[int]) -> None:
 
 
 def kill_session(session: int) -> None:
-    """Kill every process of a session but the caller, where the system lists them.
+    """Kill every process of a session except the caller, if the system can list them.
 
     Parameters
     ----------
     session : int
-        Its number: a process that still exists or that nobody has waited for yet.
+        The session's number: the id of a process that exists or has not been waited for.
     """
     killed: set[int] = set()
     while found := set(_members(session)) - killed:

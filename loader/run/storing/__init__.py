@@ -1,1 +1,1 @@
-"""Snapshots while a pipeline runs: which are read, which are written, what is recorded when."""
+"""Snapshots and caches of a running pipeline: which are read, which are written, and what is recorded when."""

@@ -1,4 +1,4 @@
-"""Elements that passed a snapshot and are not written yet."""
+"""Elements that have passed a snapshot and are not written yet."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ MOST_ROWS = 65536
 
 
 class Chunk:
-    """Consecutive elements, in runs of rows where they lie in shared memory.
+    """Consecutive elements; those that lie in shared memory are kept as runs of rows.
 
     Attributes
     ----------
     start : int
         The index of the first one.
     rows : int
-        How many there are.
+        The number of elements.
     nbytes : int
-        About how large they are.
+        Their approximate size.
     """
 
     __slots__ = ("_block", "_parts", "_stop", "nbytes", "rows", "shards", "start")
@@ -43,7 +43,7 @@ class Chunk:
         self._stop = -1
 
     def add(self, item: Any, made: tuple[Any, int] | None) -> None:
-        """Add an item: its rows where they lie, or what `part_of` made of it."""
+        """Append an item: its rows in shared memory, or the value that `part_of` returned."""
         if made is None:
             self.add_rows(item.block, item.row, item.row + 1)
             return
@@ -57,7 +57,7 @@ class Chunk:
         self._parts.append(part)
 
     def add_rows(self, block: Block, first: int, stop: int) -> None:
-        """Add rows of the common layout of a block, which stay as they are until they are written."""
+        """Append rows of a block with one layout; they stay in shared memory until they are written."""
         block.keep()
         if block is self._block and first == self._stop:
             self._parts[-1] = (block, self._parts[-1][1], stop, False)
@@ -71,12 +71,12 @@ class Chunk:
             self.nbytes += sum([_nbytes(extra[row]) for row in range(first, stop)])
 
     def parts(self) -> tuple[Any, ...]:
-        """Return what an order is given: (block, first, stop, as one batch?), values and errors."""
+        """Return the parts for an `Order`: (block, first, stop, is it one batch), values and errors."""
         return tuple(self._parts)
 
 
 def part_of(item: Any) -> tuple[Any, int] | None:
-    """Return what a chunk keeps of an item, and about how large it is; None of a row, which stays where it is."""
+    """Return what a chunk keeps of an item, and its approximate size; None for a row, which stays in its block."""
     kind = type(item)
     if kind is Row and item.row not in item.block.elements:
         return None

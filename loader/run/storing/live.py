@@ -1,4 +1,4 @@
-"""The snapshots of a plan when an iterator is made: which are served, which are written."""
+"""The snapshots of a plan as found when an iterator is made: served from disk, or written."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ Served = tuple["Reader | None", int, Any]
 
 @dataclass(frozen=True)
 class Live:
-    """A snapshot that is not complete, as one iterator sees it.
+    """An incomplete snapshot, as one iterator uses it.
 
     Parameters
     ----------
     recorder : Recorder or None
-        What is told of all that passes; None: nothing is written.
+        Records the elements that pass; None if nothing is written.
     served : callable
-        What stands in files now.
+        Returns what is on disk now.
     content : str or None
-        The name of what is drawn below that the plan does not say.
+        The fingerprint of what the upstream pipeline draws at random, beyond what the plan says.
     """
 
     recorder: Recorder | None
@@ -38,27 +38,27 @@ class Live:
     content: str | None = None
 
     def unrecorded(self) -> Live:
-        """Return the same for whoever runs it again: nothing is written."""
+        """Return a copy that records nothing, for replays."""
         return replace(self, recorder=None)
 
 
 def nothing_served() -> Served:
-    """Return what is served of a snapshot that has nothing in files."""
+    """Return what is served of a snapshot with nothing on disk."""
     return None, 0, None
 
 
 @dataclass
 class Setup:
-    """A plan as it is run, and what becomes of its snapshots.
+    """A plan as it is run, and the snapshots in it.
 
     Parameters
     ----------
     root : Operator
-        The plan, complete snapshots in the place of what is below them.
+        The plan, with complete snapshots in place of the operators before them.
     seed, graph_seed : int
-        What operators without a seed derive theirs from: those of a run that is continued.
+        The seeds of operators that have none of their own; a continued run keeps its seeds.
     live : dict
-        Of the other snapshots, by node.
+        The incomplete snapshots, by node.
     """
 
     root: Operator
@@ -67,7 +67,7 @@ class Setup:
     live: dict[int, Live] = field(default_factory=dict)
 
     def leave(self) -> None:
-        """Let others write: no iterator came of it."""
+        """Release the right to write, for other processes: no iterator was made after all."""
         for live in self.live.values():
             if live.recorder is not None:
                 live.recorder.leave()
@@ -82,10 +82,10 @@ _AT_EXIT_S = 1.5
 
 
 class Leaving(Protocol):
-    """A worker that was told to end, and still writes."""
+    """A worker that was told to exit and is still writing."""
 
     def is_gone(self, timeout_s: float) -> bool:
-        """Wait until it has ended, so long at most; return True if it has."""
+        """Wait up to `timeout_s` for it to exit; return True if it has."""
         ...
 
 
@@ -94,13 +94,13 @@ _lingering: list[tuple[str, str, Sequence[Leaving]]] = []
 
 
 def linger(path: str, key: str, peers: Sequence[Leaving]) -> None:
-    """Note that these still write a snapshot."""
+    """Register workers that are still writing a snapshot after its iterator was closed."""
     with _lock:
         _lingering.append((path, key, peers))
 
 
 def wait_for(path: str, key: str, timeout_s: float = 60.0) -> None:
-    """Wait until nobody of this process writes a snapshot that was closed."""
+    """Wait until no worker of this process writes a snapshot whose iterator was closed."""
     deadline = time.monotonic() + timeout_s
     with _lock:
         mine = [peers for p, k, peers in _lingering if (p, k) == (path, key)]
@@ -125,7 +125,7 @@ def _at_exit() -> None:
 
 
 def _after_fork() -> None:
-    """Forget the snapshots that are still written: they are the other process's."""
+    """Forget the workers that are still writing: they belong to the parent process."""
     global _lock  # noqa: PLW0603 - somebody may have held it
     _lock = threading.Lock()
     _lingering.clear()

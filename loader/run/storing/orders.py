@@ -1,7 +1,7 @@
-"""Orders of a recorder to a writer: an order is a task, carried out in a process of its own.
+"""Orders from a recorder to a writer; a writer process carries out each as a task.
 
-The elements of a chunk stand in shared memory, or in the order itself. An order may be carried out
-twice, when a writer died before it had answered; the second time only answers.
+The elements of a chunk lie in shared memory or in the order itself. If a writer dies before it answers, its order
+is carried out again; what was already done is then only confirmed.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ _REFRESH_S = 15.0
 
 @dataclass(frozen=True)
 class Target:
-    """The run that a recorder's elements go to: it makes a `RunWriter`.
+    """The run that a recorder writes; it opens the `RunWriter`.
 
     Parameters
     ----------
     path, key, run : str
-        Of the snapshot, and the run in it.
+        The snapshot's folder and key, and the run's name.
     name : str
-        The writer's.
+        The writer's name.
     compression : {None, "lz4", "zstd"}
-        Of batches.
+        Compression of the batches.
     shard_bytes : int
-        When a file is large enough.
+        The size at which a file is closed and the next one begun.
     token : str
-        Of the lease.
+        The token of the lease.
     part : (int, int) or None
-        Of how many ranges of the source this is which.
+        (index, count) of the range of the source that this run covers, if the snapshot is written in parts.
     """
 
     path: str
@@ -61,24 +61,24 @@ class Target:
 
     @property
     def lease(self) -> Lease:
-        """The lease that says that it is being written."""
+        """Return the lease on the snapshot, held while it is written."""
         return Lease(open_store(self.path), lease_name(self.key, self.part), self.run, self.token)
 
 
 @dataclass(frozen=True)
 class Commit:
-    """The fields of a journal record beside its shards.
+    """The fields of a journal record, except its shards.
 
     Parameters
     ----------
     n : int
         The record's number.
     next : int
-        How many elements are durable then.
+        The number of elements that are durable after it.
     state : object
-        Where the input stands there, as JSON.
+        The state of the input there, as JSON.
     counts : dict
-        What was skipped.
+        Counts of skipped and retried elements.
     """
 
     n: int
@@ -89,26 +89,26 @@ class Commit:
 
 @dataclass(frozen=True)
 class Order(Ordered):
-    """Something for a writer to do, in this order: write, commit, finish, leave.
+    """An order for a writer; its parts are carried out in this sequence: write, commit, finish, leave.
 
     Parameters
     ----------
     target : Target
-        Of the run.
+        The run to write to.
     start : int
-        The index of the first element to be written.
+        The index of the first element to write.
     parts : tuple
         The elements: runs of rows of blocks, values, errors.
     shards : tuple of int or None
-        The user shard of each element that is no error.
+        The user shard of each element that is not an error.
     commit : Commit or None
-        What to make durable then.
+        What to make durable after writing.
     finish : dict or None
-        Fields of the manifest, when the run is complete.
+        Fields of the manifest, once the run is complete.
     replaces : tuple of str
-        The runs of the complete snapshot whose place it takes.
+        The runs of the complete snapshot that this one replaces.
     leave : bool
-        Whether nothing comes after this: the lease is given back.
+        True if this is the last order: the lease is released.
     """
 
     target: Target
@@ -122,7 +122,7 @@ class Order(Ordered):
 
     @property
     def ref(self) -> int:
-        """The ref of its first element, which names the order where items are named."""
+        """The ref of the first element; it stands for the order where items are named."""
         return self.start
 
     def roots(self) -> list[np.ndarray]:
@@ -135,7 +135,7 @@ class Order(Ordered):
 
 @dataclass(frozen=True)
 class ToldOrder(Told):
-    """An order as a writer is told it: rows by where they lie in shared memory."""
+    """An order as it is sent to a writer, with rows given by their location in shared memory."""
 
     order: Order
     parts: tuple[Any, ...] = ()
@@ -147,20 +147,20 @@ class ToldOrder(Told):
 
 @dataclass(frozen=True)
 class SharedRun:
-    """Consecutive rows of a block in shared memory, as a writer is told them.
+    """Consecutive rows of a block in shared memory, as they are sent to a writer.
 
     Parameters
     ----------
     slot : int
-        Where.
+        The slot's number.
     layout : (Tree, keys, rows)
-        Of the block.
+        The block's layout.
     first, stop : int
-        The rows.
+        The range of rows.
     batch : bool
-        Whether together they are one element.
+        True if the rows together are one element.
     extras : dict
-        Leaves without a fixed size: a list of each; of a batch its array.
+        Leaves without a fixed size: a list for each; for a batch, its array.
     """
 
     slot: int
@@ -171,7 +171,7 @@ class SharedRun:
     extras: dict[int, Any]
 
     def opened(self, arena: Arena) -> Columns:
-        """The rows as columns: views of the slot."""
+        """Return the rows as columns, which are views of the slot."""
         layout = Layout(*self.layout)
         root = arena.root(self.slot, layout.nbytes)
         root.flags.writeable = False
@@ -183,7 +183,7 @@ class SharedRun:
 
 
 def _told(part: Any) -> Any:
-    """Rows of a block by where they lie, or by value where they are in no slot."""
+    """Return rows of a block by their location in shared memory, or by value if they are in no slot."""
     if type(part) is not tuple:
         return part
     block, first, stop, batch = part
@@ -203,7 +203,7 @@ def _opened(part: Any, arena: Arena | None) -> Any:
 
 
 def columns_of_rows(block: Block, first: int, stop: int, *, batch: bool) -> Columns:
-    """Consecutive rows of a block with one layout, as columns."""
+    """Return consecutive rows of a block with one layout as columns."""
     layout = block.layout
     assert layout is not None
     leaves = [
@@ -231,12 +231,12 @@ def _columns(layout: Layout, leaves: list[Any], rows: int, *, batch: bool) -> Co
 
 @dataclass
 class Desk:
-    """The runs that this process, or this thread, writes.
+    """The runs that this process or thread writes.
 
     Parameters
     ----------
     sync_bytes : int
-        After so many bytes a file is brought to the disk, so that a commit finds little to do.
+        A file is flushed to disk after every so many bytes, to keep commits short.
     """
 
     sync_bytes: int = 0
@@ -244,7 +244,7 @@ class Desk:
     refreshed: float = field(default_factory=time.monotonic)
 
     def do(self, order: Order) -> bytes:
-        """Carry out an order; return an answer as JSON."""
+        """Carry out an order; return the answer as JSON."""
         answer: dict[str, Any] = {}
         target = order.target
         writer = self.writers.get(target)
@@ -284,7 +284,7 @@ class Desk:
 
 
 def _pieces(order: Order) -> tuple[list[Columns], list[StoredError]]:
-    """The elements as columns, and which of them are errors."""
+    """Return the elements as columns, and the errors among them."""
     pieces: list[Columns] = []
     errors: list[StoredError] = []
     waiting: list[Any] = []
@@ -315,20 +315,20 @@ class Answer(Protocol):
     """The answer to an order."""
 
     def result(self) -> dict[str, Any] | None:
-        """Return what the writer answered; None as long as it has not. Raise its error."""
+        """Return the writer's answer, None until it has come; raise its error."""
         ...
 
 
 class Carrier(Protocol):
-    """The way of orders to a writer: one after another, in this order."""
+    """Delivers orders to a writer, in sequence."""
 
     def put(self, order: Order) -> Answer:
-        """Hand an order on."""
+        """Send an order."""
         ...
 
 
 class Doing:
-    """An order that is carried out when its answer is asked for; again, if that was interrupted."""
+    """An order that is carried out when its answer is asked for, and again if that was interrupted."""
 
     __slots__ = ("_answer", "_desk", "_order")
 
@@ -348,7 +348,7 @@ class Doing:
 
 
 class InProcess:
-    """Orders are carried out in this process."""
+    """A carrier that carries out orders in this process."""
 
     def __init__(self) -> None:
         self._desk = Desk()

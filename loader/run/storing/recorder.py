@@ -1,4 +1,4 @@
-"""The recording of one snapshot by one iterator: chunks written, commits, the end.
+"""The recorder of one snapshot of one iterator: writes chunks, commits, finishes.
 
 ::
 
@@ -6,7 +6,7 @@
                           --(a minute, 1 GiB, save, close)--> order: commit
                           --(the end)--> order: finish: index, manifest
 
-It decides what is written, in which order, and when that is durable; it touches no file.
+It decides what is written, in which order, and when that is durable; it opens no file itself.
 """
 
 from __future__ import annotations
@@ -47,37 +47,37 @@ _RECORDERS: weakref.WeakSet[Recorder] = weakref.WeakSet()
 
 
 def leasing() -> threading.Lock:
-    """Return the lock to hold while a lease is taken and noted: another thread would believe that nobody writes."""
+    """Return the lock that is held while a lease is taken and registered, so that threads see both or neither."""
     return _leasing
 
 
 @dataclass(eq=False)
 class Recorder:
-    """The recording of one snapshot by one iterator.
+    """Records one snapshot for one iterator.
 
     Parameters
     ----------
     target : Target
-        The run that is written.
+        The run to write.
     prefix : Prefix
-        What is durable of it.
+        The part of it that is durable.
     batch_bytes : int
-        When a chunk is large enough.
+        The size at which a chunk is written.
     manifest : callable
-        ``manifest(counts)``: the fields of the manifest.
+        ``manifest(counts)`` returns the fields of the manifest.
     replaces : tuple of str
-        The runs of the complete snapshot whose place it takes.
+        The runs of the complete snapshot that this one replaces.
     wait : callable or None
-        Waits for an answer; None: who asks is to come again.
+        Waits for a writer's answer; None if the caller is to try again later.
     sorts : bool
-        Whether each item has the number of its user shard as a note.
+        True if each item carries the number of its user shard as a note.
     owner : machine or None
-        The stream that is recorded.
+        The stream that is being recorded.
     mark : object
-        Where the owner's input stands behind the last element that was taken.
+        The mark of the owner's input after the last recorded element.
     torn : bool
-        Whether elements are just being taken. Where an interrupt left it so, elements and mark may
-        not be of one place, and nothing more is committed.
+        True while elements are being recorded. If an interrupt leaves it True, elements and mark may not match,
+        and nothing more is committed.
     """
 
     target: Target
@@ -111,16 +111,16 @@ class Recorder:
 
     @property
     def whole(self) -> bool:
-        """True if the run has all elements, and only its manifest is missing."""
+        """True if the run has all elements and only lacks its manifest."""
         return self.prefix.outcome is Outcome.FINISHED
 
     @property
     def start(self) -> tuple[int, Any]:
-        """The place at which a stream has to begin to be recorded: the index, and the state of its input."""
+        """Return where a stream must start to be recorded: the index, and the state of its input."""
         return self.durable, self._state
 
     def room(self) -> None:
-        """Raise NotReady, or wait, while a writer has enough to do."""
+        """Wait, or raise NotReady, while the writer's queue is full."""
         self.settle()
         while self._is_full():
             self._come_again()
@@ -136,13 +136,13 @@ class Recorder:
         self.settle()
 
     def settled(self) -> None:
-        """Raise NotReady, or wait, until all orders have been answered."""
+        """Wait, or raise NotReady, until all orders have been answered."""
         self.settle()
         while self._pending:
             self._come_again()
 
     def take_rows(self, block: Block, first: int, stop: int, mark: Any) -> None:
-        """Record the next elements, rows of the common layout of a block; `mark` is the mark after them."""
+        """Record the next elements, rows of a block with one layout; `mark` is the mark after them."""
         if self.error is not None:
             return
         assert block.layout is not None
@@ -160,7 +160,7 @@ class Recorder:
         self.settle()
 
     def take(self, item: Any, mark: Any) -> None:
-        """Record the next item; its note, if there is one, is the number of its user shard."""
+        """Record the next item; its note, if any, is the number of its user shard."""
         if self.error is not None:
             return
         part = part_of(item)  # before anything is changed: copying may take long
@@ -175,7 +175,7 @@ class Recorder:
         self.settle()
 
     def due(self) -> bool:
-        """Return True if it is time to make durable what was written."""
+        """Return True if it is time for a commit."""
         if self._committing or self.error is not None:
             return False
         return self._since >= COMMIT_BYTES or (
@@ -183,7 +183,7 @@ class Recorder:
         )
 
     def commit(self, state: Any, *, leave: bool = False) -> None:
-        """Make durable what has passed; `state` is where the input stands after it."""
+        """Commit everything recorded so far; `state` is the input's state after it."""
         if self.error is not None or self._finishing:
             return
         if self.at > self.durable:
@@ -198,7 +198,7 @@ class Recorder:
         self.settle()
 
     def end(self, state: Any) -> bool:
-        """Note that all has passed; return True if the manifest stands. Raise NotReady until that is decided."""
+        """Finish the run; return True if its manifest is published. Raise NotReady until that is known."""
         if not self._finishing and self.error is None:
             self.torn = self._finishing = True
             commit = None
@@ -216,7 +216,7 @@ class Recorder:
         return self.complete
 
     def leave(self) -> None:
-        """Commit, and give the lease back: nothing more will pass."""
+        """Commit, and release the lease: nothing more will be recorded."""
         if not self._left:
             WRITING.discard(self.target.token)
             self._depart()
@@ -265,12 +265,12 @@ class Recorder:
 
     @property
     def pending(self) -> bool:
-        """True if something has not been answered."""
+        """True if an order has not been answered."""
         self.settle()
         return bool(self._pending)
 
     def settle(self) -> None:
-        """Take in what has been answered."""
+        """Process the answers that have arrived."""
         while self._pending:
             order, _, answer = self._pending[0]
             try:
@@ -298,7 +298,7 @@ class Recorder:
         self._committing = False
 
     def stats(self) -> SnapshotStats:
-        """Return what was done so far."""
+        """Return the statistics so far."""
         target = self.target
         return SnapshotStats(
             target.path,
@@ -312,19 +312,19 @@ class Recorder:
         )
 
     def give_up(self, why: BaseException) -> None:
-        """Record nothing more, and commit nothing more: what is durable stays."""
+        """Stop recording and committing because of an error; what is durable stays."""
         self._given_up = self.error is None
         self._failed(RuntimeError(f"{type(why).__name__}: {why}"))  # as text: it keeps nobody alive
 
     def disown(self) -> None:
-        """Leave it to the process that this one was forked from."""
+        """Leave the run to the parent process, after a fork."""
         self.error = _Told("the process that this one was forked from writes it")
         self._pending.clear()
         self.carrier = InProcess()
         self._left = True
 
     def told(self) -> None:
-        """Raise what went wrong in writing, once."""
+        """Raise an error of writing, once."""
         error = self.error
         if error is not None and not getattr(error, "told", False):
             self.error = _Told(str(error))
@@ -341,13 +341,13 @@ class Recorder:
 
 
 class _Told(Exception):  # noqa: N818 - as End
-    """An error in writing that has been raised."""
+    """An error of writing that has already been raised."""
 
     told = True
 
 
 def counts_in(state: Any) -> dict[str, int]:
-    """Return what was skipped and retried, by operator, wherever a state says it."""
+    """Return the counts of skipped and retried elements, by operator, from anywhere in a state."""
     found: dict[str, int] = {}
     waiting = [state]
     while waiting:

@@ -1,7 +1,7 @@
-"""The decision on each snapshot of a plan when an iterator is made: read, written, or passed.
+"""Deciding for each snapshot of a plan, when an iterator is made, whether to read it, write it or pass through.
 
-A snapshot that is complete takes the place of all that stands below it. Of one that is not, the
-durable prefix is served, and who holds the lease goes on writing it.
+A complete snapshot replaces all operators before it. Of an incomplete one the durable prefix is served, and the
+iterator that holds the lease continues writing it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _RESOLVED: weakref.WeakKeyDictionary[Operator, dict[Any, Operator]] = weakref.We
 
 
 class Resolving:
-    """One look at the snapshots of a plan, the outermost first: what one has, none upstream of it needs."""
+    """Decides on the snapshots of a plan, the last one first: operators before a complete snapshot are not needed."""
 
     def __init__(self, setup: Setup, *, fresh: bool, write: bool) -> None:
         self.setup = setup
@@ -60,13 +60,13 @@ class Resolving:
         self._done: dict[int, Operator] = {}
 
     def rebuilt(self, node: Operator) -> Operator:
-        """Return a node as it is run."""
+        """Return the node that is run in place of a node."""
         if id(node) not in self._done:
             self._done[id(node)] = node.resolved(self)
         return self._done[id(node)]
 
     def snapshot(self, node: Snapshot) -> Operator:
-        """Return a snapshot as it is run: the complete one, or the node over its inputs, written or passed."""
+        """Return what is run in place of a snapshot: its complete version, or the node over its inputs."""
         found = self._found(node)
         if found is not None:
             return _stored(node, found)
@@ -122,7 +122,7 @@ class Resolving:
         lease: Lease | None,
         refused: OSError | None,
     ) -> Live:
-        """Decide on a snapshot that is not complete, with the right to write it or without."""
+        """Decide on an incomplete snapshot, with or without the lease to write it."""
         key, pipeline = what
         keeping, setup = node.keeping, self.setup
         random = any(below.seedless or below.seeded for below in walk(node.up))
@@ -157,7 +157,7 @@ class Resolving:
     def _lease(
         self, catalog: Catalog, node: Snapshot, key: str
     ) -> tuple[Lease | None, OSError | None]:
-        """Return the right to write; or the error of the disk."""
+        """Take the lease; return it, or the error of the disk."""
         if not self._write:
             return None, None
         store, part = catalog.store, node.keeping.part
@@ -201,7 +201,7 @@ class Resolving:
 
 
 def described(node: Snapshot) -> tuple[str, Any]:
-    """Return the key of a snapshot, and the description of its pipeline that the key is made of."""
+    """Return the key of a snapshot, and the description of its pipeline from which the key is made."""
     known = _KEYS.get(node)
     if known is None:
         tag = node.keeping.version
@@ -214,7 +214,7 @@ def described(node: Snapshot) -> tuple[str, Any]:
 
 @lru_cache(1024)
 def _clean(path: str, key: str) -> None:
-    """Remove what somebody left who died between the manifest and the end; once in a process."""
+    """Remove leftovers of a writer that died after publishing the manifest; once a process."""
     catalog = Catalog(path)
     if catalog.manifest(key) is not None:
         with contextlib.suppress(OSError):  # it may be read-only: then it stays
@@ -280,9 +280,9 @@ def _reader(node: Snapshot, key: str, run: str, records: int) -> Reader:
 
 
 def content(node: Snapshot, setup: Setup, prefix: Prefix | None) -> str | None:
-    """The name of what a pipeline draws that the plan does not say; None where it says all.
+    """Return a fingerprint of what a pipeline draws beyond what its plan says; None if it draws nothing else.
 
-    A state that was taken of other draws is refused: a position in them would be one of other data.
+    A state that was taken with other draws is refused, since its positions would be positions in other data.
     """
     seeds = {"seed": setup.seed, "graph_seed": setup.graph_seed}
     if prefix is not None:
@@ -311,7 +311,7 @@ def _now() -> str:
 
 
 def _stored(node: Snapshot, found: Found) -> Operator:
-    """The same one for all iterators, as long as the same stands on disk."""
+    """Return the node of a stored snapshot; all iterators share it until the files change."""
     known = _RESOLVED.setdefault(node, {})
     if found not in known:
         values = {part.name: getattr(node, part.name) for part in fields(Snapshot)}

@@ -1,4 +1,4 @@
-"""A plan as it is run: the decisions on its snapshots and files, made when an iterator is made."""
+"""Preparation of a plan for running: decisions on its snapshots and indexed files."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from tundish.loader.run.storing.live import Setup
 def resolve(
     root: Operator, seed: int, graph_seed: int | None, *, fresh: bool, write: bool
 ) -> Setup:
-    """Look at what stands on disk, and say what is to be done with each snapshot of a plan, and its files.
+    """Prepare a plan: decide for each of its snapshots and files, by what is on disk, how it is used.
 
     Parameters
     ----------
     root : Operator
         The plan.
     seed, graph_seed : int
-        Of the iterator that is made.
+        The iterator's seeds.
     fresh : bool
-        Whether it begins at the start: then it may take over the seed of a run that it continues.
+        True if the iterator starts at the beginning; it may then adopt the seeds of a run that it continues.
     write : bool
-        Whether anything may be written.
+        False if nothing may be written.
 
     Raises
     ------
     IncompleteSnapshotError
-        ``mode="read"``, and it is not complete.
+        ``mode="read"``, and the snapshot is not complete.
     IncompatibleSnapshotError
-        ``on_mismatch="error"``, and there are only snapshots of other pipelines.
+        ``on_mismatch="error"``, and only snapshots of other pipelines exist.
     SpecError
-        ``shuffle(None)`` stands above what has no random access.
+        ``shuffle(None)`` follows an operator without random access.
     """
     setup = Setup(root, seed, graph_seed)
     stores = bool(snapshots(root))
@@ -65,7 +65,7 @@ def _look_at_files(setup: Setup) -> None:
 
 
 def resolved_inner(root: Operator) -> Operator:
-    """Return the plan of a dataset within a function: complete snapshots are read, none is written."""
+    """Return the plan of a dataset inside a function: complete snapshots are read, none is written."""
     return resolve(root, 0, None, fresh=False, write=False).root
 
 
@@ -79,24 +79,24 @@ _STAND_IN = FromSource((), 0)
 
 
 def indexed(root: Operator) -> Exchange:
-    """Return the plan as it is run: files of which it asks where record i stands are looked at, and read by number.
+    """Return a rewrite of a plan that reads files by record number where the plan needs it; it indexes those files.
 
-    What is asked is a matter of the plan alone, so that a state means the same everywhere: operators
-    that choose by position (`shuffle(None)`, `shard`, `skip` of many) ask where all below them could answer;
-    ``index=True`` asks, and where a format tells it for nothing the answer is always taken.
+    Whether a file is indexed depends on the plan alone, so that a state means the same everywhere. It is if operators
+    that choose by position (`shuffle(None)`, `shard`, a large `skip`) could get random access from everything before
+    them; if ``index=True`` asks for it; and if the format has an index at no cost.
     """
     return _exchanging(_asked(root))
 
 
 def foreseen(root: Operator) -> Operator:
-    """Return the same without looking at any file, to show a plan."""
+    """Return the same plan without opening any file, for display."""
     shown = {id(node): ByNumber(node.up, node.format) for node in _asked(root)}
     plan: Operator = exchanging(shown)(root)
     return plan
 
 
 def _asked(root: Operator) -> list[ReadFiles]:
-    """Return the files of which a plan asks where record i stands."""
+    """Return the files of a plan that need to be read by record number."""
     able = [node for node in reads(root) if node.indexable]
     wanted = {id(node) for node in able if node.index or node.format.cheap}
     for node in walk(root, running=True):
@@ -108,7 +108,7 @@ def _asked(root: Operator) -> list[ReadFiles]:
 
 
 def indexed_for_access(root: Operator) -> Operator:
-    """Return a plan for ``len(ds)`` and ``ds[i]``: all files are looked at, where that answers."""
+    """Return a plan for ``len(ds)`` and ``ds[i]``: all files are indexed where that gives random access."""
     able = [node for node in reads(root) if node.indexable]
     if _with_stand_ins(root, able).cardinality == UNKNOWN_CARDINALITY:
         return root  # nothing is looked at in vain
@@ -121,5 +121,5 @@ def _with_stand_ins(node: Operator, files: list[ReadFiles]) -> Operator:
 
 
 def _exchanging(files: list[ReadFiles]) -> Exchange:
-    """Exchange files for their records by number; the same nodes for all iterators, since caches are shared."""
+    """Return an exchange of file readers for indexed ones; all iterators share the nodes, as they share caches."""
     return exchanging({id(node): by_number(node) for node in files}, changed)

@@ -1,4 +1,4 @@
-"""Messages about a snapshot when an iterator is made: what changed, who writes, what is refused."""
+"""Messages about snapshots when an iterator is made: what changed, who writes, what is refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MANY_KEYS = 4
 
 
 def check_mismatch(catalog: Catalog, node: Snapshot, key: str, pipeline: Any) -> None:
-    """Say, or refuse, that only snapshots of other pipelines stand here."""
+    """Warn, or raise, if there are only snapshots of other pipelines."""
     keys = catalog.keys()
     if key in keys or not keys or node.keeping.on_mismatch == "any":
         return
@@ -48,14 +48,14 @@ def check_mismatch(catalog: Catalog, node: Snapshot, key: str, pipeline: Any) ->
 
 
 def _changed(catalog: Catalog, pipeline: Any) -> str:
-    """Say what a pipeline has otherwise than the newest one that stands there."""
+    """Describe how a pipeline differs from the newest one that has a snapshot."""
     other = catalog.newest() or catalog.keys()[-1]
     changed = differences(catalog.pipeline(other) or [], pipeline)
     return "; ".join(changed[:8]) or "the version= that stands for the functions"
 
 
 def say_touched(node: Snapshot, key: str, pipeline: Any) -> None:
-    """Say, once, which input files were written anew with the size that they had."""
+    """Warn, once, of input files that were rewritten with the same size."""
     if node in _TOLD:
         return
     _TOLD.add(node)
@@ -68,7 +68,7 @@ def say_touched(node: Snapshot, key: str, pipeline: Any) -> None:
 
 
 def say_who_writes(node: Snapshot, key: str, refused: OSError | None) -> None:
-    """Say why nothing is written here."""
+    """Warn that nothing is written, and say who is writing."""
     if refused is not None:
         log.warning(
             "snapshot %s: nothing can be written there (%s): what stands there is read, the rest is "
@@ -82,7 +82,7 @@ def say_who_writes(node: Snapshot, key: str, refused: OSError | None) -> None:
 
 
 def incomplete(path: str, key: str, pipeline: Any) -> str:
-    """Return the message of ``mode="read"`` where there is nothing complete."""
+    """Return the message for ``mode="read"`` when no snapshot is complete."""
     catalog = Catalog(path)
     prefix, keys = catalog.best_run(key, living=True), catalog.keys()
     have = "nothing of it stands there"

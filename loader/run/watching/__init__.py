@@ -1,1 +1,1 @@
-"""Measuring while an iterator runs: times and turns, who is told, and the number of workers that follows."""
+"""Measuring a running iterator: times, statistics and their readers, and the number of workers that follows."""

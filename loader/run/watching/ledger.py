@@ -1,4 +1,4 @@
-"""The time of the consumer: waiting, our own work, and what it does itself."""
+"""Where the consumer's time goes: waiting, our own work, and the caller's own code."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from tundish.loader.watch.histogram import Durations
 
 
 class Ledger:
-    """The time of one iterator, divided; all of it in seconds.
+    """An account of one iterator's wall time, in seconds.
 
     Attributes
     ----------
     began : float
-        When it was made, by ``perf_counter``.
+        When the iterator was made, by ``perf_counter``.
     waited_s, own_s, outside_s : float
-        Spent in waits for workers, in the rest of ``next``, and between its calls.
+        Time in waits for workers, in the rest of ``next``, and between calls.
     waits : Durations
-        The waits.
+        The durations of the waits.
     waits_since : float or None
-        When the wait that is going on began; who waits sets it.
+        When the current wait began; set by the code that waits.
     """
 
     __slots__ = (
@@ -37,12 +37,12 @@ class Ledger:
         self._ended: tuple[float, float] | None = None
 
     def begin(self) -> None:
-        """Measure again from here on, which is within a call."""
+        """Reset the account; called within a call of ``next``."""
         self._at = perf_counter()
         self._waited_s, self._inside = 0.0, True
 
     def enter(self) -> None:
-        """Note that the caller asks; within a call nothing happens."""
+        """Note the start of a call; nested calls are ignored."""
         if self._inside:
             return
         now = perf_counter()
@@ -50,12 +50,12 @@ class Ledger:
         self._at, self._inside = now, True
 
     def waited(self, seconds: float) -> None:
-        """Count a wait for workers, which is over."""
+        """Add a wait for workers that has ended."""
         self.waits_since = None
         self._waited_s += seconds
 
     def leave(self, now: float) -> float:
-        """Note that the caller is answered; return how long the call took."""
+        """Note the end of a call, at `now`; return its duration."""
         took = now - self._at
         self._at, self._inside = now, False
         self.own_s += took
@@ -68,12 +68,12 @@ class Ledger:
         return took
 
     def end(self) -> None:
-        """Note that nothing will be asked for any more."""
+        """Close the account: no more calls will come."""
         if self._ended is None:
             self._ended = perf_counter(), process_time()
 
     def so_far(self) -> tuple[float, float, float, float]:
-        """Waiting, own work, and outside, up to this moment or the end; and all since it was made."""
+        """Return the seconds of waiting, own work and outside, up to now or the end, and their total."""
         now = self._ended[0] if self._ended else perf_counter()
         wall_s = now - self.began
         if not self._inside:
@@ -89,5 +89,5 @@ class Ledger:
 
     @property
     def cpu_s(self) -> float:
-        """The processor time that this process has used while the ledger was kept, in seconds."""
+        """Return the processor seconds this process has used since the ledger was made."""
         return (self._ended[1] if self._ended else process_time()) - self._cpu_s

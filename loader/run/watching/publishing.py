@@ -1,12 +1,12 @@
-"""Publishing of how iterators stand: to the user's aggregators, and to `tundish top PID` in another process.
+"""Publishing of statistics: to the user's aggregators, and to `tundish top PID` in another process.
 
-Each iterator that is asked for elements tells about every half second how it stands; what all of
-them told last goes on the process's board as one piece of JSON::
+Each iterator in use reports its statistics about every half second; the last reports of all iterators go to the
+process's board as one JSON document::
 
     {"at": 1700000000.0, "argv": [...], "left_out": 0, "iterators": [
         {"name": "1", "at": 1700000000.0, "plan": "range -> map -> batch", "stats": {...}}]}
 
-``TUNDISH_WATCH=0`` keeps it from that. Whatever goes wrong here is no matter of who trains.
+``TUNDISH_WATCH=0`` turns it off. An error in here never reaches the training loop.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _BROKEN_S = 60.0  # a board that could not be made is tried again so much later
 
 
 class _Entry(NamedTuple):
-    """The last report of an iterator, and its time."""
+    """The last report of an iterator, with its time."""
 
     at: float
     name: int
@@ -51,7 +51,7 @@ class _Entry(NamedTuple):
 
 
 class _Telling:
-    """The iterators that report, and their reports; one a process."""
+    """The reports of all iterators of this process."""
 
     def __init__(self) -> None:
         self.owner = os.getpid()
@@ -62,12 +62,12 @@ class _Telling:
         self.off_until = 0.0
 
     def last(self, iterator: object) -> _Entry | None:
-        """Return what an iterator told last."""
+        """Return the last report of an iterator."""
         entry = self.told.get(id(iterator))
         return entry if entry is not None and entry.iterator() is iterator else None
 
     def show(self) -> None:
-        """Put up what all have told; where that is too much, who told longest ago is left out."""
+        """Write all reports to the board; if they do not fit, the oldest are left out."""
         for key, entry in list(self.told.items()):
             if entry.iterator() is None:
                 self.told.pop(key, None)
@@ -87,16 +87,16 @@ _current: list[_Telling] = []
 
 
 def publish(iterator: object, plan: str, stats: Callable[[], Stats]) -> None:
-    """Tell how an iterator stands, if it is half a second since it did; never raises an error.
+    """Publish an iterator's statistics if the last report is half a second old; never raises.
 
     Parameters
     ----------
     iterator : object
-        Whose; it is told of as long as it lives and is not withdrawn.
+        The iterator; its report is dropped when it is collected or withdrawn.
     plan : str
-        Its operators, in words.
+        Its operators, for display.
     stats : callable
-        Gives what is told; called only if it is time.
+        Returns the statistics; called only if a report is due.
     """
     now = time.monotonic()
     telling = _here()
@@ -123,12 +123,12 @@ def publish(iterator: object, plan: str, stats: Callable[[], Stats]) -> None:
 
 
 def withdraw(iterator: object) -> None:
-    """Tell of an iterator no more: it has ended, or was closed.
+    """Remove the report of an iterator that has ended or was closed.
 
     Parameters
     ----------
     iterator : object
-        As `publish` was given it; nothing happens if it was not.
+        The object given to `publish`; an unknown one is ignored.
     """
     telling = _here()
     if telling.last(iterator) is None:
@@ -145,7 +145,7 @@ def withdraw(iterator: object) -> None:
 
 
 def _here() -> _Telling:
-    """Return this process's `_Telling`: a forked child has its own, its parent's locks are nothing to it."""
+    """Return this process's `_Telling`; a forked child has its own, without its parent's locks."""
     if not _current or _current[0].owner != os.getpid():
         _current[:] = [_Telling()]
     return _current[0]
@@ -159,14 +159,16 @@ _names = itertools.count(1)
 
 
 class Reporter:
-    """Tells how one iterator stands, now and then and at its end.
+    """Reports the statistics of one iterator, periodically and at its end.
 
     Parameters
     ----------
-    context, options
-        Of the iterator.
+    context : Context
+        The iterator's context.
+    options : Options
+        Its options.
     stats : callable
-        Gives what is told.
+        Returns the statistics.
     """
 
     def __init__(self, context: Context, options: Options, stats: Callable[[], Stats]) -> None:
@@ -178,23 +180,23 @@ class Reporter:
         self._told = self._done = self._goes_on = False
 
     def goes_on(self) -> None:
-        """Keep the iterator's report: the engine is about to be closed, and another one goes on."""
+        """Keep the iterator's report while its engine is replaced by another."""
         self._goes_on = True
 
     def follow(self, stats: Callable[[], Stats], earlier: Stats | None) -> None:
-        """Report on another engine of the same iterator, from now on, added to what it did before."""
+        """Report on another engine of the same iterator from now on; `earlier` is added to its statistics."""
         self._stats = stats if earlier is None else lambda: continued(earlier, stats())
         self._done = self._goes_on = False
 
     def tell(self) -> None:
-        """Tell; called every half second while elements are asked for."""
+        """Report now; called every half second while elements are requested."""
         stats = self._stats()
         publish(self, self.plan, lambda: stats)
         self._told = True
         self._tell_aggregators(stats, end=False)
 
     def end(self) -> None:
-        """Tell for the last time: nothing will be asked for any more."""
+        """Report for the last time."""
         if self._done or self._goes_on:
             return
         self._done = True

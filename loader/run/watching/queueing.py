@@ -1,7 +1,8 @@
-"""Waiting for a core: how long threads were ready to run while others had the cores, as the system tells it.
+"""Time that threads spent waiting for a core while others used them, as the system reports it.
 
 From outside, a function that computes on a crowded machine looks like one that sleeps. Linux tells the two apart
-(``schedstat``). Where it does not, switches do: a thread that blocks gives its core away, one that computes loses it.
+(``schedstat``). Elsewhere context switches do: voluntary ones are of threads that block, involuntary ones of
+threads that compute.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ _HARDLY = 0.05  # of the time: who computes less does not wait for cores
 
 
 class Runner(NamedTuple):
-    """A worker as the system knows it.
+    """A worker's process, and the thread in it that works.
 
     Attributes
     ----------
     pid : int
         Its process.
     thread : int or None
-        The only thread of that process that works; None: all of them may.
+        The thread that does the work; None if any of them may.
     """
 
     pid: int
@@ -37,9 +38,9 @@ class Runner(NamedTuple):
 
 
 def queued_s(pid: int, thread: int | None = None) -> float:
-    """Return the seconds for which a thread was ready to run and had no core; 0.0 where the system does not tell.
+    """Return the seconds for which a thread was runnable without a core; 0.0 if the system does not report it.
 
-    By default it is the thread that the process began with.
+    The default is the process's main thread.
     """
     return _read(pid, thread or pid) or 0.0
 
@@ -53,12 +54,12 @@ def _read(pid: int, thread: int) -> float | None:
 
 
 class Queue:
-    """Adds up how long workers have waited for a core, from one look to the next.
+    """Sums up how long workers have waited for a core between calls.
 
     Parameters
     ----------
     cores : int
-        How many cores they may use.
+        The number of cores they may use.
     """
 
     def __init__(self, cores: int) -> None:
@@ -72,9 +73,9 @@ class Queue:
         Parameters
         ----------
         runners : iterable of Runner
-            The workers; of one that is new, nothing is known before the next call.
+            The workers; a new one counts from the next call on.
         busy_s, cpu_s : float
-            How long they have worked since the last call, and how long a core has worked for them.
+            Seconds they have worked since the last call, and processor seconds that took.
         """
         off_s = max(0.0, busy_s - cpu_s)
         if cpu_s < _HARDLY * busy_s:
@@ -91,7 +92,7 @@ class Queue:
         return min(off_s, cpu_s * max(0.0, os.getloadavg()[0] / self._cores - 1))
 
     def _lost(self, pids: Iterable[int]) -> float | None:
-        """The share of the switches at which workers lost a core and did not give it away; None: not known."""
+        """Return the share of context switches that were involuntary; None if it is not known."""
         before = self._switches
         now: dict[int, tuple[int, int]] = {}
         for pid in pids:
@@ -111,7 +112,7 @@ class Queue:
 
 
 def _queued(runners: Iterable[Runner]) -> dict[tuple[int, int], float]:
-    """Return how long each thread of these has waited in all; nothing of those of which the system does not tell."""
+    """Return the total wait of each thread; those that the system does not report are left out."""
     found = {}
     for pid, thread in runners:
         for each in _threads(pid) if thread is None else (thread,):

@@ -1,7 +1,7 @@
-"""Timing in the consumer's process: all stages for a while, then none, as the time allows.
+"""Sampling of times in the consumer's process: all stages are timed for a while, then none.
 
-What is timed is chosen by the clock, so it changes nothing of what is computed. With elements that
-take longer than reading the clock it is all of them; with cheap ones, one in some hundred.
+The clock chooses what is timed, so results do not depend on it. If elements take longer than reading the clock, all
+are timed; if they are cheap, one in some hundred.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ class Timed(Protocol):
     """A machine that can be timed."""
 
     def time(self, *, on: bool) -> None:
-        """Begin or end to note what each node takes."""
+        """Start or stop timing each node."""
 
 
 class Sampling:
-    """The choice of the moments at which the stages of an iterator are timed in the consumer's process.
+    """Chooses when the stages of an iterator in the consumer's process are timed.
 
     Parameters
     ----------
     watch : Watch
-        Of the iterator.
+        The iterator's watch.
 
     Attributes
     ----------
     on : bool
-        Whether they are being timed.
+        True while stages are being timed.
     every : int
-        After how many delivered elements to come here again: some milliseconds.
+        The number of delivered elements until `look` is due again: a few milliseconds' worth.
     """
 
     def __init__(self, watch: Watch) -> None:
@@ -59,20 +59,20 @@ class Sampling:
         self._price = Price()
 
     def add(self, machine: Timed) -> None:
-        """Time a machine when the others are."""
+        """Add a machine to those that are timed together."""
         self._machines.add(machine)
         if self.on:
             machine.time(on=True)
 
     def look(self, now: float, calls: int) -> bool:
-        """Switch timing on or off; whether it was switched.
+        """Switch timing on or off if it is time; return True if it was switched.
 
         Parameters
         ----------
         now : float
-            By ``perf_counter``.
+            The current ``perf_counter``.
         calls : int
-            Of ``next``, since the last look.
+            Calls of ``next`` since the last `look`.
         """
         passed, self._last = now - self._last, now
         if calls:
@@ -104,7 +104,7 @@ class Sampling:
         return True
 
     def _spent_s(self) -> float:
-        """Return about how long timing has taken since the last call."""
+        """Estimate the seconds that timing itself has cost since the last call."""
         samples = list(self._watch.samples.values())
         noted = sum(sample.noted for sample in samples)
         spent_s, self._noted = (noted - self._noted) * CLOCK_S, noted

@@ -1,8 +1,7 @@
 """Timing of evaluators: the time each node of a stage takes for an element, without its inputs.
 
-To read the clock twice for each node costs as much as a cheap function does, so only some elements
-are timed: as many as cost half a percent. Which ones is a matter of time, not of elements, so
-nothing that is computed depends on it.
+Reading the clock twice for each node costs as much as a cheap function, so only some elements are timed: as many as
+cost half a percent of the time. The choice depends on time, not on elements, so results do not depend on it.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ SHARE = 0.005
 
 
 class Timer:
-    """Wraps evaluators so that they note what they take.
+    """Wraps evaluators so that they record their time.
 
     Parameters
     ----------
     sample : Sample
-        Where it is noted.
+        Receives the measurements.
     """
 
     def __init__(self, sample: Sample) -> None:
@@ -44,7 +43,7 @@ class Timer:
         self._inside = [0.0]  # what the inputs took of the evaluator that is running
 
     def look(self, label: str, value: Value, _: object = None) -> Value:
-        """Return an evaluator that notes how long a node takes."""
+        """Return an evaluator that records the time of a node."""
         own = self._sample.own.setdefault(label, [])
         return _timed(value, own, self._inside, self._sample, empty_s())
 
@@ -71,7 +70,7 @@ def _timed(
 
 @functools.cache
 def empty_s() -> float:
-    """Return what is noted of a node that does nothing but ask its input: the price of timing."""
+    """Return the time recorded for a node that only passes on its input: the cost of timing itself."""
     sample, inside = Sample(), [0.0]
     up = _timed(lambda item, _: item, [], inside, sample, 0.0)
     own: list[float] = []
@@ -82,10 +81,9 @@ def empty_s() -> float:
 
 
 class Price:
-    """The price of timing: what it is thought to be, put right by what it was.
+    """The cost of timing: an estimate, corrected by measurement.
 
-    Clocks, caches and machines differ, and a closure with a clock around it is not only slower by
-    the clock.
+    Clocks, caches and machines differ, and timing slows a closure by more than the time to read the clock.
     """
 
     __slots__ = ("_off", "_usual_s")
@@ -95,21 +93,21 @@ class Price:
         self._usual_s: float | None = None
 
     def plain(self, count: int, seconds: float) -> None:
-        """Note that so many took so long, not timed."""
+        """Record the seconds that `count` elements took without timing."""
         self._usual_s = seconds / count
 
     def timed(self, count: int, seconds: float, thought_s: float) -> float:
-        """Return what timing has cost of the time that so many took.
+        """Return how much of the seconds that `count` elements took was the cost of timing.
 
         Parameters
         ----------
         count : int
-            How many.
+            The number of elements.
         seconds : float
-            How long they took, timed.
+            The time they took, with timing on.
         thought_s : float
-            How much of it is thought to be timing. Where that is little, how long they took says
-            nothing: a function does not always take the same.
+            The estimated cost of timing among it. If that is small, the measured time says nothing about it, since
+            functions vary more.
         """
         if self._usual_s is not None and thought_s * _TELLING > seconds:
             off = (seconds - count * self._usual_s) / thought_s
@@ -118,12 +116,12 @@ class Price:
 
 
 class Turns:
-    """Says which tasks are timed, so that timing takes its share of the time and no more.
+    """Chooses the tasks that are timed, so that timing takes its share of the time and no more.
 
     Parameters
     ----------
     row_s, task_s : float
-        About what it costs for a row, and for a task.
+        The approximate cost of timing for each row, and for each task.
     """
 
     __slots__ = ("_left", "_price", "_row_s", "_task_s")
@@ -137,7 +135,7 @@ class Turns:
         return self._left <= 0.0
 
     def did(self, rows: int, seconds: float, *, timed: bool) -> None:
-        """Note how long a task took."""
+        """Record the duration of a task."""
         if timed:
             self._left = self._price.timed(rows, seconds, rows * self._row_s + self._task_s)
         elif self._left == 1.0:

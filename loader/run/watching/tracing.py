@@ -1,21 +1,21 @@
-"""``TUNDISH_TRACE=file``, ``StatsOptions(trace=file)``: a line of JSON for whatever happens to a task.
+"""The trace (``TUNDISH_TRACE=file``, ``StatsOptions(trace=file)``): one line of JSON for each event of a task.
 
-Every line has ``t`` (seconds since its iterator's first line), ``it`` (which iterator: ``PID.NUMBER``),
+Every line has ``t`` (seconds since its iterator's first line), ``it`` (the iterator: ``PID.NUMBER``),
 ``dir`` (``->`` to a worker, ``<-`` from it, ``--`` in the consumer's process), ``worker`` (0: none),
 ``kind``, and fields of its own. Beside the messages with workers (`messages.Kind`), and ``DIED``:
 
 ========  ==========================================================================================
 BEGIN     the first line: ``pid``, ``at`` (seconds since 1970), ``plan``, ``workers``
-STAGE     what a number of a stage means from now on: ``stage``, ``name``
-NEXT      the consumer was given something: ``us``, how long that took; ``calls``, if several that
-          followed each other closely share the line, which covers the time between them, too
-WAIT      a wait for workers is over: ``us``
-NODE      an element that was timed left an operator, in the consumer's process: ``node``, ``us``
-LEVEL     numbers of this moment: blocks ``ready``, slots ``leased``, bytes ``used``, ...
+STAGE     names the stage that a number stands for from now on: ``stage``, ``name``
+NEXT      the consumer received something: ``us``, how long that took; ``calls``, if several calls in
+          quick succession share the line, which then covers the time between them, too
+WAIT      a wait for workers ended: ``us``
+NODE      a timed element left an operator, in the consumer's process: ``node``, ``us``
+LEVEL     current levels: blocks ``ready``, slots ``leased``, bytes ``used``, ...
 END       the last line
 ========  ==========================================================================================
 
-Times that a line tells lie before its ``t``. A process that is killed may leave its last line torn.
+The duration in a line ends at its ``t``. If the process is killed, the last line may be torn.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _numbers = itertools.count(1)
 
 
 def open_trace(path: str | None, plan: str, workers: int) -> Trace | None:
-    """The trace that is asked for; None if none is.
+    """Open the trace that is requested; None if none is.
 
     Parameters
     ----------
     path : str or None
-        Where the options want it; ``TUNDISH_TRACE`` comes before them.
+        The path from the options; ``TUNDISH_TRACE`` takes precedence.
     plan : str
-        Its operators, in words.
+        The plan's operators, for display.
     workers : int
-        How many it has.
+        The number of workers.
 
     Raises
     ------
@@ -65,16 +65,16 @@ def open_trace(path: str | None, plan: str, workers: int) -> Trace | None:
 
 
 class Trace:
-    """A file that is written to as things happen, line by line.
+    """A trace file, written line by line as events happen.
 
     Parameters
     ----------
     path : str
-        Lines are put behind those that are there.
+        The file; lines are appended.
     plan : str
-        The iterator's operators, in words.
+        The iterator's operators, for display.
     workers : int
-        How many it has.
+        The number of workers.
     """
 
     def __init__(self, path: str, *, plan: str = "", workers: int = 0) -> None:
@@ -88,17 +88,17 @@ class Trace:
         self._write(0.0, "--", 0, "BEGIN", about)
 
     def __call__(self, direction: str, worker: int, kind: str, **fields: Any) -> None:
-        """Note something that happens now."""
+        """Write an event."""
         self._write(self._now(), direction, worker, kind, fields)
 
     def stage(self, number: int, name: str) -> None:
-        """Note that a stage has this number from now on."""
+        """Write the name that a stage number stands for from now on."""
         self("--", 0, "STAGE", stage=number, name=name)
 
     def gave(self, seconds: float) -> None:
-        """Note that the consumer is given something now, after so long.
+        """Write that the consumer received something, after `seconds`.
 
-        Calls that are short, and follow each other at once, share a line.
+        Short calls in quick succession share a line.
         """
         now = self._now()
         begin = now - seconds
@@ -110,17 +110,17 @@ class Trace:
         self._until = now
 
     def waited(self, seconds: float) -> None:
-        """Note that a wait for workers ends now; to be called before what it brought is noted."""
+        """Write that a wait for workers ended; call it before the events that the wait led to."""
         self._flush()
         self("--", 0, "WAIT", us=round(seconds * 1e6))
 
     def computed(self, node: str, seconds: float) -> None:
-        """Note that an element leaves an operator now, in this process; its inputs' time is not its own."""
+        """Write that an element left an operator in this process; `seconds` does not include its inputs."""
         self._flush()
         self("--", 0, "NODE", node=node, us=round(seconds * 1e6))
 
     def level(self, **numbers: float) -> None:
-        """Note numbers of this moment."""
+        """Write the current levels."""
         self("--", 0, "LEVEL", **numbers)
 
     def close(self) -> None:
@@ -158,14 +158,14 @@ class Trace:
 
 
 def notice(message: str) -> None:
-    """Warn; where warnings are errors it is shown all the same, and nothing is raised.
+    """Warn; never raises, even where warnings are errors, but prints the message then.
 
-    An exception here would take an element along that is on its way, or leave workers behind.
+    An exception here would lose an element in flight, or leave workers running.
 
     Parameters
     ----------
     message : str
-        What has happened, and what goes on without it.
+        What happened, and what happens instead.
     """
     try:
         warnings.warn(message, RuntimeWarning, stacklevel=3)

@@ -1,7 +1,7 @@
-"""AUTOTUNE for one iterator: tells the tuner what was measured, and keeps what it says.
+"""AUTOTUNE for one iterator: feeds the tuner with measurements, and holds its decision.
 
-It outlives the iterator's engines: where elements are so small that workers cost more than they do, an
-iterator goes on in its own process, and perhaps back, from the position where it is.
+It outlives the iterator's engines: if elements are so small that workers cost more than they save, the iterator
+continues in its own process, and perhaps returns to workers later, from its current position.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PER_CORE = 4
 
 
 class Counted(NamedTuple):
-    """The counts at some moment, by ``perf_counter``."""
+    """Counters at one moment, by ``perf_counter``."""
 
     at: float
     delivered: int
@@ -46,18 +46,18 @@ class Tuning:
     Parameters
     ----------
     options : Options
-        Of the iterator.
+        The iterator's options.
     cores : int
-        How many may be used.
+        The number of cores that may be used.
     inline : bool
-        Whether the consumer's process may compute, too.
+        True if the consumer's process may compute, too.
 
     Attributes
     ----------
     workers : int
-        How many there are to be now.
+        The number of workers wanted now.
     changes : list of (float, int)
-        When the number was changed, in seconds since the iterator was made, and to what.
+        When the number was changed, in seconds since the iterator was made, and the new number.
     """
 
     def __init__(self, options: Options, cores: int, *, inline: bool) -> None:
@@ -75,16 +75,16 @@ class Tuning:
         self._wall_s = 0.0  # of engines that are no more
 
     def observe(self, stats: Stats, starting: int, runners: Iterable[Runner]) -> int | None:
-        """Take in what was counted; return another number of workers, or None.
+        """Feed the tuner with statistics; return a new number of workers, or None.
 
         Parameters
         ----------
         stats : Stats
-            Of the iterator's engine.
+            Statistics of the iterator's engine.
         starting : int
-            How many workers are not up yet.
+            The number of workers that are still starting.
         runners : iterable of Runner
-            The others, as the system knows them.
+            The other workers' processes.
         """
         counted, before = _counted(stats), self._before
         self._before = counted
@@ -117,22 +117,22 @@ class Tuning:
         return wanted
 
     def bound(self, workers: int) -> None:
-        """Note that the system has no more workers than these: nor will what takes the engine's place."""
+        """Limit the number of workers: the system cannot start more."""
         self.workers = workers
         self.tuner.bound(workers)
 
     def moved(self, wall_s: float) -> None:
-        """Note that the iterator has another engine; those before stood so long."""
+        """Note that the iterator has a new engine; `wall_s` is how long its earlier engines ran."""
         self._wall_s = wall_s
         self._before = None
 
     def restart(self) -> None:
-        """The iterator counts anew, from a state that it went to."""
+        """Start counting anew, after the iterator loaded a state."""
         self.changes.clear()
         self.moved(0.0)
 
     def stay(self) -> bool:
-        """No worker could be started: stay in the consumer's process; False where it is tried from elsewhere."""
+        """Stay in the consumer's process since no worker could be started; return False if workers are required."""
         from_here = self._inline and self.workers > 0
         self.workers = 0 if from_here else self.workers
         return from_here
@@ -155,7 +155,7 @@ def _counted(stats: Stats) -> Counted:
 
 
 def _usual_s(node: NodeStats) -> float:
-    """Return how long a node has worked, but for the few times when another program had the core."""
+    """Return the usual time of a node, without the rare outliers when another program had the core."""
     if not node.busy_s:
         return 0.0
     return node.busy_s * min(1.0, node.time.quantile_s(0.5) / node.time.mean_s)

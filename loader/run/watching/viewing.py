@@ -1,4 +1,4 @@
-"""A view of a plan for the verdict: its operators, by the names that statistics use."""
+"""A summary of a plan for the verdict: its operators, by the names that statistics use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def view_of(context: Context) -> PlanView:
     Parameters
     ----------
     context : Context
-        Of the iterator: it names the operators.
+        The iterator's context, which names the operators.
     """
     nodes = tuple(_viewed(node, context) for node in context.nodes if not node.transparent)
     options = options_of(context.root)
@@ -62,7 +62,7 @@ def _units(node: Operator) -> int:
 
 
 def _shown(node: Operator) -> Operator:
-    """Return a node, or the first one upstream of it that does something."""
+    """Return a node, or if it does nothing, the first one upstream that does something."""
     while node.transparent:
         (node,) = node.inputs
     return node

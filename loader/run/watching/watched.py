@@ -1,4 +1,4 @@
-"""The stages and nodes of a plan that are counted and timed, and whether they are."""
+"""Choice of what is counted and timed in a plan."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 
 def is_watched(options: Options) -> bool:
-    """Return True if times are measured: unless ``StatsOptions.enabled`` is False, or ``TUNDISH_WATCH=0``."""
+    """Return True if times are measured: not if ``StatsOptions.enabled`` is False or ``TUNDISH_WATCH=0``."""
     return options.stats.enabled is not False and os.environ.get("TUNDISH_WATCH") != "0"
 
 
 def measured_plan(root: Operator, options: Options) -> Operator:
-    """Return the plan with its edges measured, as its options say; an iterator's position fits all of them."""
+    """Return the plan with its edges measured as its options say; this does not change an iterator's state."""
     if not is_watched(options):
         return without_measuring(root)
     return with_all_edges(root) if options.stats.latency_all_edges else root
 
 
 def stage_name(node: Operator, context: Context) -> str:
-    """Return the name of the stage that ends at a node: its last operator that does something."""
+    """Return the name of the stage that ends at a node, that of its last operator that does something."""
     while node.transparent:
         node = node.inputs[0]
     return context.label(node)
@@ -44,7 +44,7 @@ def meter_of(node: Operator, context: Context, where: str) -> StageMeter:
 
 
 def evaluated(node: Operator) -> Iterator[Operator]:
-    """Yield the nodes that a stage evaluates, the source first, up to its last."""
+    """Yield the nodes that a stage evaluates, from its source to its last."""
     if computes(node) and not (node.noting or node.elementwise):
         yield node  # it is made below: the stage only puts it where it is wanted
         return
