@@ -1,8 +1,8 @@
-"""A block: some consecutive items of a stage, in one slot, and what the workers made of them.
+"""Blocks: consecutive items of a stage, and their computed rows in one slot.
 
-It belongs to the coordinator. `Row` and `Rows` are the items that name its elements and keep it alive.
-Its slot comes back when the last of them, and the last view a consumer holds, is gone: the memory is
-leased, and nobody counts but the interpreter.
+A block belongs to the coordinator. The items `Row` and `Rows` refer to its rows and keep it alive. Its slot is released
+when the last of them, and the last view that the consumer holds, is gone: the slot is leased, and reference
+counting is the interpreter's.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ COPY_BELOW = 65536
 
 
 class Block:
-    """Some consecutive items of a stage, and what the workers made of them.
+    """Consecutive items of a stage, and what workers computed from them.
 
     Attributes
     ----------
     number : int
-        The coordinator's name for it.
+        Its number in messages.
     refs : sequence
-        Of its rows.
+        The refs of its rows.
     slot : int or None
-        Granted to the workers until `complete`.
+        The slot, granted to workers until the block is `complete`.
     left : int
-        Rows not yet made.
+        The number of rows that are not computed yet.
     layout : Layout or None
-        None when the rows have no common one: then `elements` has them.
+        The layout of the columns; None if the rows have no common one and are kept in `elements`.
     root : numpy.ndarray or None
-        The memory of the columns; the lease.
-    drops, errors, events, extras, elements
-        By row, as the workers told.
+        The memory of the columns, which holds the lease.
+    drops, errors, events, extras, elements : set or dict
+        By row: dropped rows, errors, counted events, leaves outside the columns, and whole elements.
     told : list
-        What they have counted and timed.
+        Counts and times reported by workers.
     """
 
     __slots__ = (
@@ -103,10 +103,9 @@ class Block:
         self._columns: list[np.ndarray | None] | None = None
 
     def error_of(self, row: int) -> BaseException:
-        """Return a row's error, once: what is kept here keeps whoever catches it, and his iterator, alive.
+        """Return a row's error, once: keeping it would keep alive its catcher's frames, and with them the iterator.
 
-        Raising an error ties it to the frames it passes; an iterator that was dropped would never
-        be closed.
+        Raising an error ties it to the frames it passes, so an iterator that was dropped would never be closed.
         """
         error = self.errors[row]
         assert error is not None
@@ -114,7 +113,7 @@ class Block:
         return error
 
     def outcomes(self, rows: int) -> tuple[int, int, int]:
-        """Return how many of the first rows are elements, are left out, and are errors."""
+        """Return how many of the first `rows` rows are elements, are dropped, and are errors."""
         if self.clean:
             return rows, 0, 0
         if rows == self.total:
@@ -127,12 +126,12 @@ class Block:
 
     @property
     def small(self) -> bool:
-        """True if it is clean, and its rows are to be delivered as copies, many at once."""
+        """True if all rows are elements, and so small that they are delivered as copies, many at once."""
         layout = self.layout
         return self.clean and layout is not None and layout.row_nbytes <= _SMALL_ROW
 
     def reset(self) -> None:
-        """Forget what was made: it is to be made again, by one task."""
+        """Discard all results, so that one task computes the block again."""
         self.left = self.total
         self.layout = self.root = self._columns = None
         self.drops, self.errors, self.events = set(), {}, {}
@@ -142,7 +141,7 @@ class Block:
 
     @property
     def complete(self) -> bool:
-        """True if every row has been made."""
+        """True if every row has been computed."""
         return self.left == 0
 
     @property
@@ -159,18 +158,18 @@ class Block:
         return self._columns
 
     def keep(self) -> None:
-        """Have the rows stay as they are, since a writer reads them later: views are read-only from now on."""
+        """Keep the rows unchanged for a writer that reads them later: views are read-only from now on."""
         if not self.kept:
             self.kept, self._columns = True, None
 
     def key_of(self, row: int) -> tuple[Tree, tuple[Any, ...]] | None:
-        """Return what must be equal for rows to stand in one batch; None for a row kept by itself."""
+        """Return what must be equal for rows to fit one batch; None for a row that is outside the columns."""
         if row in self.elements or self.layout is None:
             return None
         return (self.layout.tree, self.layout.keys)
 
     def element(self, row: int, *, copy: bool = False) -> Any:
-        """Return one element; large arrays are views of the block's memory, unless copied."""
+        """Return an element; large arrays are views of the block's memory, unless `copy` is true."""
         if row in self.elements:
             return map_leaves(lambda leaf: _private(leaf, copy=copy), self.elements[row])
         layout = self.layout
@@ -185,7 +184,7 @@ class Block:
         return unflatten(layout.tree, leaves)
 
     def batch(self, first: int, stop: int, *, copy: bool = False) -> Any:
-        """Return rows of the common layout as one batch; large arrays are views, unless copied."""
+        """Return rows with one layout as a batch; large arrays are views, unless `copy` is true."""
         layout = self.layout
         assert layout is not None
         arrays = []
@@ -198,13 +197,13 @@ class Block:
         return unflatten(layout.tree, arrays)
 
     def loose(self, at: int, first: int, stop: int) -> np.ndarray:
-        """Return rows of a leaf without a fixed size."""
+        """Return rows of a leaf that has no fixed size."""
         assert self.layout is not None
         extra = self.extras[at]
         return stack_loose(self.layout.keys[at], [extra[k] for k in range(first, stop)])
 
     def _loose_one(self, at: int, row: int) -> Any:
-        """Return one row of a leaf without a fixed size."""
+        """Return one row of a leaf that has no fixed size."""
         value = self.extras[at][row]
         if self.kept and isinstance(value, np.ndarray):
             value = value.view()
@@ -212,7 +211,7 @@ class Block:
         return value
 
     def elements_of(self, first: int, stop: int) -> list[Any]:
-        """Rows as a list of private values, of a block that is clean and whose rows are `small`."""
+        """Return rows of a `small` block as a list of private values."""
         layout = self.layout
         assert layout is not None
         if layout.tree is not LEAF:
@@ -226,7 +225,7 @@ class Block:
         return [copied(row) for row in rows]
 
     def evict(self) -> bool:
-        """Move the rows to private memory, so that the slot comes back; False if consumers hold it."""
+        """Move the rows to private memory to free the slot; return False if the consumer holds some."""
         if self.root is None or not self.leased or self.private is not None:
             return False
         self.private = self.root.copy()

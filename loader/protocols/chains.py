@@ -1,8 +1,8 @@
-"""Chains of operators along a plan, and the places where elements are computed.
+"""Chains of elementwise operators, and where their elements are computed.
 
-Operators that only choose or order elements take items as they are, computed or not. A `map` upstream of
-such an operator is *deferred*: it runs when its items have to be computed. Where items may arrive
-computed is a matter of the plan alone, and both planner and evaluators ask here.
+Operators that only choose or order elements accept items computed or not. A `map` before such an operator is
+*deferred*: it runs when its items have to be computed. Where items may arrive computed depends on the plan alone;
+planner and evaluators both use these functions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def run_of(node: Operator) -> list[Operator]:
-    """Return the chain of elementwise operators that ends at a node, from there upstream."""
+    """Return the chain of elementwise operators that ends at a node, last operator first."""
     found: list[Operator] = []
     while node.elementwise:
         found.append(node)
@@ -23,16 +23,16 @@ def run_of(node: Operator) -> list[Operator]:
 
 
 def chain_base(node: Operator) -> tuple[Operator, bool]:
-    """Return the first node upstream of a chain, and whether the chain may drop elements."""
+    """Return the first node before a chain, and True if the chain may drop elements."""
     run = run_of(node)
     return (run[-1].inputs[0] if run else node), any(each.drops for each in run)
 
 
 def computes(node: Operator) -> bool:
-    """Return True if the items of a node's stream have been computed at this node.
+    """Return True if a node's stream gives items that were computed at this node.
 
-    Asked of the input of an operator that is not elementwise: a chain that may drop elements is
-    computed as a whole, by one stage.
+    Asked about the input of an operator that is not elementwise: a chain that may drop elements is computed as a whole,
+    by one stage.
     """
     if node.positional:
         return False
@@ -40,7 +40,7 @@ def computes(node: Operator) -> bool:
 
 
 def defers(node: Operator) -> bool:
-    """Return True if computed items of a node's stream may have been computed upstream of a map of its."""
+    """Return True if items of a node's stream may have been computed before one of its deferred maps."""
     if node.positional or computes(node):
         return False
     if not node.flat and node.origin != "part":  # its items are put together, not passed on

@@ -1,4 +1,4 @@
-"""Several elements of a stream, taken at once."""
+"""Chunks: several elements of a stream, taken at once."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 class Chunk:
-    """Computed elements that come next in a stream, in order; none of them is an error.
+    """The next computed elements of a stream, in order; none of them is an error.
 
     Parameters
     ----------
     refs : Refs or Stretch
-        Where the elements come from.
+        The elements' refs.
     columns : nest of (k, ...) ndarray, optional
-        The elements, stacked.
+        The elements, stacked, in the nest of one element.
     values : sequence, optional
-        The elements one by one. There is one of the two at least.
+        The elements one by one. At least one of columns and values is given.
     ours : bool
-        True if nobody else writes into the columns, or reads them.
+        True if nobody else reads the columns or writes into them.
     """
 
     __slots__ = ("_columns", "_values", "ours", "refs")
@@ -44,16 +44,16 @@ class Chunk:
 
     @property
     def columns(self) -> Any:
-        """The elements, stacked; None where they do not stand in one batch, or nobody has looked."""
+        """The elements, stacked; None if they do not fit one batch, or this has not been tried."""
         return self._columns
 
     @property
     def values(self) -> Sequence[Any]:
-        """The elements one by one, where there are no columns."""
+        """The elements one by one, if there are no columns."""
         return self._values
 
     def after(self, count: int) -> Chunk | None:
-        """Return the elements after the first ones; None if there is none."""
+        """Return the chunk without its first `count` elements; None if none is left."""
         if count == len(self):
             return None
         columns = self._columns
@@ -63,16 +63,16 @@ class Chunk:
 
 
 class RunChunk(Chunk):
-    """Consecutive records of a file: columns and values are made when they are asked for.
+    """Consecutive records of a file; columns and values are made on first use.
 
     Parameters
     ----------
     refs : Refs or Stretch
-        Where they come from.
+        The records' refs.
     run : Run
-        What they are a part of.
+        The run of records that they are part of.
     first, stop : int
-        Which part.
+        The range within the run.
     """
 
     __slots__ = ("_first", "_run", "_stop")
@@ -98,14 +98,14 @@ class RunChunk(Chunk):
 
 
 class Wrapped:
-    """Refs in the terms of an operator that passes elements on; nobody may ever ask for them.
+    """Refs of an operator that passes elements on, computed from its input's refs on first use.
 
     Parameters
     ----------
     refs : Refs, Stretch or Wrapped
-        Those of its input.
+        The input's refs.
     wrap : callable
-        Gives the operator's ref for one of the input's.
+        Returns the operator's ref for one of the input's.
     """
 
     __slots__ = ("_refs", "_wrap")
@@ -124,12 +124,12 @@ class Wrapped:
 
 
 def taken(machine: Any, most: int) -> Any:
-    """Return what a machine gives of several items: refs, or a chunk; None: its next item comes from `next`.
+    """Take up to `most` items of a machine: refs, or a chunk; None if the next item has to come from `next`.
 
     Raises
     ------
     End, NotReady
-        As of its `next`.
+        As from `next`.
     """
     take = getattr(machine, "take", None)
     found = None if take is None else take(most)
@@ -139,21 +139,21 @@ def taken(machine: Any, most: int) -> Any:
 
 
 def at_once(machine: Any) -> int:
-    """Return how many elements may be taken of a machine when one is asked for: 1 if a user's function would run early."""
+    """Return how many elements may be taken at once: 1 if taking more would run a user's function early."""
     return getattr(machine, "at_once", 1)
 
 
 def renamed(found: Any, wrap: Callable[[Ref], Ref], shift: int | None = None) -> Any:
-    """Put refs, or those of a chunk, into the terms of an operator that passes them on.
+    """Convert refs, or those of a chunk, to refs of an operator that passes elements on.
 
     Parameters
     ----------
     found : Refs or Chunk
-        What was taken of the input.
+        What was taken from the input.
     wrap : callable
-        Gives the operator's ref for one of the input's.
+        Returns the operator's ref for one of the input's.
     shift : int, optional
-        What `wrap` adds, if it adds a number to an int.
+        The number that `wrap` adds, if that is all it does to an int.
     """
     if isinstance(found, Chunk):
         found.refs = Wrapped(found.refs, wrap)

@@ -1,4 +1,4 @@
-"""Stacking elements into a batch, one row at a time.
+"""Collating: stacking elements into a batch, row by row.
 
 Nothing is cast or broadcast: ``rows[k] = x`` would turn 1.9 into 1 in an int64 batch and a (1,)
 row into a (3,) one, so every leaf's dtype and shape are compared with the first element's.
@@ -31,7 +31,7 @@ Key = tuple[Any, tuple[int, ...]] | type
 
 
 def fits(key: Key, first: Key) -> bool:
-    """Return True if a leaf may stand in one array with the batch's first one."""
+    """Return True if a leaf can be stacked with the batch's first one."""
     return key == first or (isinstance(key, type) and isinstance(first, type))
 
 
@@ -44,7 +44,7 @@ def misfit(
     *,
     fits: Callable[[Key, Key], bool] = fits,
 ) -> str | None:
-    """Say how element k of a batch differs from the batch's first one; None where it fits."""
+    """Describe how element k of a batch differs from the first one; None if it fits."""
     if not same_structure(tree, first_tree):
         return (
             f"element {k} of the batch has the structure {show_tree(tree)}, "
@@ -70,7 +70,7 @@ def _advice(key: Key, first: Key) -> str:
 
 
 def unstackable(keys: Sequence[Key], tree: Tree) -> str | None:
-    """Say why elements cannot be rows of a batch at all; None where they can."""
+    """Describe why elements cannot be rows of a batch at all; None if they can."""
     for path, key in zip(paths(tree), keys, strict=True):
         if not isinstance(key, type) and len(key[1]) >= MOST_DIMENSIONS:
             field = f" at {path}" if path else ""
@@ -82,12 +82,12 @@ def unstackable(keys: Sequence[Key], tree: Tree) -> str | None:
 
 
 class Collator:
-    """A batch in the making.
+    """A batch that is being filled.
 
     Parameters
     ----------
     size : int
-        How many rows to make room for.
+        The number of rows to allocate.
     """
 
     __slots__ = ("_columns", "_keys", "_tree", "_write", "count", "size")
@@ -99,12 +99,12 @@ class Collator:
         self._write: Write | None = None
 
     def add(self, value: Any) -> None:
-        """Write an element into the next row.
+        """Write an element to the next row.
 
         Raises
         ------
         SpecError
-            It does not fit the first one; the batch is as before.
+            It does not fit the first element; the batch is unchanged.
         """
         k = self.count
         if k == 0:
@@ -116,12 +116,12 @@ class Collator:
         self.count = k + 1
 
     def add_columns(self, columns: Any, rows: int) -> None:
-        """Write elements that are stacked into the next rows.
+        """Write stacked elements to the next rows.
 
         Raises
         ------
         SpecError
-            They do not fit the first one; the batch is as before.
+            They do not fit the first element; the batch is unchanged.
         """
         k, (leaves, tree) = self.count, flatten(columns)
         keys = [_row_key(leaf) for leaf in leaves]
@@ -166,14 +166,14 @@ class Collator:
                 column[k] = private(leaf) if column.dtype.hasobject else leaf
 
     def _in_order(self, leaves: list[Any], tree: Tree) -> list[Any]:
-        """The leaves as the first element has them; the order of keys may be another."""
+        """Return the leaves in the order of the first element's keys."""
         if tree == self._tree:
             return leaves
         by_path = dict(zip(paths(tree), leaves, strict=True))
         return [by_path[p] for p in paths(self._tree)]
 
     def finish(self) -> Any:
-        """The batch; its arrays are new and nobody else's."""
+        """Return the batch, in new arrays."""
         n = self.count
         arrays = []
         for column in self._columns:
@@ -185,14 +185,14 @@ class Collator:
 
 
 def _row_key(column: np.ndarray) -> Key:
-    """The key of a column's rows; rows of a column of objects are text."""
+    """Return the key of a column's rows; rows of an object column are text."""
     if column.dtype.hasobject and column.ndim == 1:
         return type(column[0])
     return column.dtype, column.shape[1:]
 
 
 def stack_loose(key: Key, values: list[Any]) -> np.ndarray:
-    """Rows of a leaf without a fixed size: arrays of objects are stacked, others are objects."""
+    """Stack rows of a leaf that has no fixed size: arrays of objects are stacked, other values become objects."""
     if isinstance(key, type):
         return objects(values)
     array = np.empty((len(values), *key[1]), key[0])
@@ -202,7 +202,7 @@ def stack_loose(key: Key, values: list[Any]) -> np.ndarray:
 
 
 def objects(values: list[Any]) -> np.ndarray:
-    """A one-dimensional object array of values, whatever they are."""
+    """Return a one-dimensional object array of any values."""
     array = np.empty(len(values), object)
     for k, value in enumerate(values):
         array[k] = value
@@ -210,7 +210,7 @@ def objects(values: list[Any]) -> np.ndarray:
 
 
 def collate(values: Iterable[Any], size: int) -> Any:
-    """Stack elements that are at hand."""
+    """Stack a list of elements."""
     batch = Collator(size)
     for value in values:
         batch.add(value)

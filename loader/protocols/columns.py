@@ -1,4 +1,4 @@
-"""Columns of many elements at once: rows taken out of arrays, and columns of several inputs put together."""
+"""Columns: rows gathered from arrays, and nests of columns."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _TEXT = ({str}, {bytes})
 
 
 def rows_of(column: np.ndarray, places: Positions) -> np.ndarray | None:
-    """Return rows of an array as a new one; None where they are no column of elements.
+    """Gather rows of an array into a new one; None if its rows are not a column of elements.
 
     Parameters
     ----------
     column : (n, ...) ndarray
-        Of any dtype; of objects only str and bytes make a column.
+        An array of any dtype; of object arrays only those of str or bytes are columns.
     places : range or (k,) int64 ndarray
-        Which rows, at least one.
+        The numbers of the rows, at least one.
     """
     if column.ndim > MOST_DIMENSIONS:
         return None
@@ -54,7 +54,7 @@ def _taken(column: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 def _as_elements(rows: np.ndarray) -> np.ndarray | None:
-    """Return rows as `collate` stacks them; None where it has to look at each."""
+    """Return rows as `collate` would stack them; None if it has to inspect each."""
     if rows.dtype.hasobject:
         return rows if rows.ndim == 1 and set(map(type, rows)) in _TEXT else None
     if rows.ndim == 1 and not rows.dtype.isnative and rows.dtype.kind != "V":
@@ -63,14 +63,14 @@ def _as_elements(rows: np.ndarray) -> np.ndarray | None:
 
 
 def nest_rows(nest: Any, places: Positions) -> Any:
-    """Return rows of the arrays of a nest as new ones; None where they are no columns of elements."""
+    """Gather rows of the arrays of a nest into new ones; None if the arrays are not columns of elements."""
     leaves, tree = flatten(nest)
     rows = [rows_of(leaf, places) for leaf in leaves]
     return None if any(column is None for column in rows) else unflatten(tree, rows)
 
 
 def slices(nest: Any, first: int, stop: int) -> Any:
-    """Return views of rows of the arrays of a nest; None where they are no columns of elements."""
+    """Return views of rows of the arrays of a nest; None if the arrays are not columns of elements."""
     leaves, tree = flatten(ragged_apart(nest))
     if not all(isinstance(leaf, np.ndarray) for leaf in leaves):
         return None

@@ -1,4 +1,4 @@
-"""The context that one iterator's machines and evaluators share: seeds, numbers of nodes, where they run."""
+"""The context of an iterator, shared by its machines and evaluators: seeds, node numbers, options."""
 
 from __future__ import annotations
 
@@ -29,36 +29,36 @@ class Closing(Protocol):
     """Something that can be closed."""
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release what it holds."""
 
 
 class Recording(Protocol):
-    """A snapshot of the plan that is not complete."""
+    """A snapshot of the plan that is incomplete."""
 
     recorder: Any
     """What is told of all that passes; None: nothing is written."""
 
     def unrecorded(self) -> Any:
-        """Return the same for whoever runs it again: nothing is written."""
+        """Return a copy that records nothing, for replays."""
         ...
 
 
 @dataclass(eq=False)
 class Context:
-    """The things that stay the same while an iterator lives, and are the same in every worker.
+    """What is constant over an iterator's life, and the same in every worker.
 
     Parameters
     ----------
     root : Operator
         The plan.
     iteration : int
-        Which iteration of the dataset object this is: the first digit of every pass number.
+        The number of this iteration of the dataset object: the first digit of every pass number.
     base_seed : int
-        From which operators without a seed derive theirs.
+        The seed from which operators without one derive theirs.
     graph_seed : int or None
-        What `set_seed` was given.
+        The seed given to `set_seed`.
     prefix : tuple
-        The origin of the element whose `flat_map` made this plan; () for an iterator's own.
+        The origin of the element from which a `flat_map` made this plan; () for an iterator's own.
     """
 
     root: Operator
@@ -121,39 +121,39 @@ class Context:
 
     @property
     def looks(self) -> tuple[Look, ...]:
-        """The wrappers that are put around each evaluator."""
+        """The wrappers that are applied to each evaluator."""
         return tuple(seeing(probe) for probe in self.probes)
 
     @property
     def recorders(self) -> list[Any]:
-        """The recorders of its snapshots that are written."""
+        """The recorders of its snapshots that are being written."""
         return [live.recorder for live in self.live.values() if live.recorder is not None]
 
     def number(self, node: Operator) -> int:
-        """Return which of the seeded operators of its kind a node is, counted from the source."""
+        """Return the number of a node among the seeded operators of its kind, counted from the source."""
         return self._numbers[id(node)]
 
     def index(self, node: Operator) -> int:
-        """Return which node of the plan this is, in `walk`'s order."""
+        """Return the index of a node in the plan, in the order of `walk`."""
         return self._index[id(node)]
 
     def label(self, node: Operator) -> str:
-        """``map#2``: the operator and its place in the plan."""
+        """Return a node's label, its operator and number in the plan: ``map#2``."""
         return self.labels[id(node)]
 
     def seed_of(self, node: Operator) -> int:
-        """Return the seed of an operator: its own, or derived."""
+        """Return an operator's seed: its own, or a derived one."""
         seed: int | None = getattr(node, "seed", None)
         if seed is not None:
             return seed
         return derive_seed(self.base_seed, node.label, self.number(node), self.prefix)
 
     def pair_of(self, node: Operator) -> tuple[int, int]:
-        """Return tf.data's two seeds of an operator that draws as there."""
+        """Return tf.data's pair of seeds for an operator that draws as tf.data does."""
         return seed_pair(self.seed_of(node), self.graph_seed)
 
     def again(self) -> Context:
-        """Return the same context, with nothing counted or captured yet."""
+        """Return a copy with empty counts and no captured values."""
         again = Context(
             self.root, self.iteration, self.base_seed, self.graph_seed, self.prefix, self.where
         )
@@ -162,7 +162,7 @@ class Context:
         return again  # with a watch of its own: what is made again has been counted
 
     def inner(self, root: Operator, origin: tuple[Any, ...]) -> Context:
-        """Return the context of a dataset that a `flat_map` made of one element."""
+        """Return the context of the dataset that a `flat_map` made from one element."""
         seed = derive_seed(self.base_seed, "inner", origin)
         inner = Context(root, 0, seed, self.graph_seed, origin, self.where)
         inner.files, inner.room, inner.watch = self.files, self.room, self.watch.inner()
@@ -170,16 +170,16 @@ class Context:
         return inner
 
     def beside(self, root: Operator, iteration: int) -> Context:
-        """Return the context of another plan, of which each pass is an iteration."""
+        """Return the context of another plan, each pass of which is an iteration."""
         return Context(root, iteration, self.base_seed, self.graph_seed, self.prefix, self.where)
 
     def close_files(self) -> None:
-        """Close what is open; what is asked again opens again."""
+        """Close open files; they are opened again when needed."""
         for each in list(self.files):
             each.close()
 
     def captured_value(self, node: Operator, pass_: int, ref: Ref) -> Any:
-        """An element that a restored buffer names and that needs a replay; `Broken` for an error."""
+        """Return an element that a restored buffer names and that needs a replay; `Broken` for an error."""
         from_start = (self.index(node), pass_)
         if (*from_start, ref) not in self.captured:
             wanted = self.wanted.pop(from_start, set()) | {ref}
@@ -196,16 +196,16 @@ class Context:
         return self.captured[(*from_start, ref)]
 
     def let_go(self, node: Operator, pass_: int, ref: Ref) -> None:
-        """Stop keeping an error: raising it ties it to the caller's frames, and so to its iterator."""
+        """Discard a captured error: raising it ties it to the caller's frames, and so to its iterator."""
         self.captured.pop((self.index(node), pass_, ref), None)
 
 
 def first_seed() -> int:
-    """Return a seed for operators without one: from `set_seed`, else from the system."""
+    """Return a seed for operators without one: derived from `set_seed`, else from the system."""
     seed = global_seed()
     return secrets.randbits(62) if seed is None else derive_seed("set_seed", seed)
 
 
 def draw_seed(node: Operator) -> int:
-    """Draw the seed from which operators without one derive theirs; 0 where a plan has none of them."""
+    """Draw the seed from which operators without one derive theirs; 0 if a plan has no such operator."""
     return first_seed() if any(n.seedless for n in walk(node)) else 0

@@ -1,8 +1,8 @@
-"""Contracts between operators and those who run them: machines, and who builds and compiles.
+"""Interfaces between operators and the engine: machines, their builder, and the compiler of evaluators.
 
 A *machine* is the stream of one pass of a node. It gives *items* (`tundish.loader.protocols.items`),
 computed or not, and never calls a user's function. The same machines run in the consumer's process with
-workers and without, so the order cannot depend on workers. An *evaluator* makes an element of an item.
+workers and without, so the order cannot depend on workers. An *evaluator* computes the element of an item.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Short = Literal["keep", "drop", "error"]
 
 
 class Machine(Protocol):
-    """The stream of one pass of a node."""
+    """A stream of items: one pass of a node."""
 
     def next(self) -> Any:
         """Return the next item.
@@ -60,17 +60,17 @@ class Machine(Protocol):
         Raises
         ------
         End
-            There is none.
+            There are no more items.
         NotReady
-            A worker has to answer first. Ask again later; what was gathered so far is kept.
+            A worker has to answer first. Ask again later; nothing gathered so far is lost.
         """
         ...
 
     def mark(self) -> Mark:
-        """Return the place just after the last item: immutable, good while the machine runs ahead.
+        """Return the mark after the last item: immutable, and valid while the machine runs ahead.
 
-        It is asked for as soon as the item has been given. After `NotReady` it may be between two items. A mark
-        holds refs, not items: who is given an item may change its ref (`rewrap`).
+        It is asked for right after an item. After `NotReady` it may be between two items. A mark holds refs, not items,
+        because the receiver of an item may change its ref (`rewrap`).
         """
         ...
 
@@ -79,82 +79,82 @@ class Machine(Protocol):
         ...
 
     def load(self, state: Any) -> None:
-        """Bring a new machine to a place that was dumped."""
+        """Restore a new machine to a dumped mark."""
         ...
 
 
 class Takeable(Machine, Protocol):
-    """A machine of which several items can be taken at once; nobody has to ask for them so."""
+    """A machine from which several items may be taken at once."""
 
     def take(self, most: int) -> Any:
-        """Return the next items, `most` at most, at least one: refs, or a `Chunk` of computed elements.
+        """Return one to `most` items: refs, or a `Chunk` of computed elements.
 
-        None: the next item comes from `next`; it is an error, say, or has to be made by itself. Raises as `next` does.
+        None means that the next item has to come from `next`, because it is an error, say. Raises as `next` does.
         """
         ...
 
     def mark(self, left: int = 0) -> Mark:
-        """Return the place so many items before the last one; they were taken with it."""
+        """Return the mark `left` items before the last one; they must belong to the last `take`."""
         ...
 
 
 class Forgettable(Protocol):
-    """A machine that is told when nobody will ask it again."""
+    """A machine that can be told that it will not be read again."""
 
     def forget(self) -> None:
-        """Release what is kept for being asked again."""
+        """Release what is kept for later requests."""
         ...
 
 
 class Builder(Protocol):
-    """Builds the machines of a plan; it decides where elements are computed."""
+    """Builds the machines of a plan, and decides where elements are computed."""
 
     context: Context
     ahead: bool
     """True if streams are asked before those who need them are."""
 
     def keeps(self, machine: Forgettable) -> None:
-        """Have a machine told when nobody will ask it again."""
+        """Register a machine whose `forget` is called when it will not be read again."""
         ...
 
     def build(self, node: Operator, pass_: int) -> Machine:
-        """Build the stream of a node; its items may still have to be computed."""
+        """Build the machine of a node; its items may still have to be computed."""
         ...
 
     def computed(self, node: Operator, pass_: int) -> Machine:
-        """Build the stream of a node with all items computed."""
+        """Build the machine of a node, with all items computed."""
         ...
 
     def noted(self, node: Unary, pass_: int) -> Machine:
-        """Build the computed stream of a noting node's input, each item with its note."""
+        """Build the machine of a noting node's input, computed, with a note on each item."""
         ...
 
     def repeated(self, node: Any, pass_: int) -> Machine:
-        """Build the stream of a `Repeat`; where there are workers its next pass may begin early."""
+        """Build the machine of a `Repeat`; with workers its next pass may start early."""
         ...
 
     def meter(self, node: Operator) -> StageMeter:
-        """Make the meter of a node whose elements are made as the consumer asks for them."""
+        """Return the meter of a node whose elements are made on demand."""
         ...
 
     def recorded(self, node: Unary, pass_: int) -> Machine:
-        """Build the stream of a snapshot that is not complete: it is written as it passes."""
+        """Build the machine of an incomplete snapshot, which is written as elements pass."""
         ...
 
     def beside(self, plan: Operator, pass_: int) -> Machine:
-        """Build the computed stream of a plan of its own, in this process."""
+        """Build a machine in this process that gives the computed elements of another plan."""
         ...
 
     def cache_limit(self) -> int:
-        """Return the number of bytes that a cache may keep."""
+        """Return the number of bytes that a cache may use."""
         ...
 
     def batches(self, node: Any, up: Machine) -> Machine:
-        """Build the machine that stacks computed items as a `Batch` says."""
+        """Build the machine that batches computed items for a `Batch`."""
         ...
 
     def flattened(self, node: Any, base: Operator, pass_: int) -> Machine:
-        """Build the machine of the elements of a `FlatMap`'s inner datasets, which are made of `base`'s items."""
+        """Build the machine that gives the elements of a `FlatMap`'s inner datasets, opened from `base`'s items."""
         ...
 
 
@@ -170,7 +170,7 @@ class Maker(Protocol):
         ...
 
     def gather(self, node: Operator) -> Gather | None:
-        """Compile what gives columns of a node's elements; None where each has to be made, or seen, by itself."""
+        """Compile a function from refs to columns of a node's elements; None if each is made separately."""
         ...
 
     def below(self, node: Operator, up: Operator) -> Value:
@@ -178,15 +178,15 @@ class Maker(Protocol):
         ...
 
     def held(self, node: Operator) -> Value:
-        """Compile the evaluator of a node whose elements are kept while others are made."""
+        """Compile the evaluator of a node whose elements are held while others are made."""
         ...
 
     def at_hand(self, value: Value, *, again: bool = True, changed: bool = False) -> Value:
-        """Wrap an evaluator so that it takes the value of an item that has been computed."""
+        """Wrap an evaluator so that it returns the value of an item that is already computed."""
         ...
 
     def noted(self, node: Unary) -> Value:
-        """Compile the evaluator of a noting node's input; what it notes goes to the context's notes."""
+        """Compile the evaluator of a noting node's input; the answer for each element goes to the context's notes."""
         ...
 
     def asking(self, node: Operator, function: Callable[..., Any], up: Value) -> Value:
@@ -194,15 +194,15 @@ class Maker(Protocol):
         ...
 
     def handing(self, hand: Hand) -> AbstractContextManager[None]:
-        """Compile with another `hand` within a block."""
+        """Set how compiled evaluators hand on their elements, within a block."""
         ...
 
     def replayed(self, node: Operator) -> Value:
-        """Compile the evaluator of a node whose elements need a replay."""
+        """Compile the evaluator of a node whose elements can only be recomputed by replaying a pass."""
         ...
 
     def identity(self, node: Operator) -> Identity:
-        """Compile the identity of a node's refs."""
+        """Compile the identity function of a node's refs."""
         ...
 
     def open_inner(self, plan: Any, origin: tuple[Any, ...], skip: int) -> Any:
@@ -211,7 +211,7 @@ class Maker(Protocol):
 
 
 class StoredElements(Protocol):
-    """A complete snapshot, as stages and batches read it."""
+    """A complete snapshot, as stages and batches use it."""
 
     @property
     def mapped(self) -> bool:
@@ -220,7 +220,7 @@ class StoredElements(Protocol):
 
     @property
     def safe(self) -> bool:
-        """True if none of them is an error."""
+        """True if no element is an error."""
         ...
 
     @property
@@ -230,12 +230,12 @@ class StoredElements(Protocol):
 
 
 class Resolver(Protocol):
-    """Looks at the snapshots of a plan when an iterator is made."""
+    """Decides on the snapshots of a plan when an iterator is made."""
 
     def with_inputs(self, node: Operator) -> Operator:
-        """Return the node over its inputs as they are run."""
+        """Return a node over its inputs as they are run."""
         ...
 
     def snapshot(self, node: Any) -> Operator:
-        """Return what is run in the place of a snapshot."""
+        """Return the operator that is run in place of a snapshot."""
         ...

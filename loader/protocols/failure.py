@@ -1,4 +1,4 @@
-"""Exceptions from a worker to the consumer: with their own type, args, attributes and notes."""
+"""Pickling of exceptions from a worker to the consumer, with type, args, attributes and notes."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
 
 def dumps_exception(error: BaseException) -> bytes:
-    """Return an exception as bytes, whatever it is.
+    """Pickle any exception.
 
-    One that cannot be pickled, or cannot be made again from its pickle (which is tried here),
-    arrives as a `TransformError` that tells its type and its ``repr``.
+    One that cannot be pickled, or not unpickled (which is tried here), becomes a `TransformError` with its type and
+    ``repr``.
 
     Parameters
     ----------
     error : BaseException
-        With its traceback, which goes along as text.
+        The exception; its traceback is sent as text.
     """
     error = opened(error)
     cls = type(error)
@@ -41,7 +41,7 @@ def dumps_exception(error: BaseException) -> bytes:
 
 
 def loads_exception(data: bytes | memoryview) -> BaseException:
-    """Return the exception of `dumps_exception`; its cause is a `WorkerTraceback`."""
+    """Unpickle an exception of `dumps_exception`; its cause is a `WorkerTraceback`."""
     name, text, notes, frames, body = pickle.loads(data)
     error: BaseException | None = None
     if body is not None:
@@ -58,11 +58,11 @@ def loads_exception(data: bytes | memoryview) -> BaseException:
 
 
 def without_frames(error: BaseException) -> BaseException:
-    """An exception like another, which has not been raised: what it has passed is text, in its cause.
+    """Return a copy of an exception that refers to no frames; its traceback is text, in its cause.
 
-    An exception that was raised leads to the frames it has passed, the caller's among them, and to
-    all that they hold; one that is kept is to be a copy, and so is what is raised of it. One that
-    cannot be copied by way of a pickle is given back itself.
+    A raised exception refers to the frames it has passed, the caller's among them, and to everything they hold; so one
+    that is kept has to be a copy, and so has each that is raised from it. An exception that cannot be copied by
+    pickling is returned itself.
     """
     body = _body(opened(error))
     if body is None:
@@ -78,7 +78,7 @@ def without_frames(error: BaseException) -> BaseException:
 
 
 def _body(error: BaseException) -> bytes | None:
-    """Return the exception's pickle, None when it has none or would come out as another."""
+    """Pickle an exception; None if that fails or would give another exception."""
     file = io.BytesIO()
     try:
         _Pickler(file, protocol=5).dump(error)
@@ -89,10 +89,10 @@ def _body(error: BaseException) -> bytes | None:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Cloudpickle, and a second way for exceptions that cannot be made by calling their class.
+    """Cloudpickle with a second way for exceptions that cannot be made by calling their class.
 
-    By default an exception is its class called with ``args``, which are what reached
-    ``Exception.__init__``: often not what the class's own ``__init__`` wants.
+    By default an exception is recreated by calling its class with ``args``, the arguments of ``Exception.__init__``:
+    often not what the class's own ``__init__`` expects.
     """
 
     def reducer_override(self, value: Any) -> Any:
@@ -109,7 +109,7 @@ def _survives(error: BaseException) -> bool:
 
 
 def _rebuild(cls: type[BaseException], args: tuple[object, ...]) -> BaseException:
-    """Make an exception without its ``__init__``; the attributes follow."""
+    """Make an exception without calling its ``__init__``; attributes are set afterwards."""
     error = cls.__new__(cls, *args)
     error.args = args
     return error

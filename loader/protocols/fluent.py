@@ -1,4 +1,4 @@
-"""The ground under the methods of `Dataset`: each family of operators has a mixin of them."""
+"""The base class of the mixins with `Dataset`'s methods, one for each family of operators."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class Fluent:
 
     @classmethod
     def _of(cls, node: Operator) -> Self:
-        """Make a dataset of a plan."""
+        """Make a dataset from a plan."""
         raise NotImplementedError
 
     def _then(self, kind: Callable[..., Operator], *args: Any, **kwargs: Any) -> Self:
-        """Make a dataset with another operator after this one's."""
+        """Make a dataset with another operator at the end of the plan."""
         return self._of(kind(self._node, *args, **kwargs))
 
     def _arguments(self) -> int | None:
-        """Return the number of arguments a function is called with; None where the plan does not tell."""
+        """Return how many arguments a function is called with; None if the plan does not tell."""
         spec = static_spec(self._node)
         if spec is None:
             return None

@@ -1,8 +1,8 @@
-"""Columns of datasets that others made: the samples at many places, asked for at once.
+"""Columnar reads of datasets of other libraries: many samples at once.
 
-Torch's `TensorDataset`, what torch makes of several datasets, and Hugging Face datasets hold columns. To ask one for a
-thousand samples, and to stack them again, takes a hundred times as long as to take a thousand rows of each column. What
-is known here gives the same bits; a class whose methods somebody has overridden is asked for its samples.
+Torch's `TensorDataset`, torch's combinations of datasets, and Hugging Face datasets hold columns. Asking one for a
+thousand samples and stacking them takes a hundred times as long as taking a thousand rows of each column. The reads
+defined here give the same bits; a class with overridden methods is asked for its samples.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ _METHODS = ("__getitem__", "__getitems__", "__getattr__", "__getattribute__")
 def columns_of(
     source: Any, at: np.ndarray, allocate: Allocate | None = None, *, together: bool = False
 ) -> Any:
-    """Return the samples at some places, as columns.
+    """Return samples by index, as columns.
 
     Parameters
     ----------
     source : object
-        With ``source[i]``.
+        Any object with ``source[i]``.
     at : (n,) int64 ndarray
-        Places; one or more.
+        Indices, at least one.
     allocate : callable, optional
-        Gives the memory of a column. By default it is new.
+        Returns the memory for a column. By default it is new.
     together : bool
-        Whether samples are to be as ``source.__getitems__`` gives them, if it has that: they may differ.
+        True to give samples as ``source.__getitems__`` gives them, if it has that: they may differ.
 
     Returns
     -------
     nest or None
-        In the structure of a sample, a column for each leaf: a tensor, an array, or a list of what the samples have there
-        (only with `together`). None where no columns are known, and where a place is negative or behind the end.
+        A column for each leaf, in the structure of a sample: a tensor, an array, or a list of values (only with
+        `together`). None if the dataset has no known columns, or an index is negative or out of range.
     """
     find = _FINDERS.get(_kind_of(source))
     return None if find is None else find(source, at, allocate, together)
@@ -62,7 +62,7 @@ def has_columns(source: Any) -> bool:
 
 
 def as_arrays(columns: Any) -> Any:
-    """Columns as elements of a pipeline have them: arrays; None where numpy lacks the dtype of one."""
+    """Convert columns to a pipeline's arrays; None if numpy lacks the dtype of one."""
     if isinstance(columns, dict):
         parts = {key: as_arrays(each) for key, each in columns.items()}
         return None if any(each is None for each in parts.values()) else parts
@@ -76,7 +76,7 @@ def as_arrays(columns: Any) -> Any:
 
 
 def gives_alike(source: Any) -> bool:
-    """Return False where ``source.__getitems__`` is known to give something else than ``source[i]``."""
+    """Return False if ``source.__getitems__`` is known to differ from ``source[i]``."""
     kind = _kind_of(source)
     if kind == _SUBSET:
         return gives_alike(source.dataset)
@@ -86,7 +86,7 @@ def gives_alike(source: Any) -> bool:
 
 
 def _kind_of(source: Any) -> str:
-    """Return the full name of the class that is known, if its methods are its own; else nothing."""
+    """Return the full name of a known class of dataset with its own methods; else an empty string."""
     kind = type(source)
     torch: Any = sys.modules.get("torch")
     if kind is np.ndarray or kind is getattr(torch, "Tensor", None):
@@ -99,7 +99,7 @@ def _kind_of(source: Any) -> str:
 
 
 def _is_as_made(source: Any, theirs: type) -> bool:
-    """Return True if nobody has replaced the methods that a dataset has from its class."""
+    """Return True if none of the methods from a dataset's class has been replaced."""
     kind = type(source)
     same = all(getattr(kind, name, None) is getattr(theirs, name, None) for name in _METHODS)
     own = [getattr(theirs, name, None) for name in ("__getitem__", "__getitems__")]
@@ -129,7 +129,7 @@ def _of_subset(source: Any, at: np.ndarray, allocate: Allocate | None, together:
 
 
 def _translated(indices: Any, at: np.ndarray) -> np.ndarray | None:
-    """The places in the whole dataset, where they are plain integers."""
+    """Return indices in the whole dataset, if they are plain integers."""
     if type(indices) is np.ndarray:
         plain = indices.ndim == 1 and indices.dtype.kind in "iu" and within(at, indices)
         return indices[at].astype(np.int64) if plain else None
@@ -145,7 +145,7 @@ def _translated(indices: Any, at: np.ndarray) -> np.ndarray | None:
 
 
 def _of_parts(source: Any, at: np.ndarray, allocate: Allocate | None, together: bool) -> Any:
-    """Take rows of several datasets side by side."""
+    """Take rows of several datasets that are combined side by side."""
     parts = [columns_of(each, at, allocate, together=together) for each in _parts_of(source)]
     if any(each is None for each in parts):
         return None
@@ -160,7 +160,7 @@ def _parts_of(source: Any) -> list[Any]:
 
 
 def _of_chain(source: Any, at: np.ndarray, allocate: Allocate | None, _together: bool) -> Any:
-    """Take rows of several datasets, one after the other, which torch asks one by one."""
+    """Take rows of several datasets in sequence, which torch reads one by one."""
     ends = source.cumulative_sizes
     if not within(at, range(ends[-1])):
         return None

@@ -1,4 +1,4 @@
-"""Running a user's generator, and holding its elements to their signature."""
+"""Running a user's generator, and checking its elements against their signature."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from tundish.spec import (
 
 
 class Generating(Protocol):
-    """A node whose elements a function yields."""
+    """A node whose elements come from a user's generator."""
 
     @property
     def function(self) -> Callable[..., Any]:
-        """The function that is called for each pass, and returns an iterable."""
+        """The function that is called for each pass and returns an iterable."""
         ...
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """The arguments that the function is given."""
+        """The function's arguments."""
         ...
 
     @property
@@ -44,7 +44,7 @@ class Generating(Protocol):
 
 
 def generated(node: Generating) -> Iterator[Any]:
-    """One run of a generator: elements of one's own, a `SpecError` in place of one that does not fit."""
+    """Run a generator; yield owned elements, and a `SpecError` for one that does not fit the signature."""
     iterator = iter(node.function(*node.args))
     while True:
         try:
@@ -60,7 +60,7 @@ def generated(node: Generating) -> Iterator[Any]:
 
 
 class Broken:
-    """An element of a generator that is an error, told to whoever makes it again."""
+    """The error of a generator's element, returned when the element is replayed."""
 
     __slots__ = ("error",)
 
@@ -76,7 +76,7 @@ def _broken(data: bytes) -> Broken:
 
 
 def until_it_raises(node: Generating) -> Iterator[Any]:
-    """One run of a generator, with `Broken` in place of an element that is an error."""
+    """Run a generator; yield elements, and `Broken` for one that is an error."""
     run = generated(node)
     while True:
         try:
@@ -90,12 +90,12 @@ def until_it_raises(node: Generating) -> Iterator[Any]:
 
 
 def fit(value: Any, signature: Any) -> Any:
-    """A yielded value in its numpy form, equal to what was yielded; arrays are copied.
+    """Convert a yielded value to its numpy form; arrays are copied.
 
     Raises
     ------
     SpecError
-        Its structure, shape or dtype is not the signature's, or a number would be changed.
+        Its structure, shape or dtype does not fit the signature, or a number would change.
     """
     if signature is None:
         leaves, tree = flatten(normalise(value))

@@ -1,8 +1,8 @@
-"""Columns of a Hugging Face dataset.
+"""Columnar reads of Hugging Face datasets.
 
-Its own reading cuts a table into as many tables as there are rows, which takes 30 microseconds a row. Where all columns are
-plain numbers without a gap, rows are taken out of Arrow's memory instead. What the numbers become depends on the format
-and on the version of the library: so it is asked for some rows itself, and what is taken has to be equal, bit for bit.
+Their own reading cuts a table into as many tables as there are rows, at 30 microseconds a row. If all columns are
+plain numbers without nulls, rows are taken from Arrow's memory instead. What the numbers become depends on the
+format and on the library's version, so the dataset is asked for a few rows, and the columns must equal them bit for bit.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _COMPARED = 8
 
 
 def table_gives_alike(source: Any) -> bool:
-    """Return True if rows that are read together are what each is by itself.
+    """Return True if rows read together equal rows read one by one.
 
-    With a format they are not: a number by itself keeps its dtype, and one of many has the format's. And a transform is
-    given all rows of a call.
+    With a format they do not: a single number keeps its dtype, several have the format's. And a transform receives all
+    rows of a call.
     """
     return source.format["type"] is None
 
 
 def columns_of_table(source: Any, at: np.ndarray, allocate: Allocate | None, together: bool) -> Any:
-    """Take rows of a dataset; `columns_of` says how."""
+    """Take rows of a dataset; see `columns_of`."""
     form = source.format
     if form["type"] not in _FORMATS or form["format_kwargs"] or not within(at, source):
         return None
@@ -46,7 +46,7 @@ def columns_of_table(source: Any, at: np.ndarray, allocate: Allocate | None, tog
 
 
 def _listed(column: Any) -> Any:
-    """A column that is stacked already, or what each sample has there."""
+    """Return a stacked column as it is, any other as a list."""
     return column if is_plain_array(column) or is_plain_tensor(column) else list(column)
 
 
@@ -54,7 +54,7 @@ def _listed(column: Any) -> Any:
 
 
 class Chunks:
-    """A column of numbers without a gap, in pieces.
+    """A column of numbers without nulls, in pieces.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Chunks:
         self._ends = np.cumsum([len(piece) for piece in self._pieces])
 
     def take(self, at: np.ndarray) -> np.ndarray:
-        """Copy rows."""
+        """Copy rows of the column."""
         if len(self._pieces) == 1:
             return np.asarray(self._pieces[0].take(at))
         which = np.searchsorted(self._ends, at, side="right")
@@ -83,7 +83,7 @@ class Chunks:
 
 @dataclass
 class _Numbers:
-    """A dataset of which every column is of numbers."""
+    """A dataset with numeric columns only."""
 
     columns: dict[str, tuple[Chunks, np.dtype[Any]]]
     """Each with the dtype that its rows are given in."""
@@ -111,7 +111,7 @@ _known = weakref.WeakKeyDictionary()
 
 
 def _numbers_of(source: Any, form: Any, at: np.ndarray, together: bool) -> _Numbers | None:
-    """Return what is known of a dataset as it is now; it is found out when it is first asked."""
+    """Return the columns of a dataset as it is now, from a cache that is filled on first use."""
     selected = source._indices  # noqa: SLF001 - there is no other way to learn of a shuffle
     known = _known.setdefault(source, {})
     (data, order, was), numbers = known.get(together, ((None, None, None), None))
@@ -122,7 +122,7 @@ def _numbers_of(source: Any, form: Any, at: np.ndarray, together: bool) -> _Numb
 
 
 def _looked_through(source: Any, at: np.ndarray, together: bool) -> _Numbers | None:
-    """Return the columns of a dataset; None unless what is taken of them is what it gives itself."""
+    """Return the columns of a dataset; None unless their rows equal those that it gives itself."""
     given = _given(source, at, together)
     if given is None:
         return None
@@ -147,7 +147,7 @@ def _is_plain(column: Any) -> bool:
 
 
 def _given(source: Any, at: np.ndarray, together: bool) -> dict[str, np.ndarray] | None:
-    """Return some rows as the dataset gives them; None where they are not numbers alone."""
+    """Return some rows as the dataset gives them; None if they are not all numbers."""
     if together:
         given = {name: _as_array(column) for name, column in source[at.tolist()].items()}
     else:
@@ -158,7 +158,7 @@ def _given(source: Any, at: np.ndarray, together: bool) -> dict[str, np.ndarray]
 
 
 def _as_array(values: Any) -> np.ndarray | None:
-    """Return a column, or the same of several rows, as an array; None where that is not one of numbers."""
+    """Return a column, or the values of several rows, as an array; None if it is not numeric."""
     if isinstance(values, list):
         if not all(isinstance(each, (int, float)) or hasattr(each, "dtype") for each in values):
             return None

@@ -1,14 +1,14 @@
-"""Items: they travel between the machines of a network.
+"""Items: what machines pass to each other.
 
-An *item* names an element of a node's stream before, or after, it has been computed:
+An *item* stands for an element of a node's stream, computed or not:
 
 * an int or a nested tuple of ints: a *ref*, from which the node's evaluator computes the element;
-* `Made`: computed, the value at hand;
+* `Made`: a computed element, with its value in this process;
 * `Row`, `Rows` (in `tundish.loader.protocols.rows`): computed by a worker, in shared memory;
-* `Failure`: the element is an error, which rides along until it is delivered;
-* a tuple ``(ordinal, item, ...)``: put together from other items (zip, enumerate, batch).
+* `Failure`: an error in the element's place, which is passed on until it is delivered;
+* a tuple ``(ordinal, item, ...)``: composed of other items (zip, enumerate, batch).
 
-Every computed item keeps its ref: it is what a state saves, and from what it can be made again.
+Every computed item keeps its ref: states store the ref, and the element can be recomputed from it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _DIGITS = 9
 
 
 class End(Exception):  # noqa: N818 - the end of a stream is no error
-    """A stream has no more items."""
+    """Raised when a stream has no more items."""
 
 
 class NotReady(Exception):  # noqa: N818 - as End
-    """The next item is still being computed; ask again after the workers have answered."""
+    """Raised when the next item is still being computed; ask again after workers have answered."""
 
 
 class Made:
@@ -47,14 +47,14 @@ class Made:
 
 
 class Failure:
-    """An element that is an error.
+    """An error in the place of an element.
 
     Parameters
     ----------
     ref : Ref
-        Where the element comes from.
+        The ref of the element.
     error : BaseException
-        What to raise when it is delivered; notes and cause are set.
+        The error to raise on delivery, with notes and cause.
     """
 
     __slots__ = ("error", "ref")
@@ -93,10 +93,10 @@ def ref_of(item: Any) -> Ref:
 
 
 def to_json(ref: Ref) -> Any:
-    """Return a ref, or a tuple of them, as JSON.
+    """Convert a ref, or a tuple of refs, to JSON.
 
-    Rows of one batch name all of it each. So a tuple of more than two is written where it first
-    comes, and is told by its number behind that: a string.
+    The rows of a batch repeat its ref. So a tuple of more than two entries is written where it first appears, and
+    repeated as a string, its number.
 
     Examples
     --------
@@ -120,12 +120,12 @@ def _written(ref: Ref, known: dict[Ref, int]) -> Any:
 
 
 def from_json(data: Any) -> Ref:
-    """Return a ref, or a tuple of them, from JSON.
+    """Convert JSON back to a ref, or a tuple of refs.
 
     Raises
     ------
     ValueError
-        Something in it is neither an int of 64 bits, nor a list, nor the number of one before it.
+        Something in it is not a 64-bit int, a list, or the number of an earlier tuple.
     """
     return _read(data, [])
 
@@ -146,7 +146,7 @@ def _read(data: Any, known: list[Ref]) -> Ref:
 
 
 def rewrap(item: Any, wrap: Callable[[Ref], Ref]) -> Any:
-    """Put an item's ref into an outer node's terms; a computed item keeps its value."""
+    """Convert an item's ref to an outer node's ref; a computed item keeps its value."""
     kind = type(item)
     if kind is int or kind is tuple:
         return wrap(item)

@@ -1,4 +1,4 @@
-"""Recursions over the refs of a plan: an element's identity, its origin in words, what needs a replay."""
+"""Recursions over refs: an element's identity, its origin in words, and the elements it needs replayed."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 def identities(node: Operator, context: Context, *, by_number: bool = False) -> Identity:
-    """Compile the identity of a node's refs.
+    """Compile the identity function of a node's refs.
 
-    With `by_number` that of a record of files is its number in them, not its file and its place.
+    With `by_number` a file's record is identified by its number over all files, not by file and offset.
     """
     prefix = context.prefix
 
@@ -59,7 +59,7 @@ def identities(node: Operator, context: Context, *, by_number: bool = False) -> 
 
 
 def numbered(prefix: tuple[Any, ...]) -> Identity:
-    """Return the identity of elements that are named by their number."""
+    """Return the identity function of elements whose refs are their numbers."""
     if prefix:
         return lambda ref, pass_: (pass_, (*prefix, ref))
     return lambda ref, pass_: (pass_, ref)
@@ -72,7 +72,7 @@ def of_input(identity: tuple[int, Path], which: int) -> tuple[int, Path]:
 
 
 def inside(identity: tuple[int, Path], number: int) -> tuple[int, Path]:
-    """Return the identity of one of the elements that stand within another."""
+    """Return the identity of an element inside another one."""
     pass_, path = identity
     return pass_, (*as_tuple(path), number)
 
@@ -83,7 +83,7 @@ def as_tuple(path: Path) -> tuple[Any, ...]:
 
 
 def describe_origin(pass_: int, path: Path) -> str:
-    """Name an element for a message.
+    """Describe an element's origin for a message.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def describe_origin(pass_: int, path: Path) -> str:
 
 
 def add_origin(error: BaseException, origin: str, where: str) -> BaseException:
-    """Note on an error which node and element it comes from and who computed it."""
+    """Add a note to an error: node and origin of its element, and who computed it."""
     label = getattr(error, NODE_MARK, None)
     note = f"tundish: in {label}, {origin}, {where}" if label else f"tundish: {origin}, {where}"
     if not getattr(error, "__notes__", None):
@@ -104,10 +104,10 @@ def add_origin(error: BaseException, origin: str, where: str) -> BaseException:
 
 
 def replayed_elements(node: Operator, item: Any, pass_: int) -> Iterator[tuple[Operator, int, Ref]]:
-    """Yield the elements (node, pass, ref) that an item is still to be made of and that need a replay.
+    """Yield the elements (node, pass, ref) that an item depends on and that need a replay.
 
-    A generator cannot seek, a scan depends on all that came before: their elements have to be had
-    by running them again, all of a pass at once. Parts that have been computed need nothing.
+    A generator cannot seek, and a scan depends on all that came before: their elements are recomputed by running a whole
+    pass again. Parts that are already computed need no replay.
     """
     if not isinstance(item, (int, tuple)):
         return
@@ -120,12 +120,12 @@ def replayed_elements(node: Operator, item: Any, pass_: int) -> Iterator[tuple[O
 
 
 def check_ref(node: Operator, ref: Ref) -> None:
-    """Refuse what is no ref of a node's elements, as far as the plan tells.
+    """Raise if a ref is not one of a node's elements, as far as the plan tells.
 
     Raises
     ------
     ValueError
-        It is not made as a ref of this plan, or is beyond the end of a source.
+        Its form is not that of a ref of this plan, or it is beyond the end of a source.
     """
     if node.numbers is not None:
         last = node.numbers - 1
@@ -142,20 +142,20 @@ def check_ref(node: Operator, ref: Ref) -> None:
 
 
 def note_wanted(node: Operator, refs: Iterable[Ref], pass_: int, context: Context) -> None:
-    """Note which replayed elements the refs of a restored buffer need."""
+    """Register with the context the replayed elements that refs of a restored buffer depend on."""
     for ref in refs:
         for source, p, below in replayed_elements(node, ref, pass_):
             context.wanted.setdefault((context.index(source), p), set()).add(below)
 
 
 def refs(state: Any, name: str, node: Operator, *, most: int = MOST) -> list[Ref]:
-    """Elements of a node, by their refs."""
+    """Read the refs of a node's elements from an entry of a state."""
     with within(name):
         return read_refs(items({name: part(state, name)}, name, most=most), node)
 
 
 def read_refs(data: Any, node: Operator) -> list[Ref]:
-    """Read refs of a node's elements from a state, checked against its plan."""
+    """Convert JSON to refs of a node's elements, checked against its plan."""
     found = entries(read_ref(data))
     for at, ref in enumerate(found):
         check_named(ref, node, at)
@@ -163,7 +163,7 @@ def read_refs(data: Any, node: Operator) -> list[Ref]:
 
 
 def check_named(ref: Ref, node: Operator, *where: str | int) -> None:
-    """Refuse a ref that is not one of a node's elements."""
+    """Raise if a ref is not one of a node's elements."""
     try:
         check_ref(node, ref)
     except ValueError as error:

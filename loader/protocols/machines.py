@@ -1,4 +1,4 @@
-"""Parts of machines that several families of operators share."""
+"""Parts that machines of several operators share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Counts:
-    """The number of elements skipped, and of functions called again, up to the last item given."""
+    """Counts of elements skipped and of functions called again, up to the last item."""
 
     __slots__ = ("by_event", "seen")
 
@@ -21,7 +21,7 @@ class Counts:
         self.seen = False
 
     def add(self, events: list[str]) -> None:
-        """Count what evaluators told; marks taken before keep their own numbers."""
+        """Add events that evaluators reported; earlier marks keep their own counts."""
         if events:
             self.by_event = dict(self.by_event)
             for event in events:
@@ -30,7 +30,7 @@ class Counts:
 
 
 class Enumerated:
-    """Items with their number in the pass."""
+    """A stream of items numbered within their pass."""
 
     def __init__(self, up: Machine) -> None:
         self._up = up
@@ -56,10 +56,9 @@ class Enumerated:
 
 
 class Rerun:
-    """A machine whose state is how many items it has given.
+    """A machine whose state is only the number of items it has given.
 
-    What it has done depends on all that came before and may be large. So a state holds a number, and
-    restoring runs the pass again up to there.
+    What it has done depends on everything before and may be large, so restoring runs the pass again up to that number.
     """
 
     def __init__(self) -> None:

@@ -1,12 +1,12 @@
-"""Operators: nodes of a plan that know how they are run.
+"""The base classes of operators: nodes of a plan that know how they run.
 
-An operator is one class. Its attributes and properties say what kind it is; its methods say everything
-else, and whoever walks a plan asks them instead of asking for its type. Most have a default, which fits an
-operator that passes its input's elements on.
+An operator is one class. Its attributes and properties describe its kind, its methods do everything else, and code
+that walks a plan calls them instead of testing types. Most have a default, which fits an operator that passes on
+its input's elements.
 
-An element's *ref* names it within its node: an int where that is possible (`Operator.int_refs`), else a
-tuple. `Operator.children` takes it apart into refs of the inputs; identities, origins and replays are
-recursions over that (`tundish.loader.protocols.lineage`).
+An element's *ref* names it within its node: an int where possible (`Operator.int_refs`), else a tuple.
+`Operator.children` splits it into refs of the inputs; identities, origins and replays are recursions over that
+(`tundish.loader.protocols.lineage`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Operator(Traits):
-    """A node that knows how it is run."""
+    """A node of a plan that knows how it runs."""
 
     @property
     def inputs(self) -> tuple[Operator, ...]:
@@ -52,13 +52,13 @@ class Operator(Traits):
         return self.inputs
 
     def spec(self, below: Spec) -> Any:
-        """Return the nest of specs of its elements; None where the plan alone does not tell it.
+        """Return the nest of specs of its elements; None if the plan alone does not tell.
 
         Parameters
         ----------
         below : callable
-            Gives the specs of an input's elements. Ask only for what is needed: where the plan does
-            not tell it, elements may be computed.
+            Returns the specs of an input's elements. Call it only if needed: if the plan does not tell them, elements
+            may be computed.
         """
         return below(self.inputs[0]) if self.passes else None
 
@@ -76,7 +76,7 @@ class Operator(Traits):
 
     @property
     def space(self) -> int | None:
-        """The number of int refs it may have; None where refs are tuples or unbounded."""
+        """The number of possible int refs; None if refs are tuples or unbounded."""
         if not self.flat or self.fails or len(self.inputs) != 1:
             return None
         return self.inputs[0].space
@@ -97,7 +97,7 @@ class Operator(Traits):
         pass_ : int
             The number of the pass around the node.
         context : Context
-            It knows the seeds.
+            The context, which has the seeds.
 
         Returns
         -------
@@ -109,47 +109,47 @@ class Operator(Traits):
     def dealt_at(
         self, where: Positions, count: int, index: int, pass_: int, context: Context
     ) -> Refs:
-        """Return the refs at positions of one of `count` shards: of every `count`-th element, from `index`.
+        """Return the refs at positions of one of `count` shards: every `count`-th element, from `index`.
 
-        An operator may deal its elements in another way, as long as shards are as long as these.
+        An operator may deal its elements differently, as long as the shards have the same lengths.
         """
         if self.in_place:
             return self.inputs[0].dealt_at(where, count, index, pass_, context)
         return self.refs_at(scaled(where, count, index), pass_, context)
 
     def parts(self, ref: Ref) -> list[tuple[int, Ref]]:
-        """Take a ref apart: pairs of an input's number and a ref of it, in the same pass.
+        """Split a ref into pairs: the number of an input, and a ref of it in the same pass.
 
         Raises
         ------
         ValueError
-            It is no ref of this operator's.
+            It is not a ref of this operator.
         """
         return [(0, ref)]
 
     def children(self, ref: Ref, pass_: int) -> list[tuple[int, Ref, int]]:
-        """Take a ref apart: as `parts`, each with the number of the pass of that input.
+        """Split a ref as `parts` does, with the pass number of each input added.
 
         Raises
         ------
         ValueError
-            It is no ref of this operator's.
+            It is not a ref of this operator.
         """
         return [(which, below, pass_) for which, below in self.parts(ref)]
 
     def identity(
         self, of: Callable[[Operator], Identity], prefix: tuple[Any, ...], *, by_number: bool
     ) -> Identity | None:
-        """Return the identity of its refs; None if `origin` says how it is made.
+        """Return the identity function of its refs; None if `origin` tells how to compute it.
 
         Parameters
         ----------
         of : callable
-            Gives the identity of an input's refs.
+            Returns the identity function of an input's refs.
         prefix : tuple
-            The origin of the element whose `flat_map` made this plan; () for an iterator's own.
+            The origin of the element from which a `flat_map` made this plan; () for an iterator's own.
         by_number : bool
-            True: a record of files is named by its number in all of them, not by file and place.
+            True if a file's record is identified by its number over all files, not by file and offset.
         """
         return None
 
@@ -166,18 +166,18 @@ class Operator(Traits):
         return any(node.recorded for node in nodes) and not any(node.shuffles for node in nodes)
 
     def expand(self, at: int) -> Any:
-        """Return a position as it is dumped: so many elements of a positional node have been given."""
+        """Convert a position, the number of elements given so far, to its form in a state."""
         if self.nests:
             return self.nested(at)
         layout = self.layout
         return {"n": at, "layout": layout} if layout else at
 
     def nested(self, at: int) -> Any:
-        """Return a position in the form that the node's machine dumps."""
+        """Convert a position to the form that the node's machine dumps."""
         return self.inputs[0].expand(at)
 
     def contract(self, state: Any) -> int:
-        """Return the position that a state in either form says."""
+        """Return the position in a state of either form."""
         most = MOST if self.cardinality < 0 else self.cardinality
         if not isinstance(state, dict):
             return check_whole(state, most=most)
@@ -186,7 +186,7 @@ class Operator(Traits):
         return min(most, self.position(state))
 
     def _within_layout(self, state: dict[str, Any], most: int) -> int:
-        """Return the position that a state says, if files lie as they lay when it was taken."""
+        """Return the position in a state; raise if the layout of files has changed since it was taken."""
         if state["layout"] != self.layout:
             problem = (
                 "shuffle(None, units=) moves the units that files are stored in (row groups, batches), and these files "
@@ -196,7 +196,7 @@ class Operator(Traits):
         return count(state, "n", most=most)
 
     def position(self, state: dict[str, Any]) -> int:
-        """Return the position that the nested form says."""
+        """Return the position in a state of the nested form."""
         if "n" in state:
             return count(state, "n")
         # A stage's own, around the state of its input; else that of the input stands in its place.
@@ -211,34 +211,34 @@ class Operator(Traits):
         return None
 
     def resolved(self, resolver: Resolver) -> Operator:
-        """Return it as an iterator runs it, now that files can be looked at."""
+        """Return the operator as an iterator runs it, once files have been opened."""
         return resolver.with_inputs(self)
 
     # -- how it is run -------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Refuse to be run where only the files that are there now show that it cannot be.
+        """Raise if the files that exist now do not allow it to run.
 
         Raises
         ------
         SpecError
-            It needs random access, and there is none.
+            It needs random access, which its input lacks.
         """
 
     def machine(self, builder: Builder, pass_: int) -> Machine:
-        """Build the machine of a pass."""
+        """Build the machine of one pass."""
         raise NotImplementedError
 
     def begun(self, context: Context, skip: int) -> Machine | None:
-        """Open it at a place of its own, if it is a whole plan that has places; else None."""
+        """Open the machine of a whole plan at an offset, if its source supports offsets; else None."""
         return None
 
     def evaluator(self, maker: Maker) -> Value | None:
-        """Compile the evaluator of its items; None if it passes its input's elements on."""
+        """Compile the evaluator of its items; None if it passes on its input's elements."""
         return None
 
     def gather(self, maker: Maker) -> Gather | None:
-        """Compile what gives columns of many of its elements; None if each has to be made by itself."""
+        """Compile a function from refs to columns of its elements; None if each is made separately."""
         return maker.gather(self.inputs[0]) if self.same_refs else None
 
     @property
@@ -247,19 +247,19 @@ class Operator(Traits):
         return type(self).evaluator is not Operator.evaluator
 
     def hands_on(self, *, refs: bool) -> bool:
-        """Return True if its evaluator, given a hand, hands on all that it makes.
+        """Return True if its evaluator, given a hand, applies it to everything it makes.
 
         Parameters
         ----------
         refs : bool
-            True: it makes them of refs alone; else parts of them may have been computed elsewhere.
+            True if it makes elements from refs alone; False if parts may have been computed elsewhere.
         """
         if self.makes or self.noting:
             return self.progression is not None  # numbers belong to nobody
         return self.inputs[0].hands_on(refs=refs)
 
     def run_again(self) -> Iterator[Any] | None:
-        """Return the elements of a pass, errors as `Broken`, if it can be run again without a network; else None."""
+        """Replay a pass without a network: yield elements, `Broken` for errors; None if that is impossible."""
         return None
 
     def chained(self, context: Context, *, last: bool) -> Steps | None:
@@ -268,18 +268,18 @@ class Operator(Traits):
         Parameters
         ----------
         context : Context
-            Of the iterator.
+            The iterator's context.
         last : bool
-            True if no operator after it in the chain calls a function.
+            True if no later operator in the chain calls a function.
         """
         return None
 
     def sweep(self, numbers: tuple[int, int, Any], context: Context) -> Sweep | None:
-        """Return the generator of its elements over a progression of numbers; None if it needs its evaluator."""
+        """Return a generator of its elements over a progression of numbers; None if it needs its evaluator."""
         return None
 
     def noter(self, maker: Maker, up: Value) -> Value:
-        """Compile the evaluator of its input's items that notes what the operator asks of each."""
+        """Compile the evaluator of its input's items that also notes the operator's answer about each."""
         raise NotImplementedError
 
 
@@ -326,7 +326,7 @@ class Unary(Operator):
 
 
 class Batching:
-    """The part that operators with batches of one size have in common: `size`, `drop_remainder`."""
+    """The common part of operators with batches of one size: `size`, `drop_remainder`."""
 
     size: int
     drop_remainder: bool
@@ -349,13 +349,13 @@ class Batching:
 
 @dataclass(frozen=True, eq=False)
 class Passing(Unary):
-    """An operator that passes its input's elements on: it sets how they are made, or has them measured."""
+    """An operator that passes on its input's elements: it affects how they are made, or measures them."""
 
     transparent = elementwise = passes = contiguous = distributive = True
 
 
 def position_under_up(node: Operator, state: Any) -> int:
-    """Return the position of an input whose state stands under ``up``."""
+    """Return the position of an input whose state is the entry ``up``."""
     inner = part(state, "up")
     with within("up"):
         return node.contract(inner)

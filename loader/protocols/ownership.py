@@ -1,12 +1,11 @@
-"""Ownership of elements' memory: all that is kept beyond the next call of a user's function is ours.
+"""Ownership of elements' memory: what is kept beyond the next call of a user's function must be ours.
 
-A function may fill one buffer again and again, take buffers from a pool, return its argument or a view
-of what it keeps. Whether an array is one of those shows in how many references there are to it: an array
-that only its element refers to is nobody else's. See docs/design/014-ownership.md.
+A function may fill one buffer again and again, take buffers from a pool, return its argument or a view of something it
+keeps. The number of references to an array shows whether it did: an array that only its element refers to belongs to
+nobody else. See docs/design/014-ownership.md.
 
-Whoever asks gives its own reference up: ``owned(value(item))``, or ``owned(x, x := None)`` where the element is
-in a variable. Then it has no other reference than the callee's. One that the caller keeps costs a copy, and
-is never wrong.
+The caller gives up its own reference: ``owned(value(item))``, or ``owned(x, x := None)`` if the element is in a
+variable. Then the callee has the only one. A reference that the caller keeps costs a copy, but is never wrong.
 """
 
 from __future__ import annotations
@@ -62,10 +61,10 @@ the array that a view is of. `_calibrate` finds them; `_NEVER` has everything co
 
 
 def _at_once(otherwise: Callable[..., Any]) -> Callable[..., Any]:
-    """Decide here about an array of numbers, and let a function decide about everything else.
+    """Decorate a function with a fast path for arrays of numbers; it decides about everything else.
 
-    Such arrays are most of what is asked about, for each element: so this calls no function of ours,
-    but for read-only ones that are to be kept.
+    Such arrays are the most common values, and this runs for each element: so it calls no Python function, except for
+    read-only arrays that are to be kept.
     """
     ndarray = np.ndarray
     lends = otherwise.__name__.startswith("lent")
@@ -98,10 +97,9 @@ def _at_once(otherwise: Callable[..., Any]) -> Callable[..., Any]:
 
 @_at_once
 def owned(value: Any, _: None = None) -> Any:
-    """Return an element that nobody else can change, to be kept: as it is where that shows, else a copy.
+    """Return an element that nobody else can change, for keeping: itself if that is certain, else a copy.
 
-    Arrays are writable. Objects that no array can hold are deep copies, or the objects themselves where
-    they refuse to be copied.
+    Arrays are writable. Objects that no array can hold are deep-copied, or kept themselves if they cannot be copied.
     """
     kind = type(value)
     if kind in SCALARS:
@@ -116,9 +114,9 @@ def owned(value: Any, _: None = None) -> Any:
 
 @_at_once
 def lent(value: Any, _: None = None) -> Any:
-    """Return an element that a function may change: as it is where nobody else would notice, else a copy.
+    """Return an element that a function may change: itself if nobody else would notice, else a copy.
 
-    Read-only arrays stay as they are, and so does an object that nobody else refers to.
+    Read-only arrays stay as they are, and so does an object without other references.
     """
     kind = type(value)
     if kind in SCALARS:
@@ -133,13 +131,13 @@ def lent(value: Any, _: None = None) -> Any:
 
 @_at_once
 def owned_result(result: Any, _: None = None) -> Any:
-    """Return the numpy form of what a function returned, `owned`."""
+    """Convert a function's result to its numpy form, `owned`."""
     return result if type(result) in _FIXED else owned(checked(result), result := None)
 
 
 @_at_once
 def lent_result(result: Any, _: None = None) -> Any:
-    """Return the numpy form of what a function returned, `lent`."""
+    """Convert a function's result to its numpy form, `lent`."""
     return result if type(result) in _FIXED else lent(checked(result), result := None)
 
 
@@ -153,18 +151,18 @@ def _array_lent(array: np.ndarray, alone: bool) -> Any:
 
 
 def of_results(hand: Callable[..., Any] | None) -> Callable[..., Any]:
-    """Return what hands on the results of functions, in their numpy form, as `hand` does with elements."""
+    """Return the counterpart of `hand` for results of functions, which also converts them to numpy form."""
     return checked if hand is None else {owned: owned_result, lent: lent_result}[hand]
 
 
 def lend(machine: Any) -> None:
-    """Tell a machine that its elements are looked at, and not kept: each is written into a row at once."""
+    """Tell a machine that its elements are only read, not kept: each is copied into a row at once."""
     if getattr(machine, "owning", False):
         machine.lend()
 
 
 def shared(value: Any) -> Any:
-    """Return an element that is kept, for one of many receivers: all get the same arrays, which are read-only."""
+    """Return an element for several receivers, who all get the same read-only arrays."""
     kind = type(value)
     if kind is dict:
         return {key: shared(part) for key, part in value.items()}
@@ -176,7 +174,7 @@ def shared(value: Any) -> Any:
 
 
 def private(leaf: Any) -> Any:
-    """Return a leaf that nobody else can change, whatever it is."""
+    """Return a leaf that nobody else can change, whatever its type."""
     kind = type(leaf)
     if kind in SCALARS:
         return leaf
@@ -202,14 +200,14 @@ def _is_fresh(array: np.ndarray) -> bool:
 
 
 def _is_plain(array: np.ndarray) -> bool:
-    """Return True if an array holds no objects that somebody could change."""
+    """Return True if an array contains no mutable objects."""
     if not array.dtype.hasobject:
         return True
     return array.dtype.kind == "O" and all(type(x) in SCALARS for x in array.flat)
 
 
 def _copied(array: np.ndarray) -> Any:
-    """Return a copy of an array, or the array itself where its memory never changes, as that of a file of ours."""
+    """Return a copy of an array, or itself if its memory never changes, as that of a snapshot's file."""
     if not array.flags.writeable and _is_immutable(array):
         return array
     return copied(array) if _is_plain(array) else _object_copied(array)
@@ -234,7 +232,7 @@ def _object_copied(value: Any) -> Any:
 
 
 def _nest(nest: Any, mine: bool, hand: Callable[[Any, bool], Any]) -> Any:
-    """A nest whose parts are handed on: the given one, changed, where it is nobody else's."""
+    """Hand on the parts of a nest; the nest itself is changed in place if nobody else refers to it."""
     if type(nest) is dict:
         kept = nest if mine else dict.fromkeys(nest)
         for key in nest:
@@ -279,10 +277,10 @@ def _like(nest: Any, parts: list[Any]) -> Any:
 
 
 def _calibrate() -> None:
-    """Find how many references there are to what is nobody else's, on the very paths that ask.
+    """Measure the reference counts of values that nobody else refers to, on the very paths that test them.
 
-    A debugger that looks at variables while this runs adds references of its own. So numbers above
-    what this code can need are not tried; without a number everything is copied.
+    A debugger that inspects variables meanwhile adds references of its own. So counts that this code cannot need are not
+    tried; without a count everything is copied.
     """
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         return  # counts are spread over threads there
@@ -292,7 +290,7 @@ def _calibrate() -> None:
 
 
 def _find(name: str, most: int, wrap: Callable[[np.ndarray], Any]) -> None:
-    """Set the least number with which an array that is nobody else's is kept, and one that is not is copied."""
+    """Set the least count with which an unshared array is kept and a shared one is copied."""
     for count in range(1, most + 1):
         globals()[name] = count
         if _is_kept(wrap, []):
@@ -303,7 +301,7 @@ def _find(name: str, most: int, wrap: Callable[[np.ndarray], Any]) -> None:
 
 
 def _is_kept(wrap: Callable[[np.ndarray], Any], others: list[Any]) -> bool:
-    """Return True if `owned` keeps an array; if `others` has entries, the array is put there, too, as by a user."""
+    """Return True if `owned` keeps an array; with entries in `others`, the array is also stored there, as a user might."""
     addresses = []
 
     def function() -> Any:
@@ -322,7 +320,7 @@ _calibrate()
 
 
 def frozen(element: Any) -> Any:
-    """Make an element's arrays read-only, and return it."""
+    """Make an element's arrays read-only; return the element."""
     if isinstance(element, np.ndarray):
         element.flags.writeable = False
     elif type(element) is dict or isinstance(element, tuple):

@@ -1,7 +1,7 @@
-"""A keyed permutation of positions, by arithmetic: no order of all positions is ever made.
+"""A keyed permutation of positions by arithmetic, without a table of all positions.
 
-The permutation is a Feistel network. Its round function depends on a round's key and half a position's bits, so a
-table of ``2 ** half`` entries takes the place of its arithmetic: 8 KB a key for a million positions.
+The permutation is a Feistel network. Its round function depends on a round's key and half of a position's bits, so
+a table of ``2 ** half`` entries can replace its arithmetic: 8 KB a key for a million positions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _REST = _BLOCK // 8  # so few are worth a call only with the next block
 
 
 def _mix(x: np.ndarray, key: int) -> np.ndarray:
-    """splitmix64's finaliser over x + key; uint64 arithmetic wraps."""
+    """Apply splitmix64's finaliser to x + key; uint64 arithmetic wraps."""
     z: np.ndarray = x + np.uint64(key)
     z ^= z >> np.uint64(30)
     z *= np.uint64(0xBF58476D1CE4E5B9)
@@ -48,8 +48,8 @@ def _small(n: int, seed: int, pass_: int) -> np.ndarray:
 class _Network:
     """A keyed Feistel network over all numbers of ``2 * half`` bits.
 
-    It has tables once it has been asked for as many numbers as a table has entries: to make them has then cost
-    no more than to do without.
+    It builds tables once it has been asked for as many numbers as a table has entries; by then they cost no more than
+    the arithmetic.
     """
 
     def __init__(self, half: int, seed: int, pass_: int) -> None:
@@ -59,7 +59,7 @@ class _Network:
         self._without = 1 << half if half <= _TABLED else None
 
     def expect(self, count: int) -> None:
-        """Make tables if they are worth it for so many more numbers."""
+        """Build tables if they pay off for `count` more numbers."""
         if self._tables or self._without is None:
             return
         self._without -= count
@@ -90,15 +90,15 @@ def _network(half: int, seed: int, pass_: int) -> _Network:
 
 
 def permute(positions: np.ndarray, n: int, seed: int, pass_: int) -> np.ndarray:
-    """Send positions through a keyed permutation of ``range(n)``, in O(sqrt(n)) memory, 3 MB at most.
+    """Map positions by a keyed permutation of ``range(n)``, in O(sqrt(n)) memory, 3 MB at most.
 
-    A Feistel network over the next even power of two, walked until it lands below n; below 4,096
-    elements the order of keyed hashes.
+    A Feistel network over the next even power of two, applied until the result is below n; for fewer than 4,096
+    elements, the order of keyed hashes.
 
     Parameters
     ----------
     positions : (k,) int64 ndarray
-        Each in ``range(n)``.
+        Positions in ``range(n)``.
     n, seed, pass_ : int
         The domain and the key.
 

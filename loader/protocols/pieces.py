@@ -1,4 +1,4 @@
-"""Sequences put together from stretches of others: the rows that a stage takes in runs, their refs and marks."""
+"""Sequences composed of ranges of others: rows that a stage takes in runs, with their refs and marks."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Stretch = tuple[Any, int, int]
 
 
 class Pieces(Sequence[Any]):
-    """A sequence put together from stretches of others.
+    """A sequence composed of ranges of other sequences.
 
     Parameters
     ----------
     stretches : list of Stretch
-        In order, none of them empty.
+        The ranges, in order, none of them empty.
     """
 
     __slots__ = ("_ends", "stretches")
@@ -65,12 +65,12 @@ class Pieces(Sequence[Any]):
 
 
 class BlockRows:
-    """The rows of a block, as items.
+    """The rows of a block, as a sequence of items.
 
     Parameters
     ----------
     block : Block
-        It is made, and each of its rows is an element.
+        A computed block in which each row is an element.
     """
 
     __slots__ = ("block",)
@@ -84,28 +84,28 @@ class BlockRows:
 
     @property
     def refs(self) -> Any:
-        """Their refs, by row."""
+        """The refs of the rows."""
         return self.block.refs
 
     def roots(self) -> list[np.ndarray]:
-        """Return the memory that they lie in."""
+        """Return the memory of the rows, to keep it alive."""
         root = self.block.root
         return [] if root is None else [root]
 
     def told(self, first: int, stop: int) -> SharedRun:
-        """Return what a worker is told of some of the rows."""
+        """Encode a range of the rows for a task."""
         return run_told(self.block, first, stop)
 
 
 class Braid:
-    """Rows of several blocks in turn, so many of each, as items.
+    """Rows of several blocks, interleaved in turns of equal size, as a sequence of items.
 
     Parameters
     ----------
     strands : list of (BlockRows, int)
-        In the order of their turns: the rows of each block, and the first.
+        The rows of each block, in the order of turns, and the first row.
     each : int
-        How many rows a turn has.
+        The number of rows of a turn.
     """
 
     __slots__ = ("_each", "_strands")
@@ -121,15 +121,15 @@ class Braid:
 
     @property
     def refs(self) -> Braid:
-        """Their refs."""
+        """The refs of the rows."""
         return Braid([(source.refs, first) for source, first in self._strands], self._each)
 
     def roots(self) -> list[np.ndarray]:
-        """The memory that they lie in."""
+        """The memory of the rows, to keep it alive."""
         return [root for source, _ in self._strands for root in source.roots()]
 
     def told(self, first: int, stop: int) -> SharedBraid:
-        """Return what a worker is told of some of the rows: whole rounds, and which rows of them."""
+        """Encode a range of the rows for a task: whole rounds of turns, and the range within them."""
         around = self._each * len(self._strands)
         begin, end = first // around, -(-stop // around)
         runs = [
@@ -140,18 +140,18 @@ class Braid:
 
 
 class RowChunk(Chunk):
-    """Rows that workers have made and that come next in a stream; none of them is an error.
+    """The next rows of a stream, computed by workers; none of them is an error.
 
     Parameters
     ----------
     source : Block or Braid
-        What has them.
+        The source of the rows.
     first, stop : int
-        Which of its rows.
+        The range of rows in it.
     marks : Stretch or dict
-        The marks after them; of a stage's block what was counted up to there.
+        The marks after each row; for a stage's own block, the counts up to there.
     refs : sequence of Ref, optional
-        Where they come from, if the source does not say it: `own_refs`.
+        The refs of the rows, if the source does not have them: `own_refs`.
     """
 
     __slots__ = ("_marks", "first", "own_refs", "source", "stop")
@@ -176,7 +176,7 @@ class RowChunk(Chunk):
 
     @property
     def columns(self) -> Any:
-        """None: a batch of them names the rows, and leaves them where they lie."""
+        """Always None: a batch refers to the rows, and leaves them in their slots."""
         return None
 
     @property
@@ -187,7 +187,7 @@ class RowChunk(Chunk):
 
     @property
     def marks(self) -> Stretch:
-        """The marks after them."""
+        """The marks after each row."""
         found = self._marks
         if type(found) is tuple:
             return found
@@ -207,14 +207,14 @@ class RowChunk(Chunk):
 
 
 class BlockMarks:
-    """The marks of a stage after the rows of a block.
+    """The marks of a stage after each row of a block.
 
     Parameters
     ----------
     counts : dict of str to int
-        What was counted up to there.
+        The counts up to the block.
     marks : int or sequence of Mark
-        Those of the stage's input: its position before the block, or a mark for each row.
+        The position of the stage's input before the block, or the input's mark for each row.
     """
 
     __slots__ = ("_counts", "_marks")
@@ -236,7 +236,7 @@ def _named(item: Any) -> Ref:
 
 
 def refs_only(rows: Pieces) -> Pieces:
-    """Return the refs of rows: what the rows were made of may go."""
+    """Return the refs of rows, without keeping the rows' inputs alive."""
     return Pieces(
         [
             ([ref_of(source[0])], 0, 1) if type(source) is list else (source.refs, first, stop)

@@ -1,4 +1,4 @@
-"""One column of a dataset, an array or a tensor, and rows of it."""
+"""Rows of a plain array or tensor that is one column of a dataset."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _SAME_NAMES = frozenset(
 
 
 def within(at: np.ndarray, column: Any) -> bool:
-    """Return True if all places are from 0 to a column's length."""
+    """Return True if all indices are in a column's range."""
     return int(at.view(np.uint64).max()) < len(column)  # what is negative becomes huge
 
 
 def is_plain_array(value: Any) -> bool:
-    """Return True if the rows of an array are stacked as they lie in it."""
+    """Return True if stacking rows of an array gives the same as indexing it."""
     return (
         type(value) is np.ndarray
         and value.ndim > 0
@@ -41,7 +41,7 @@ def is_plain_array(value: Any) -> bool:
 
 
 def is_dense_tensor(value: Any) -> bool:
-    """Return True for a tensor of torch's own class in this machine's memory, of which numpy has the bits."""
+    """Return True for a CPU tensor of torch's own class whose bits numpy can represent."""
     torch: Any = sys.modules.get("torch")
     return (
         type(value) is getattr(torch, "Tensor", None)
@@ -55,7 +55,7 @@ def is_dense_tensor(value: Any) -> bool:
 
 
 def is_plain_tensor(value: Any) -> bool:
-    """Return True if the rows of a tensor are stacked as they lie in it."""
+    """Return True if stacking rows of a tensor gives the same as indexing it."""
     return (
         is_dense_tensor(value)
         and value.ndim > 0
@@ -71,11 +71,11 @@ def rows_of(column: Any, at: np.ndarray, allocate: Allocate | None) -> Any:
     Parameters
     ----------
     column : (m, ...) ndarray or Tensor
-        It is left as it is; not even the storage of a tensor is marked, as by ``numpy()``.
+        The column. It is not changed; not even a tensor's storage is marked, as by ``numpy()``.
     at : (n,) int64 ndarray
-        Places from 0 to m.
+        Indices from 0 to m - 1.
     allocate : callable or None
-        Gives the memory; None for new memory.
+        Returns the memory for the rows; None for new memory.
 
     Returns
     -------

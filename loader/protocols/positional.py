@@ -1,7 +1,7 @@
 """The stream of a positional node: index arithmetic over blocks of positions.
 
-A keyed permutation costs several times less for each of many positions than for each of few. So where one is in the
-tree, refs are made ahead of who asks, more each time, and handed out in parts.
+A keyed permutation costs several times less per position for many positions than for few. So with one in the plan, refs
+are computed ahead of demand, more each time, and handed out in parts.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Positions:
         return next(self._chunk)
 
     def take(self, count: int) -> Any:
-        """Return the next refs, at most `count`, as a range, array or list; empty at the end."""
+        """Return up to `count` refs as a range, array or list; an empty one at the end."""
         refs = self._refs(count)
         self._at += len(refs)
         self._chunk = iter(())
@@ -77,7 +77,7 @@ class Positions:
         return self._node.refs_at(range(first, stop), self._pass, self._context)
 
     def _looked_ahead(self, stop: int) -> Any:
-        """Return the refs up to a position, and look up more for the next call."""
+        """Return the refs up to position `stop`, and compute more for the next call."""
         at, skip = self._at, self._at - self._first
         if not 0 <= skip <= stop - self._first <= len(self._ahead):
             have = self._ahead[skip:] if skip >= 0 else ()
@@ -90,11 +90,11 @@ class Positions:
         return self._ahead[skip : skip + stop - at]
 
     def at(self, positions: np.ndarray) -> Refs:
-        """Return the refs at any positions, wherever the stream stands."""
+        """Return the refs at any positions, without moving the stream."""
         return self._node.refs_at(positions, self._pass, self._context)
 
     def advance(self, count: int) -> None:
-        """Leave out items without making them."""
+        """Skip `count` items without computing them."""
         self._at += count if self._count is None else min(count, self._count - self._at)
         self._chunk = iter(())
 
@@ -110,17 +110,17 @@ class Positions:
 
 
 class Taken:
-    """The number of positions that were taken of a stream, and not put back; no elements are held.
+    """Counts the positions taken from a stream and not put back; holds no elements.
 
     Parameters
     ----------
     up : Positions
-        The stream.
+        The stream of positions.
 
     Attributes
     ----------
     rest : iterator
-        Those that were taken in advance, and that nobody has got yet.
+        Refs that were taken in advance and not given to anybody yet.
     """
 
     __slots__ = ("_first", "_up", "rest")
@@ -133,19 +133,19 @@ class Taken:
         return self._up.mark() - self._first - length_hint(self.rest)
 
     def restart(self) -> None:
-        """Begin to count where the stream was brought to."""
+        """Restart the count at the stream's present position."""
         self._first = self._up.mark()
 
 
 def numbers_in(ref: Any) -> int:
-    """Return the number of numbers in a ref."""
+    """Return how many ints a ref contains."""
     if type(ref) is tuple:
         return sum(map(numbers_in, ref))
     return len(ref) if isinstance(ref, BatchRefs) else 1
 
 
 def joined(refs: Refs, more: Refs) -> Refs:
-    """Return refs and those after them, by columns where both are."""
+    """Concatenate refs, by columns if both are columnar."""
     if isinstance(refs, Tuples) and isinstance(more, Tuples):
         return Tuples(*map(joined, refs.columns, more.columns))
     if isinstance(refs, (range, np.ndarray)) and isinstance(more, (range, np.ndarray)):
@@ -154,30 +154,30 @@ def joined(refs: Refs, more: Refs) -> Refs:
 
 
 def listed(refs: Any) -> list[Ref]:
-    """Return refs that come as a range, array or list, as a list."""
+    """Return refs given as a range, array or list, as a list."""
     return refs.tolist() if isinstance(refs, np.ndarray) else list(refs)
 
 
 def may_permute(node: Operator) -> bool:
-    """Return True if ``shuffle(None)`` may stand after a node.
+    """Return True if ``shuffle(None)`` may follow a node.
 
-    A snapshot has random access once it is complete; that shows when an iterator is made.
+    A snapshot has random access once it is complete, which is known when an iterator is made.
     """
     return is_awaited(node) or (node.positional and node.cardinality >= 0)
 
 
 def is_awaited(node: Operator) -> bool:
-    """Return True if files upstream of a node are looked at first when an iterator is made."""
+    """Return True if files before a node have to be opened before its positions are known."""
     return any(below.awaited for below in walk(node))
 
 
 def check_positions(shuffle: Operator) -> None:
-    """Refuse to permute what the files that are there now do not give positions.
+    """Raise if the files that exist now give ``shuffle(None)`` no positions to permute.
 
     Raises
     ------
     SpecError
-        What is upstream of the shuffle has no random access, or no end.
+        The input of the shuffle has no random access, or no end.
     """
     if shuffle.positional and shuffle.cardinality >= 0:
         return
@@ -188,7 +188,7 @@ def check_positions(shuffle: Operator) -> None:
 
 
 def no_permutation(node: Operator) -> SpecError:
-    """Return the error of ``shuffle(None)`` after a node that has no positions."""
+    """Return the error for ``shuffle(None)`` after a node without positions."""
     return SpecError(
         "shuffle(None) permutes positions and needs a finite dataset with random access; "
         f"{node.label} has none{why_unnumbered(node)}; use shuffle(buffer_size)"

@@ -1,7 +1,7 @@
-"""Probes that look at every element: checks and dumps that are switched on for a whole pipeline.
+"""Probes, which see every element: checks and dumps that are switched on for a whole pipeline.
 
-An iterator takes the probes that are active when it is made; they travel to its workers. With any,
-what computes many elements at once is off: each element of each operator is seen.
+An iterator uses the probes that are active when it is made, and sends them to its workers. Any probe turns off code
+that computes many elements at once, so that each element of each operator is seen.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ Look = Callable[[str, Value, Callable[[], Identity]], Value]
 
 
 class Probe(Protocol):
-    """Looks at elements; it is pickled to workers."""
+    """Observes elements; it is pickled to workers."""
 
     def bound(self, context: Any) -> Probe:
-        """Return what looks at the elements of one `Context`: asked once, when the context is made."""
+        """Return the probe for one `Context`; called once, when the context is made."""
         ...
 
     def see(self, label: str, element: Any, origin: tuple[int, Any] | None) -> None:
-        """Look at an element that a node gave; what this raises is the element's error.
+        """Observe an element that a node gave; an error raised here becomes the element's.
 
         Parameters
         ----------
         label : str
-            The node: ``map#2``. An element that the iterator delivers is seen once more, as of
-            the plan's last node.
+            The node: ``map#2``. An element that the iterator delivers is seen once more, under the label of the plan's
+            last node.
         element : nest
-            The element; it is not to be changed, nor kept.
+            The element, which must not be changed or kept.
         origin : (int, path) or None
-            The number of the pass and the origin; None where it is delivered.
+            The number of the pass and the origin; None on delivery.
         """
 
 
@@ -44,21 +44,21 @@ _ACTIVE: list[Probe] = []
 
 
 def activate(probe: Probe, *, first: bool = False) -> None:
-    """Have iterators that are made from now on use a probe; one that is active is not added again.
+    """Make iterators that are created from now on use a probe; an active one is not added twice.
 
     Parameters
     ----------
     probe : Probe
-        Looks at elements.
+        The probe.
     first : bool
-        It looks before those that are active: it sees what they refuse, too.
+        True to put it before the active ones, so that it also sees elements that they reject.
     """
     if probe not in _ACTIVE:
         _ACTIVE.insert(0 if first else len(_ACTIVE), probe)
 
 
 def deactivate(probe: Probe) -> None:
-    """Have iterators that are made from now on do without a probe."""
+    """Make iterators that are created from now on run without a probe."""
     if probe in _ACTIVE:
         _ACTIVE.remove(probe)
 
@@ -69,7 +69,7 @@ def active() -> tuple[Probe, ...]:
 
 
 def seeing(probe: Probe) -> Look:
-    """Have a probe see what evaluators give."""
+    """Return a wrapper of evaluators that shows their elements to a probe."""
     see = probe.see
 
     def look(label: str, value: Value, identity: Callable[[], Identity]) -> Value:

@@ -1,10 +1,9 @@
-"""Exceptions of a user's function: the error of its element, or an interrupt of the consumer.
+"""Exceptions in a user's function: the element's error, or an interrupt of the consumer.
 
-Any exception that a function raises is its element's error, `SystemExit` and `KeyboardInterrupt`
-among them. One that a signal brought about (Ctrl-C, or a handler that raises) is nobody's: it only
-happened to hit while the function ran, and ends the call of ``next`` as it would end any other code.
-In a worker's process there is no such call: there it is the element's error, too, and reaches the
-consumer once, at the element's place.
+Any exception that a function raises is its element's error, including `SystemExit` and `KeyboardInterrupt`. An
+exception caused by a signal (Ctrl-C, or a handler that raises) belongs to no element: it happened to arrive while
+the function ran, and ends the call of ``next`` as it would end any other code. A worker has no such call: there it is
+the element's error, too, and reaches the consumer once, at the element's place.
 """
 
 from __future__ import annotations
@@ -38,20 +37,20 @@ _in_worker = [False]
 
 
 def carry_interrupts() -> None:
-    """Make interrupts the errors of the elements that they hit: this is a worker's process."""
+    """Treat interrupts as errors of elements from now on: this process is a worker."""
     _in_worker[0] = True
 
 
 class Carried(Exception):  # noqa: N818 - the error is what it carries
-    """An exception that is no `Exception`, on its way to its element's place.
+    """A wrapper that carries an exception that is not an `Exception` to its element's place.
 
-    Where it is delivered it is opened. In between it is an error as any other, and what is no
-    `Exception` is an interrupt.
+    It is unwrapped on delivery. Until then it is an error like any other, while anything that is not an `Exception` is
+    treated as an interrupt.
 
     Parameters
     ----------
     error : BaseException
-        What the function raised.
+        The exception that the function raised.
     """
 
     def __init__(self, error: BaseException) -> None:
@@ -74,22 +73,22 @@ class Carried(Exception):  # noqa: N818 - the error is what it carries
 
 
 def carried(error: BaseException) -> Exception:
-    """An exception in the form in which it travels."""
+    """Wrap an exception in `Carried` if it is not an `Exception`."""
     return error if isinstance(error, Exception) else Carried(error)
 
 
 def opened(error: BaseException) -> BaseException:
-    """An exception in the form in which it was raised."""
+    """Unwrap an exception that may be `Carried`."""
     return error.error if type(error) is Carried else error
 
 
 def element_error(error: BaseException) -> Exception:
-    """Give what a user's function raised the form in which it travels.
+    """Return the error of an element from what its function raised, wrapped if necessary.
 
     Raises
     ------
     BaseException
-        The error itself, where it is an interrupt of the consumer.
+        The error itself, if it is an interrupt of the consumer.
     """
     if not isinstance(error, Exception) and not _in_worker[0] and is_interrupt(error):
         raise error
@@ -97,10 +96,10 @@ def element_error(error: BaseException) -> Exception:
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Return True where a signal caused an exception, or one of its causes.
+    """Return True if a signal caused an exception, or one of its causes.
 
-    Only the main thread runs handlers of signals. A handler in Python is called with the frame that
-    it interrupted, as a debugger is; the built-in one for Ctrl-C raises where no `raise` stands.
+    Only the main thread runs signal handlers. A handler in Python is called with the interrupted frame, as a debugger
+    is; the built-in one for Ctrl-C raises where there is no `raise` statement.
     """
     if threading.current_thread() is not threading.main_thread():
         return False
@@ -131,7 +130,7 @@ def _is_of_signal(error: BaseException) -> bool:
 
 
 def _code_of(handler: Any) -> CodeType | None:
-    """The code of a signal's handler; None of what is not written in Python."""
+    """Return the code of a signal handler; None if it is not written in Python."""
     while isinstance(handler, partial):
         handler = handler.func
     code = getattr(handler, "__code__", None) or getattr(type(handler).__call__, "__code__", None)
@@ -139,7 +138,7 @@ def _code_of(handler: Any) -> CodeType | None:
 
 
 def _was_given(frame: FrameType, interrupted: FrameType) -> bool:
-    """Return True for a frame that got the interrupted one as an argument, as a handler does that is no longer set."""
+    """Return True if a frame received the interrupted one as an argument, like a handler that has been replaced since."""
     code = frame.f_code
     several = code.co_argcount + code.co_kwonlyargcount
     names = list(code.co_varnames[: code.co_argcount])
@@ -159,10 +158,10 @@ def _stands_at_raise(at: TracebackType) -> bool:
 
 
 def raise_from(error: BaseException, label: str) -> NoReturn:
-    """Raise an error again, marked with the node it came from; the first mark is right.
+    """Raise an error again, marked with the node it came from; an earlier mark is kept.
 
-    A StopIteration becomes a RuntimeError, as PEP 479 has it: nothing ends silently. What is no
-    `Exception` becomes one, unless it is an interrupt.
+    A StopIteration becomes a RuntimeError, as in PEP 479, so that nothing ends silently. What is not an
+    `Exception` is wrapped in one, unless it is an interrupt.
     """
     if isinstance(error, StopIteration):
         cause, error = error, RuntimeError(STOPPED)
@@ -176,7 +175,7 @@ def raise_from(error: BaseException, label: str) -> NoReturn:
 
 
 def give_up(error: BaseException, gathered: list[Ref]) -> None:
-    """Note on an error which elements of its batch were given up with it."""
+    """Add a note to an error: the elements of its batch that were lost with it."""
     if gathered:
         shown = ", ".join(map(str, gathered[:16])) + (", ..." if len(gathered) > 16 else "")
         note = f"tundish: {len(gathered)} element(s) of the batch before it were given up: {shown}"

@@ -1,4 +1,4 @@
-"""Refs, many at once and taken apart; one may come from a state that was changed, so its form is checked."""
+"""Taking refs apart, and many refs at once; a ref may come from an edited state, so its form is checked."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Refs = Sequence[Any] | np.ndarray
 
 
 def not_there(what: str) -> CheckpointError:
-    """The error in the place of an element that a state names and nobody can make: only then it shows."""
+    """Return the error for an element that a state names but nobody can compute; it is raised on use."""
     return CheckpointError(f"the state that was loaded names {what}, which is not there")
 
 
 def numbered(ref: Any, size: int = 2) -> tuple[Any, ...]:
-    """The entries of a ref that begins with a number.
+    """Return the entries of a ref that begins with a number.
 
     Raises
     ------
     ValueError
-        It has not so many, or begins with something else.
+        It has another number of entries, or begins with something else.
     """
     if type(ref) is not tuple or len(ref) != size or type(ref[0]) is not int or ref[0] < 0:
         raise ValueError(f"it must be a number of at least 0 and {size - 1} more")
@@ -36,7 +36,7 @@ def numbered(ref: Any, size: int = 2) -> tuple[Any, ...]:
 
 
 def some(refs: Any) -> Any:
-    """Refs of what an element is made of: there is at least one.
+    """Check that an element is made of at least one ref; return the refs.
 
     Raises
     ------
@@ -49,12 +49,12 @@ def some(refs: Any) -> Any:
 
 
 def within_one(ref: Any) -> list[tuple[int, Any]]:
-    """The parts of what stands within one element of the input: ``(ref of that one, where)``.
+    """Return the parts of the ref of something inside one input element: ``(that element's ref, where)``.
 
     Raises
     ------
     ValueError
-        It is no such pair; -1 is where an error in its place stands.
+        It is not such a pair; the index -1 stands for an error in the element's place.
     """
     if type(ref) is not tuple or len(ref) != 2 or type(ref[1]) is not int or ref[1] < -1:
         raise ValueError("it must be what it is within, and where, an integer of at least -1")
@@ -62,12 +62,12 @@ def within_one(ref: Any) -> list[tuple[int, Any]]:
 
 
 def sliced(ref: Any) -> list[tuple[int, Any]]:
-    """The parts of what is made of slices: ``(number, ((ref, first, stop), ...))``.
+    """Return the parts of the ref of an element made of slices: ``(number, ((ref, first, stop), ...))``.
 
     Raises
     ------
     ValueError
-        It is no such pair, or a slice ends before it begins.
+        It is not such a pair, or a slice ends before it begins.
     """
     found = []
     for below, first, stop in some(numbered(ref)[1]):
@@ -83,14 +83,14 @@ def ints(refs: Refs) -> Sequence[Any]:
 
 
 def array_of(refs: Refs) -> np.ndarray:
-    """Return refs that are numbers as an int64 array; one of a range is made by arithmetic, and not number by number."""
+    """Return numeric refs as an int64 array; a range is converted by arithmetic."""
     if isinstance(refs, range):
         return np.arange(refs.start, refs.stop, refs.step, dtype=np.int64)
     return np.asarray(refs, np.int64)
 
 
 def run_of(refs: Refs) -> range | None:
-    """Return refs that are numbers as a range if each is one more than the one before; else None."""
+    """Return numeric refs as a range if they are consecutive; else None."""
     first, last = int(refs[0]), int(refs[-1])
     if isinstance(refs, range):
         return refs if refs.step == 1 else None
@@ -109,7 +109,7 @@ def scaled(where: Positions, factor: int, offset: int) -> Positions:
 
 
 def pieced(parts: list[tuple[Any, Refs]], count: int) -> Refs:
-    """Put the refs of several parts, ``(places, refs)`` each, where each belongs."""
+    """Merge the refs of several parts ``(places, refs)``, each at its places."""
     if not parts:
         return []
     if len(parts) == 1:
@@ -127,16 +127,16 @@ def pieced(parts: list[tuple[Any, Refs]], count: int) -> Refs:
 
 
 class Stretch:
-    """Refs of records that lie one after the other.
+    """A range of a file's records, or of numbers, as refs.
 
     Parameters
     ----------
     outer : Ref or None
-        Of the file: refs are (outer, place); None: they are the numbers themselves.
+        The file's ref: refs are (outer, offset); None: they are the numbers themselves.
     places : sequence of int
-        Of a whole run, or the numbers.
+        The offsets of a whole run of records, or the numbers.
     first, stop : int
-        Which of them.
+        The range in it.
     """
 
     __slots__ = ("first", "outer", "places", "stop")
@@ -160,12 +160,12 @@ class Stretch:
 
 
 class Tuples(Sequence[Any]):
-    """Refs that are tuples, kept by columns: stands for a list of them.
+    """Refs that are tuples, stored by columns; equivalent to a list of them.
 
     Parameters
     ----------
     *columns : Refs
-        The first entries of all of them, the second ones, ...; all of one length.
+        The first entries of all refs, the second ones, ...; all of one length.
 
     Examples
     --------
@@ -196,26 +196,26 @@ def _one(ref: Any) -> Ref:
 
 
 def named(rows: Refs) -> BatchRefs | tuple[Ref, ...]:
-    """Return what names the rows of a batch in its ref: a tuple of their refs, or what stands for one."""
+    """Return a batch's ref of its rows: a tuple of their refs, or a `BatchRefs` in its place."""
     return BatchRefs([rows]) if isinstance(rows, _AT_ONCE) else tuple(rows)
 
 
 def refs_of_rows(rows: Any) -> Refs | None:
-    """Return the refs of a batch's rows as evaluators of columns take them; None where they are of other kinds."""
+    """Return the refs of a batch's rows for evaluators of columns; None if they are of mixed kinds."""
     if type(rows) is BatchRefs:
         return rows.at_once
     return np.array(rows, np.int64) if all(type(row) is int for row in rows) else None
 
 
 class BatchRefs:
-    """The refs of a batch's rows: stands for a tuple of them, which takes longer to make than the batch.
+    """The refs of a batch's rows, in place of a tuple, which would take longer to make than the batch.
 
-    `ref` is that tuple: where refs are gathered for a state it takes this one's place.
+    `ref` is that tuple; it takes this object's place where refs are collected for a state.
 
     Parameters
     ----------
     parts : list of Refs or Stretch
-        One after another.
+        The refs of the parts, in order.
     """
 
     __slots__ = ("_parts", "_ref")
@@ -226,7 +226,7 @@ class BatchRefs:
 
     @property
     def ref(self) -> tuple[Ref, ...]:
-        """The refs themselves."""
+        """The tuple of the refs."""
         if self._ref is None:
             self._ref = tuple([ref for part in self._parts for ref in ints(part)])
             if self.at_once is None:
@@ -235,7 +235,7 @@ class BatchRefs:
 
     @property
     def at_once(self) -> Refs | None:
-        """The refs as a range, an array or a `Tuples`, where that is what they are."""
+        """The refs as one range, array or `Tuples`, if possible."""
         parts = self._parts
         return parts[0] if len(parts) == 1 and isinstance(parts[0], _AT_ONCE) else None
 

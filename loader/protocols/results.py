@@ -1,4 +1,4 @@
-"""Results of a user's functions: as an element, as a yes or no, as its signature says."""
+"""Conversion of what a user's function returns: to an element, a truth value, or a signature."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ARRAY = np.ndarray
 
 
 def checked(result: Any, _: None = None) -> Any:
-    """Return what a function returned, in its numpy form."""
+    """Convert a function's result to its numpy form."""
     if type(result) is _ARRAY and result.dtype in NUMBERS and result.ndim:
         return result
     if result is None or result is DROPPED:
@@ -26,7 +26,7 @@ def checked(result: Any, _: None = None) -> Any:
 
 
 def truth(answer: Any) -> bool:
-    """Return a predicate's answer as a bool."""
+    """Convert a predicate's result to a bool."""
     try:
         return bool(answer)
     except ValueError as problem:
@@ -35,7 +35,7 @@ def truth(answer: Any) -> bool:
 
 
 def checker(signature: Any) -> Callable[[Any], Any]:
-    """Return a function that gives back what is as a signature says, and raises a `SpecError` for what is not."""
+    """Return a function that checks values against a signature, and raises `SpecError` for a misfit."""
     specs, tree = flatten(signature)
     names = paths(tree)
 

@@ -1,6 +1,6 @@
-"""Randomness that depends on nothing but an element's identity.
+"""Random generators keyed by an element's identity alone.
 
-The generator a function is given is numpy's ``Philox`` with
+A function's generator is numpy's ``Philox`` with
 
 * key = ``(seed, number << 32 | pass modulo 2**32)``, where *number* counts the seeded operators
   from the source, and *pass* is the iteration, or the pass of the `repeat` around the operator
@@ -30,7 +30,7 @@ Path = int | tuple[Any, ...]
 
 
 def path_bits(path: Path) -> tuple[int, int]:
-    """The two 64-bit words of an origin.
+    """Return the two 64-bit words of an origin.
 
     Examples
     --------
@@ -44,13 +44,13 @@ def path_bits(path: Path) -> tuple[int, int]:
 
 
 def derive_seed(*parts: Any) -> int:
-    """A 63-bit seed from anything with a stable ``repr``."""
+    """Derive a 63-bit seed from anything with a stable ``repr``."""
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 
 
 class _Origin(ISpawnableSeedSequence):
-    """The seed sequence of a re-keyed generator, over its words; ``rng.spawn`` is keyed by the element too."""
+    """The seed sequence of a re-keyed generator, made of its words, so that ``rng.spawn`` depends on the element too."""
 
     def __init__(self, key: list[int], counter: list[int]) -> None:
         self.key, self.counter = key, counter
@@ -73,7 +73,7 @@ class ElementRng:
     seed : int
         The operator's seed.
     number : int
-        Which of the plan's seeded operators, counted from the source.
+        The operator's number among the plan's seeded operators, counted from the source.
     """
 
     def __init__(self, seed: int, number: int) -> None:
@@ -97,13 +97,13 @@ class ElementRng:
         self._counter[1] = pass_ >> 32
 
     def __call__(self, pass_: int, path: Path) -> Generator:
-        """The generator for an element, as new; valid until the next call unless kept."""
+        """Return the generator for an element, valid until the next call unless kept."""
         if type(path) is int and path <= _M64:
             return self.of(pass_, path)
         return self.of(pass_, *path_bits(path))
 
     def of(self, pass_: int, low: int, high: int = 0) -> Generator:
-        """Return the generator of an origin's two words, as a call of this object does."""
+        """Return the generator for the two words of an origin."""
         # Two references to a generator nobody kept: ours and getrefcount's own; the bit generator
         # has one more, from the generator.
         if getrefcount(self._generator) > 2 or getrefcount(self._bits) > 3:

@@ -1,4 +1,4 @@
-"""Elements that workers have made, as items: one row of a block, or a batch of runs of rows."""
+"""Items computed by workers: one row of a block, or a batch of runs of rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tundish.spec import Tree, flatten, leaf_key
 
 
 class Row:
-    """One element that a worker made."""
+    """An element that a worker has computed, in a row of a block."""
 
     __slots__ = ("block", "ref", "row")
 
@@ -29,7 +29,7 @@ class Row:
 
     @property
     def note(self) -> Any:
-        """The answer of a noting operator about the element."""
+        """The noting operator's answer about the element."""
         return self.block.notes[self.row]
 
     def again(self) -> Made:
@@ -38,7 +38,7 @@ class Row:
         return Made(self.ref, value, self.block.notes.get(self.row))
 
     def told(self) -> Any:
-        """Return what a worker is told of it."""
+        """Encode the item for a task."""
         block, row = self.block, self.row
         if (
             block.layout is None
@@ -53,7 +53,7 @@ class Row:
 
 
 def run_told(block: Block, first: int, stop: int, refs: Any = None) -> SharedRun:
-    """Return what a worker is told of consecutive rows of a block; their refs are the block's, or these."""
+    """Encode consecutive rows of a block for a task, with the block's refs or the given ones."""
     layout, slot = block.layout, block.slot
     assert layout is not None
     if refs is None:
@@ -84,14 +84,14 @@ def refs_of(run: Run) -> list[Ref]:
 
 
 class Rows:
-    """A batch whose rows workers have made, in runs of consecutive rows of blocks.
+    """A batch of rows computed by workers, in runs of consecutive rows of blocks.
 
     Parameters
     ----------
     number : int
         The batch's ordinal in its pass.
     runs : list of Run
-        In order.
+        The runs, in order.
     """
 
     __slots__ = ("_ref", "number", "runs")
@@ -102,7 +102,7 @@ class Rows:
 
     @property
     def ref(self) -> Ref:
-        """The batch's ordinal and its rows' refs, unless a later operator put it in its own terms."""
+        """The batch's ordinal and its rows' refs, unless a later operator has converted the ref."""
         if self._ref is None:
             self._ref = (self.number, tuple([ref for run in self.runs for ref in refs_of(run)]))
         return self._ref
@@ -113,7 +113,7 @@ class Rows:
 
     @property
     def is_one(self) -> bool:
-        """True if it is one run of one layout, which is delivered as it is."""
+        """True if it is one run of one layout, which is delivered without a copy."""
         if len(self.runs) != 1:
             return False
         block, first, _, _ = self.runs[0]
@@ -121,7 +121,7 @@ class Rows:
 
     @property
     def value(self) -> Any:
-        """The batch."""
+        """The batch, made on first use."""
         ((block, first, stop, _),) = self.runs
         return block.batch(first, stop)
 
@@ -131,7 +131,7 @@ class Rows:
         return Made(self.ref, block.batch(first, stop, copy=True))
 
     def told(self) -> Any:
-        """Return what a worker is told of it."""
+        """Encode the batch for a task."""
         if self.is_one:
             block, first, stop, _ = self.runs[0]
             if block.slot is None or block.private is not None:
@@ -155,7 +155,7 @@ class Rows:
 
 
 def as_ref(ref: Any) -> Ref:
-    """Return a ref out of a range, an array or a list."""
+    """Return a ref that comes from a range, array or list as a Python value."""
     return int(ref) if isinstance(ref, np.integer) else ref
 
 
@@ -166,7 +166,7 @@ _OBJECT = np.dtype(object)
 
 
 def form_of(item: Any) -> Form:
-    """Return the form of a computed item's element."""
+    """Return the structure and leaf keys of a computed item's element."""
     kind = type(item)
     if kind is Rows:
         block, first, stop, _ = item.runs[0]
@@ -181,7 +181,7 @@ def form_of(item: Any) -> Form:
 
 
 def form_of_value(value: Any) -> Form:
-    """Return the form of an element that is at hand."""
+    """Return the structure and leaf keys of an element."""
     leaves, tree = flatten(value)
     return tree, tuple([leaf_key(leaf) for leaf in leaves])
 

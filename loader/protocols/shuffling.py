@@ -1,4 +1,4 @@
-"""The draws of tf.data's shuffle: blocks of Philox, and the seeds of each pass."""
+"""Random draws of tf.data's shuffle: Philox blocks, and the seeds of each pass."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Words = np.ndarray | int
 def philox_block(
     counter: tuple[np.ndarray, np.ndarray, Words, Words], key: tuple[Words, Words]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Blocks of Philox4x32-10: of 128-bit counters and 64-bit keys, in 32-bit words as uint64.
+    """Compute blocks of Philox4x32-10 from 128-bit counters and 64-bit keys; 32-bit words are held in uint64.
 
     Returns
     -------
     tuple of four (blocks,) uint64 ndarray
-        Each block's first words, second words, ...
+        The first words of all blocks, their second words, ...
     """
     c0, c1, c2, c3 = (np.asarray(c, np.uint64) for c in counter)
     k0, k1 = (np.asarray(k, np.uint64) for k in key)
@@ -42,12 +42,12 @@ def philox_block(
 
 
 def philox32(seed: int, seed2: int, first: int, blocks: int) -> np.ndarray:
-    """Blocks of tf.random's Philox4x32-10 stream: key `seed`, high counter `seed2`.
+    """Compute blocks of tf.random's Philox4x32-10 stream with key `seed` and high counter `seed2`.
 
     Returns
     -------
     (blocks * 4,) uint64 ndarray
-        32-bit numbers, from number ``4 * first``. The counter has 128 bits, of which `seed2` is the upper half.
+        32-bit numbers, starting at number ``4 * first``. `seed2` is the upper half of the 128-bit counter.
     """
     begin = np.uint64(first % 2**64)
     counter = np.arange(blocks, dtype=np.uint64) + begin
@@ -61,14 +61,14 @@ def philox32(seed: int, seed2: int, first: int, blocks: int) -> np.ndarray:
 
 
 def seed_pair(seed: int, graph_seed: int | None = None) -> tuple[int, int]:
-    """The two seeds tf.data makes of an operator's seed and the global one."""
+    """Return the two seeds that tf.data derives from an operator's seed and the global one."""
     first = (_GRAPH_SEED if graph_seed is None else graph_seed) % _M31
     second = seed % _M31
     return (0, _M31) if first == 0 and second == 0 else (first, second)
 
 
 def pair_of_pass(pair: tuple[int, int], pass_: int | None) -> tuple[int, int]:
-    """The two seeds of one pass: drawn from a generator of seeds; None: those of each pass."""
+    """Return the two seeds of one pass, drawn from a generator of seeds; if `pass_` is None, the pair itself."""
     if pass_ is None:
         return pair
     block, at = divmod(2 * pass_, 4)
@@ -77,26 +77,26 @@ def pair_of_pass(pair: tuple[int, int], pass_: int | None) -> tuple[int, int]:
 
 
 class Draws:
-    """The stream of draws of one pass of a window shuffle; any draw can be had first.
+    """The draws of one pass of a window shuffle, with random access.
 
     Parameters
     ----------
     pair : (int, int)
-        Of `seed_pair`.
+        The seeds from `seed_pair`.
     pass_ : int or None
-        Which pass reshuffles; None where each pass has the same order.
+        The number of the pass; None if every pass has the same order.
     """
 
     def __init__(self, pair: tuple[int, int], pass_: int | None) -> None:
         self._pair = pair_of_pass(pair, pass_)
 
     def numbers(self, first: int, count: int) -> np.ndarray:
-        """Draws from a number on.
+        """Return `count` draws, starting at number `first`.
 
         Returns
         -------
         (count,) uint64 ndarray
-            Of 32 bits.
+            32-bit numbers.
         """
         block, skip = divmod(first, 4)
         return philox32(*self._pair, block, -(-(skip + count) // 4))[skip : skip + count]

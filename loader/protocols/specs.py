@@ -1,4 +1,4 @@
-"""Specs of the elements of a plan, told without running anything."""
+"""Specs of a plan's elements, derived without running anything."""
 
 from __future__ import annotations
 
@@ -23,22 +23,21 @@ if TYPE_CHECKING:
 
 
 def static_spec(node: Operator, learn: Spec | None = None) -> Any:
-    """Return the nest of `ArraySpec` of a node's elements, as far as the plan alone tells.
+    """Return the nest of `ArraySpec` of a node's elements, as far as the plan alone determines it.
 
     Parameters
     ----------
     node : Operator
-        The end of the plan.
+        The last node of the plan.
     learn : callable, optional
-        Gives the spec of a node of which the plan tells nothing; what is downstream of it is told
-        from there, so that a size that may differ is None though one element was looked at.
+        Returns the spec of a node that the plan says nothing about. Downstream specs are derived from it, so a size
+        that may vary is None even though one element was inspected.
 
     Returns
     -------
     nest of ArraySpec or None
-        A size that may differ between elements is None, and so is a shape of which nothing is
-        known. None for the whole where not even the structure is known: after a user's function
-        without a signature, and of a source that has not been read.
+        A size that may differ between elements is None, and so is an unknown shape. The whole result is None if not
+        even the structure is known: after a user's function without a signature, and for a source that has not been read.
 
     Examples
     --------
@@ -51,12 +50,12 @@ def static_spec(node: Operator, learn: Spec | None = None) -> Any:
 
 
 def array_spec(node: Operator) -> Any:
-    """Return `static_spec` with each leaf that is a dataset told as an object."""
+    """Return `static_spec` with each dataset leaf described as an object."""
     return arrays(static_spec(node))
 
 
 def check_alike(what: str, nodes: Sequence[Operator]) -> None:
-    """Refuse datasets whose elements cannot stand in one; what no plan tells passes.
+    """Raise if the elements of several datasets cannot be in one; specs that are unknown pass.
 
     Parameters
     ----------
@@ -68,7 +67,7 @@ def check_alike(what: str, nodes: Sequence[Operator]) -> None:
     Raises
     ------
     SpecError
-        Two of them differ in their structure or in a dtype; shapes may differ.
+        Two of them differ in structure or in a dtype; shapes may differ.
     """
     told = [(at, spec) for at, spec in enumerate(map(static_spec, nodes)) if spec is not None]
     for at, spec in told[1:]:
@@ -93,7 +92,7 @@ def check_alike(what: str, nodes: Sequence[Operator]) -> None:
 
 
 def may_be_one(one: Any, other: Any) -> bool:
-    """Return True if two leaves may be of one dtype: equal ones, or Python values of any kind."""
+    """Return True if two leaves may have one dtype: equal ones, or Python values of any kind."""
     if not (isinstance(one, ArraySpec) and isinstance(other, ArraySpec)):
         return type(one) is type(other)
     if object in (one.dtype, other.dtype):
@@ -102,21 +101,21 @@ def may_be_one(one: Any, other: Any) -> bool:
 
 
 def name_of(spec: Any) -> str:
-    """Name a leaf's dtype for a message."""
+    """Return a leaf's dtype for a message."""
     if not isinstance(spec, ArraySpec):
         return type(spec).__name__
     return spec.dtype.__name__ if isinstance(spec.dtype, type) else str(spec.dtype)
 
 
 def arrays(spec: Any) -> Any:
-    """Return a spec whose leaves are all `ArraySpec`: a dataset in an element is an object here."""
+    """Return a spec in which all leaves are `ArraySpec`; a dataset within an element is an object here."""
     if spec is None:
         return None
     return map_leaves(lambda leaf: leaf if isinstance(leaf, ArraySpec) else ArraySpec((), object), spec)  # fmt: skip
 
 
 def over(told: Any, make: Callable[[Any], Any]) -> Any:
-    """Return what ``make(spec)`` makes of a spec's arrays; None of None."""
+    """Apply ``make(spec)`` to the arrays of a spec; None stays None."""
     return None if told is None else make(arrays(told))
 
 
@@ -126,12 +125,12 @@ def stacked(spec: ArraySpec, size: int | None) -> ArraySpec:
 
 
 def joined(nodes: Sequence[Operator]) -> Any:
-    """Return the spec that fits the elements of several nodes, as far as their plans tell."""
+    """Return the common spec of the elements of several nodes, as far as their plans tell."""
     return functools.reduce(common, map(static_spec, nodes))
 
 
 def common(one: Any, other: Any) -> Any:
-    """Return the spec that fits the elements of two; None where there is none."""
+    """Return the common spec of two specs; None if there is none."""
     if one is None or other is None:
         return None
     (first, tree), (second, other_tree) = flatten(one), flatten(other)

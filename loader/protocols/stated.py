@@ -1,7 +1,7 @@
-"""Reading of states, with care: one may be cut, changed, or of somebody else's making.
+"""Parsing of states, which may be cut, edited, or written by something else.
 
-A machine's `load` takes its part of a state by these functions. What does not fit is an `Unfit`, which
-learns on the way up where in the state it stands; `go_to` makes the error of it that a user sees.
+A machine's `load` parses its part of a state with these functions. A misfit raises `Unfit`, which collects its path in
+the state as it propagates; `go_to` turns it into the error that a user sees.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _SHOWN = 60
 
 
 class Unfit(Exception):  # noqa: N818 - it becomes a CheckpointError
-    """A part of a state is not what its operator writes.
+    """Raised for a part of a state that its operator would not write.
 
     Parameters
     ----------
     problem : str
         What it is, and what it should be.
     where : str or int
-        Keys from the operator's own part down.
+        Its path, from the operator's own part down.
     """
 
     def __init__(self, problem: str, *where: str | int) -> None:
@@ -36,20 +36,20 @@ class Unfit(Exception):  # noqa: N818 - it becomes a CheckpointError
 
 
 class Loadable(Protocol):
-    """Something that can be brought to a state."""
+    """Anything that can load a state."""
 
     def load(self, state: Any) -> None:
-        """Go to where a state says."""
+        """Go to the position in a state."""
         ...
 
 
 def go_to(network: Loadable, position: Any) -> None:
-    """Bring a network to the position of a state.
+    """Bring a network to the position in a state.
 
     Raises
     ------
     CheckpointError
-        The position is not one of this plan; it says which part is wrong.
+        The position does not belong to this plan; the message names the part that is wrong.
     """
     try:
         network.load(position)
@@ -64,7 +64,7 @@ def go_to(network: Loadable, position: Any) -> None:
 
 @contextlib.contextmanager
 def within(*where: str | int) -> Iterator[None]:
-    """Note on an `Unfit` that is raised in here where in the outer state its part stands."""
+    """Add keys to the path of an `Unfit` that is raised within the block."""
     try:
         yield
     except Unfit as unfit:
@@ -73,21 +73,21 @@ def within(*where: str | int) -> Iterator[None]:
 
 
 def load_part(machine: Loadable, state: Any, name: str = "up") -> None:
-    """Bring an input to its part of a state."""
+    """Load an input's part of a state."""
     below = part(state, name)
     with within(name):
         machine.load(below)
 
 
 def load_parts(machines: Sequence[Loadable], state: Any, name: str = "ups") -> None:
-    """Bring several inputs to their parts of a state."""
+    """Load the parts of several inputs."""
     for at, below in enumerate(items(state, name, exactly=len(machines))):
         with within(name, at):
             machines[at].load(below)
 
 
 def part(state: Any, name: str) -> Any:
-    """Return the part of a state that stands under a name."""
+    """Return an entry of a state."""
     if not isinstance(state, dict):
         raise Unfit(f"is {shown(state)}, not an object with {name!r}")
     if name not in state:
@@ -96,24 +96,24 @@ def part(state: Any, name: str) -> Any:
 
 
 def own(state: Any, name: str) -> bool:
-    """Return True if a stage's state begins with something of its own, around that of its input."""
+    """Return True if a stage's state has an entry of its own, around its input's state."""
     return isinstance(state, dict) and name in state
 
 
 def check_whole(value: Any, *where: str | int, least: int = 0, most: int = MOST) -> int:
-    """Return an integer, checked to be within bounds."""
+    """Check that a value is an integer within bounds; return it."""
     if type(value) is not int or not least <= value <= most:
         raise Unfit(f"is {shown(value)}, not an integer from {least} to {most}", *where)
     return value
 
 
 def count(state: Any, name: str, *, most: int = MOST) -> int:
-    """Return how many there were of something."""
+    """Return an entry of a state that is a count."""
     return check_whole(part(state, name), name, most=most)
 
 
 def flag(state: Any, name: str) -> bool:
-    """Return True if something is so."""
+    """Return an entry of a state that is a bool."""
     value = part(state, name)
     if type(value) is not bool:
         raise Unfit(f"is {shown(value)}, not true or false", name)
@@ -121,7 +121,7 @@ def flag(state: Any, name: str) -> bool:
 
 
 def items(state: Any, name: str, *, most: int = MOST, exactly: int | None = None) -> list[Any]:
-    """Return a list, of at most or of exactly so many entries."""
+    """Return an entry of a state that is a list, and check its length."""
     value = part(state, name)
     if not isinstance(value, (list, tuple)):
         raise Unfit(f"is {shown(value)}, not a list", name)
@@ -133,7 +133,7 @@ def items(state: Any, name: str, *, most: int = MOST, exactly: int | None = None
 
 
 def entries(value: Any, size: int | None = None) -> list[Any]:
-    """Return the entries of a list, which has so many."""
+    """Check that a value is a list of `size` entries; return it."""
     if not isinstance(value, (list, tuple)) or (size is not None and len(value) != size):
         many = "" if size is None else f" of {size} entries"
         raise Unfit(f"is {shown(value)}, not a list{many}")
@@ -141,7 +141,7 @@ def entries(value: Any, size: int | None = None) -> list[Any]:
 
 
 def counts(state: Any, name: str = "counts") -> dict[str, int]:
-    """Return how often something happened, by its name."""
+    """Return an entry of a state that maps names of events to counts."""
     value = part(state, name)
     if not isinstance(value, dict):
         raise Unfit(f"is {shown(value)}, not an object of counts", name)
@@ -149,7 +149,7 @@ def counts(state: Any, name: str = "counts") -> dict[str, int]:
 
 
 def counted_in(state: Any, name: str) -> dict[str, int]:
-    """Return what an operator has counted itself, if it has."""
+    """Return the counts that an operator keeps itself, if it has any."""
     if not own(state, name):
         return {}
     with within(name):
@@ -157,7 +157,7 @@ def counted_in(state: Any, name: str) -> dict[str, int]:
 
 
 def read_ref(data: Any) -> Any:
-    """Return a ref, or several, from JSON."""
+    """Convert JSON to a ref, or several refs."""
     try:
         return from_json(data)
     except (ValueError, RecursionError) as error:
@@ -165,7 +165,7 @@ def read_ref(data: Any) -> Any:
 
 
 def shown(value: Any) -> str:
-    """Return the beginning of a value, for a message."""
+    """Return the beginning of a value's ``repr``, for a message."""
     try:
         text = repr(value)
     except (RecursionError, ValueError):  # too deep, or an int of too many digits

@@ -1,6 +1,6 @@
-"""Computed items that are the input of a task: the form in which a worker is told of them, and their opening.
+"""Wire format of a task's inputs that are computed items: encoded by the coordinator, decoded by a worker.
 
-Rows that lie in shared memory are named (`Shared`, `Gather`), others come by value.
+Rows in shared memory are sent by location (`Shared`, `Gather`), others by value.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 
 class Shared:
-    """A computed item whose rows lie in shared memory, as a task tells it.
+    """A computed item whose row or rows lie in shared memory, as encoded in a task.
 
     Parameters
     ----------
     ref : Ref
-        Of the item.
+        The item's ref.
     slot : int
-        Where.
+        The slot's number.
     layout : (Tree, keys, rows)
-        Of the block.
+        The block's layout.
     row : int or (int, int)
-        The element's row; or a run of rows, which are a batch.
+        The element's row; or a range of rows that are a batch.
     extras : dict
-        Leaves without a fixed size.
+        Leaves without a fixed size, by number.
     """
 
     __slots__ = ("extras", "layout", "ref", "row", "slot")
@@ -48,7 +48,7 @@ class Shared:
         return Shared, (self.ref, self.slot, self.layout, self.row, self.extras)
 
     def made(self, arena: Arena) -> Made:
-        """Return the item with its value: read-only views of the slot."""
+        """Return the item with its value, in read-only views of the slot."""
         layout = Layout(*self.layout)
         root = arena.root(self.slot, layout.nbytes)
         root.flags.writeable = False
@@ -65,18 +65,18 @@ class Shared:
 
 
 class SharedRun:
-    """Computed items that are rows of one block and follow each other, as a task tells them.
+    """Consecutive rows of one block, each a computed item, as encoded in a task.
 
     Parameters
     ----------
     refs : sequence of Ref
-        Of the items.
+        The items' refs.
     tree : Tree
-        Of the elements.
+        The structure of the elements.
     columns : list
-        For each leaf its values, an array or a list; None for one that lies in shared memory.
+        For each leaf its values, an array or a list; None for a leaf in shared memory.
     where : (int, keys, rows, first) or None
-        The slot, the rest of the block's layout, and the first row; None where nothing is shared.
+        The slot, the rest of the block's layout, and the first row; None if nothing is in shared memory.
     """
 
     __slots__ = ("columns", "refs", "tree", "where")
@@ -88,7 +88,7 @@ class SharedRun:
         return SharedRun, (self.refs, self.tree, self.columns, self.where)
 
     def opened(self, arena: Arena | None) -> list[Any]:
-        """Return the values of each leaf; of what is shared read-only views."""
+        """Return the values of each leaf; those in shared memory as read-only views."""
         if self.where is None:
             return self.columns
         assert arena is not None
@@ -113,16 +113,16 @@ class SharedRun:
 
 
 class SharedBraid:
-    """Computed items that are rows of several blocks in turn, as a task tells them.
+    """Rows of several blocks, interleaved in turns of equal size, as encoded in a task.
 
     Parameters
     ----------
     runs : list of SharedRun
-        The rows of each block, in the order of their turns.
+        The rows of each block, in the order of turns.
     each : int
-        How many rows a turn has.
+        The number of rows of a turn.
     first, stop : int
-        Which of the items are meant.
+        The range of items among the interleaved rows.
     """
 
     __slots__ = ("each", "first", "runs", "stop")
@@ -142,7 +142,7 @@ class SharedBraid:
 
 
 def _each(column: Any) -> list[Any]:
-    """Return the rows of a column, as elements have them."""
+    """Return the rows of a column as they are in elements."""
     if type(column) is list:
         return column
     if column.ndim == 1 and column.dtype.kind != "V":
@@ -151,14 +151,14 @@ def _each(column: Any) -> list[Any]:
 
 
 class Gather:
-    """A batch whose rows lie in several places: the worker that is told of it stacks them.
+    """A batch whose rows lie in several places; the worker stacks them.
 
     Parameters
     ----------
     ref : Ref
-        Of the batch.
+        The batch's ref.
     rows : list
-        Each `Shared` or `Made`, or a `SharedRun` of several.
+        For each part a `Shared`, a `Made`, or a `SharedRun`.
     """
 
     __slots__ = ("ref", "rows")
@@ -170,7 +170,7 @@ class Gather:
         return Gather, (self.ref, self.rows)
 
     def made(self, arena: Arena | None) -> Made:
-        """Return the batch: of runs of one kind whole columns are put together."""
+        """Return the batch; columns of equal layout are concatenated as a whole."""
         runs = [row for row in self.rows if type(row) is SharedRun]
         if len(runs) == len(self.rows) and all(run.tree == runs[0].tree for run in runs):
             columns = list(zip(*[run.opened(arena) for run in runs], strict=True))
@@ -181,7 +181,7 @@ class Gather:
 
 
 def _alike(parts: Sequence[Any]) -> bool:
-    """Return True if parts of a column can be joined as they are: arrays of one dtype, without gaps in it."""
+    """Return True if parts of a column can be concatenated: arrays of one dtype, without padding in it."""
     first = parts[0]
     return all(
         type(part) is np.ndarray
@@ -199,14 +199,14 @@ def _joined(parts: Sequence[Any]) -> np.ndarray:
 
 
 class Loose:
-    """Rows that are bytes, str or another single object, told by value: many in one, which is quick.
+    """Items whose elements are single objects (bytes, str, ...), sent by value in one message.
 
     Parameters
     ----------
     refs : list of Ref
-        Of the rows.
+        The items' refs.
     values : list
-        Their elements.
+        The items' elements.
     """
 
     __slots__ = ("refs", "values")
@@ -219,17 +219,17 @@ class Loose:
 
 
 class Told:
-    """The form in which a worker is told of an `Ordered`."""
+    """The encoded form of an `Ordered`."""
 
     __slots__ = ()
 
     def opened(self, arena: Arena | None) -> Any:
-        """Return what was meant, its rows opened."""
+        """Return the decoded object, with its rows opened."""
         raise NotImplementedError
 
 
 def open_all(told: list[Any], arena: Arena | None) -> list[Any]:
-    """Return what `tell_all` told, as a worker's evaluators take it."""
+    """Decode the inputs of a task for a worker's evaluators."""
     items: list[Any] = []
     for each in told:
         if isinstance(each, (SharedRun, SharedBraid)):
@@ -242,7 +242,7 @@ def open_all(told: list[Any], arena: Arena | None) -> list[Any]:
 
 
 def open_item(item: Any, arena: Arena | None) -> Any:
-    """Return an item as a worker's evaluators take it."""
+    """Decode one item for a worker's evaluators."""
     if type(item) is tuple:
         return tuple([open_item(x, arena) for x in item])
     if type(item) is Shared:
@@ -256,7 +256,7 @@ def open_item(item: Any, arena: Arena | None) -> Any:
 
 
 def kept(item: Any) -> Any:
-    """Return an item that was opened, with copies of the arrays that lie in shared memory."""
+    """Return a decoded item with copies of its arrays that lie in shared memory."""
     if type(item) is tuple:
         return tuple([kept(x) for x in item])
     if type(item) is Made:

@@ -1,6 +1,6 @@
-"""Traits of operators: what kind each one is, for whoever walks a plan.
+"""Traits of operators: properties that code walking a plan asks for.
 
-Every trait has a default, which fits an operator that makes its own elements and looks at one at a time.
+Every trait has a default, which fits an operator that makes its own elements one by one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Traits(Node):
-    """Answers to what a walk of a plan asks of an operator."""
+    """The traits of an operator."""
 
     if TYPE_CHECKING:
 
@@ -46,12 +46,12 @@ class Traits(Node):
 
     @property
     def drops(self) -> bool:
-        """True if it may leave out an element because of its value."""
+        """True if it may drop an element because of its value."""
         return False
 
     @property
     def reorders(self) -> bool:
-        """True if an element may come after one that follows it in its input, or comes again."""
+        """True if an element may come after one that follows it in its input, or may come twice."""
         return self.shuffles
 
     shuffles: ClassVar[bool] = False
@@ -63,7 +63,7 @@ class Traits(Node):
 
     @property
     def kept(self) -> bool:
-        """True if its elements are those of a snapshot or a table, alone or stacked: they are read-only."""
+        """True if its elements are those of a snapshot or a table, single or stacked, and so read-only."""
         return self.uncomputed and len(self.inputs) == 1 and self.inputs[0].kept
 
     light: ClassVar[bool] = False
@@ -71,7 +71,7 @@ class Traits(Node):
 
     @property
     def reads(self) -> Literal["", "generator", "stream"]:
-        """The way it reads: in the consumer's process, or from front to back by one worker; else ''."""
+        """Where it reads: "generator" in the consumer's process, "stream" sequentially in one worker, else ''."""
         return "stream" if self.expands else ""
 
     expands: ClassVar[bool] = False
@@ -95,37 +95,37 @@ class Traits(Node):
 
     @property
     def inner(self) -> bool:
-        """True if it is a part of the operator after it: nothing can be put between the two."""
+        """True if it is part of the operator after it: nothing can be inserted between the two."""
         return False
 
     @property
     def grouped(self) -> bool:
-        """True if it reads rows by their number, each decoded together with many others."""
+        """True if it reads rows by number, each decoded together with many others."""
         return False
 
     @property
     def counts(self) -> bool:
-        """True if its states count what it left out or took of each source, for an iterator's stats."""
+        """True if its states include counts (dropped elements, elements of each source) for an iterator's stats."""
         return False
 
     @property
     def lenient(self) -> bool:
-        """True if an element that fails is left out, or tried again, and counted."""
+        """True if an element that fails is dropped or retried, and counted."""
         return False
 
     @property
     def unordered(self) -> bool:
-        """True if its elements may come in the order in which they are ready."""
+        """True if its elements may come in the order in which they become ready."""
         return False
 
     @property
     def made_of(self) -> int:
-        """The number of its input's elements that one of its own is made of; 0 if that is not fixed."""
+        """The number of input elements in each of its own; 0 if that varies."""
         return 1 if self.origin == "input" else 0
 
     @property
     def rows_each(self) -> int | None:
-        """The number of rows of each of its elements; None where the plan does not tell."""
+        """The number of rows of each of its elements; None if the plan does not tell."""
         return self.inputs[0].rows_each if self.transparent or self.choosing else None
 
     @property
@@ -135,7 +135,7 @@ class Traits(Node):
 
     @property
     def records(self) -> Any:
-        """The user's object that gives its elements by number, if there is one."""
+        """The user's object that gives its elements by index, if there is one."""
         return None
 
     # -- where it is computed --------------------------------------------------------------
@@ -150,12 +150,12 @@ class Traits(Node):
 
     @property
     def uncomputed(self) -> bool:
-        """True if there is nothing for workers to compute: it chooses, orders or stacks elements."""
+        """True if there is nothing for workers to compute: it only chooses, orders or stacks elements."""
         return self.transparent or (self.choosing and self.share is None)
 
     @property
     def same_refs(self) -> bool:
-        """True if it gives elements of its input by their refs, and nothing looks at them on the way."""
+        """True if its refs are those of its input, and no probe or function sees elements in between."""
         if self.transparent:
             return not self.measures
         return self.choosing and self.flat and self.share is None
@@ -165,50 +165,50 @@ class Traits(Node):
 
     @property
     def prefetched(self) -> int | None:
-        """The number of elements that it wants to be ready ahead of the consumer; None if it says nothing of that."""
+        """The number of elements to have ready ahead of the consumer; None if it does not say."""
         return None
 
     def several(self) -> Callable[[list[int]], Sequence[Any]] | None:
-        """Return a function that reads several of its elements by their numbers, if that is one call."""
+        """Return a function that reads several of its elements by index in one call, if there is one."""
         return None
 
     @property
     def settings(self) -> Options | None:
-        """The options that it sets for what is upstream of it."""
+        """The options that it sets for everything upstream."""
         return None
 
     @property
     def stored(self) -> StoredElements | None:
-        """The complete snapshot of whose elements its refs are the indices."""
+        """The complete snapshot whose elements its refs index."""
         return self.inputs[0].stored if self.same_refs else None
 
     @property
     def record_files(self) -> RecordFiles | None:
-        """The files of whose records its refs end with the numbers."""
+        """The files whose records the last entries of its refs number."""
         up = self.same_refs or (self.choosing and self.share is None)
         return self.inputs[0].record_files if up else None
 
     @property
     def in_place(self) -> bool:
-        """True if its element p is made of its input's element p: no position changes."""
+        """True if its element p is made from its input's element p, so that positions are the same."""
         return self.transparent or (self.elementwise and not self.drops)
 
     @property
     def unit_sizes(self) -> np.ndarray | None:
-        """The sizes of the units in which storage hands out its elements, in order, none of them 0; None where there are none.
+        """The sizes of the units in which storage hands out its elements, in order, none of them 0; None without units.
 
-        Asked where positions are known: of files once they have been looked at.
+        Asked once positions are known: for files, once they have been indexed.
         """
         return self.inputs[0].unit_sizes if self.in_place else None
 
     @property
     def layout(self) -> str:
-        """A digest of the layout of files on which its positions depend beside the plan; '' if they do not."""
+        """A digest of the file layout on which its positions depend besides the plan; '' if they do not."""
         return "".join(up.layout for up in self.running)
 
     @property
     def listed_paths(self) -> tuple[str, ...] | None:
-        """The paths of which its refs are the numbers, if they are known."""
+        """The paths that its refs number, if they are known."""
         return (
             self.inputs[0].listed_paths
             if self.transparent or (self.same_refs and not self.seeded)
@@ -217,17 +217,17 @@ class Traits(Node):
 
     @property
     def asks_numbers(self) -> bool:
-        """True if it chooses by position: files upstream are read by number where that answers it."""
+        """True if it chooses by position: files upstream are then read by record number, if that gives it positions."""
         return False
 
     @property
     def unpositioned(self) -> str:
-        """The reason why its positions are not known though it is `awaited`, to end a sentence; '' if they are."""
+        """The reason why its positions are unknown although it is `awaited`, as the end of a sentence; '' if they are known."""
         return ""
 
     @property
     def draw_instead(self) -> str:
-        """The words for how its function is to draw random numbers that are the same after a restart."""
+        """Advice, for messages, on how its function can draw random numbers that are the same after a restart."""
         if hasattr(self, "seed"):
             return f"take rng= and give {self.label}(..., seed=)"
         return "draw in a map(..., seed=) before it"
@@ -236,16 +236,16 @@ class Traits(Node):
 
     @property
     def share(self) -> InputContext | None:
-        """The process whose share of the elements it gives; None if it gives the same in every process."""
+        """The process whose share of the elements it gives; None if every process gets the same."""
         return None
 
     @property
     def undivided(self) -> str:
-        """The reason why its positions cannot be divided into ranges, where no trait tells; else ''."""
+        """The reason why its positions cannot be divided into ranges, if no other trait says so; else ''."""
         return ""
 
     def sharded(self, count: int, index: int) -> Operator:
-        """Return what stands in its place in one of several processes that divide the elements here."""
+        """Return the operator that takes its place in one of several processes that divide the elements here."""
         return self  # type: ignore[return-value]  # every one is an Operator
 
     @property
@@ -261,27 +261,27 @@ class Traits(Node):
 
     @property
     def drops_rest(self) -> bool:
-        """True if it leaves out a last batch that is not whole."""
+        """True if it drops a last batch that is not full."""
         return False
 
     @property
     def widens(self) -> bool:
-        """True if it pads its batches, and they may be of different widths."""
+        """True if it pads its batches, whose widths may differ."""
         return False
 
     def resized(self, size: int) -> Operator:
-        """Return it with batches of another size."""
+        """Return a copy with batches of another size."""
         raise NotImplementedError
 
     def of_process(self, context: InputContext, short: Short) -> Operator | None:
-        """Return it with one process's rows of each batch; None if they depend on other rows.
+        """Return the operator with one process's rows of each batch; None if they depend on other rows.
 
         Parameters
         ----------
         context : InputContext
-            Which process.
+            The process.
         short : {"keep", "drop", "error"}
-            What is done with a last batch that is not whole.
+            What to do with a last batch that is not full.
         """
         return None
 
@@ -291,9 +291,9 @@ class Traits(Node):
 
     @property
     def redone(self) -> str:
-        """The work that a restored iterator does again because of this operator, as a sentence; '' if there is none."""
+        """The work that this operator makes a restored iterator repeat, as a sentence; '' if there is none."""
         return ""
 
     def shown(self) -> dict[str, Any] | str:
-        """Return its arguments as an outline shows them: by name, or as a text."""
+        """Return its arguments for an outline of the plan: by name, or as text."""
         return self.params()

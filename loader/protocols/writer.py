@@ -1,7 +1,7 @@
-"""A writer: puts elements of one structure into rows of columns.
+"""The row writer: writes elements of one structure into rows of columns.
 
-A loop over the leaves of a structure takes half as long as what is asked of each, so a writer is compiled from text with
-a line for each, as a ``namedtuple`` is. For ``{"a": array, "n": number}`` it is::
+A loop over the leaves of a structure costs half as much as the checks of the leaves themselves, so a writer is compiled from
+generated code with a line for each leaf, like a ``namedtuple``. For ``{"a": array, "n": number}`` it is::
 
     def write(k, e):
         if type(e) is not dict or tuple(e) != names0: return False
@@ -36,16 +36,18 @@ _MOST = 256
 
 
 def writer(tree: Tree, keys: tuple[Key, ...], columns: Sequence[Any], shift: int = 0) -> Write:
-    """Make a writer.
+    """Compile a writer.
 
     Parameters
     ----------
-    tree, keys
-        The structure of the elements, and the key of each leaf.
+    tree : Tree
+        The structure of the elements.
+    keys : tuple
+        The key of each leaf.
     columns : sequence
-        For each leaf an array of rows of its dtype and shape; for one that fits no array a dict or list.
+        For each leaf, an array of rows of its dtype and shape, or a dict or list if it fits no array.
     shift : int
-        Which row the first of the columns is.
+        The number of the columns' first row.
     """
     write: Write = _maker(tree, keys, tuple(map(type, columns)))(shift, *columns)
     return write
@@ -53,7 +55,7 @@ def writer(tree: Tree, keys: tuple[Key, ...], columns: Sequence[Any], shift: int
 
 @lru_cache(_MOST)
 def _maker(tree: Tree, keys: tuple[Key, ...], kinds: tuple[type, ...]) -> Callable[..., Write]:
-    """Make what makes the writers of a structure, given the first row and the columns."""
+    """Compile the factory of a structure's writers, which takes the shift and the columns."""
     text = _Text()
     text.nest("e", tree, list(zip(keys, kinds, strict=True)))
     columns = "".join(f", column{at}" for at in range(len(keys)))
@@ -70,14 +72,14 @@ def _maker(tree: Tree, keys: tuple[Key, ...], kinds: tuple[type, ...]) -> Callab
 
 @lru_cache(_MOST)
 def _compiled(text: str) -> Callable[..., Any]:
-    """Compile a text, which has no names of a user's: structures that differ in shapes have the same."""
+    """Execute generated code, which contains no user names and is cached, since structures often share it."""
     found: dict[str, Any] = {}
     exec(text, found)  # noqa: S102 - see above
     return found["outer"]  # type: ignore[no-any-return]
 
 
 class _Text:
-    """The lines of a writer, and the values that they name."""
+    """The generated lines of a writer, and the values that they refer to."""
 
     def __init__(self) -> None:
         self.checks: list[str] = []
@@ -85,7 +87,7 @@ class _Text:
         self.given: dict[str, Any] = {}
 
     def nest(self, e: str, tree: Tree, leaves: list[tuple[Key, type]]) -> None:
-        """Add the lines of a nest, whose leaves are taken from the list."""
+        """Append the lines of a nest; its leaves are taken off the list."""
         if tree is None:
             self._leaf(e, *leaves.pop(0))
             return
