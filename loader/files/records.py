@@ -36,7 +36,7 @@ class TextLineDataset(FileDataset):
         Read so many files in turn, a line of each, in so many workers: the order is that of
         ``interleave(cycle_length=num_parallel_reads)``. ``AUTOTUNE``: 16 files in turn.
     name : str, optional
-        For tf.data's sake; ignored.
+        Accepted for compatibility with tf.data; ignored.
     encoding : str, optional
         Give str, decoded so ("utf-8", "latin-1", ...). None: bytes.
     on_error : {"raise", "skip"}, optional
@@ -118,7 +118,7 @@ class FixedLengthRecordDataset(FileDataset):
         Read so many files in turn, a record of each, in so many workers: the order is that of
         ``interleave(cycle_length=num_parallel_reads)``. ``AUTOTUNE``: 16 files in turn.
     name : str, optional
-        For tf.data's sake; ignored.
+        Accepted for compatibility with tf.data; ignored.
     on_error : {"raise", "skip"}, optional
         What to do with a file that cannot be read, or that ends within a record: raise its error in its
         place, or leave it out and count it (``iterator.stats.skipped``). Either way reading goes on with the
@@ -200,7 +200,7 @@ class TFRecordDataset(FileDataset):
         Read so many files in turn, a record of each, in so many workers: the order is that of
         ``interleave(cycle_length=num_parallel_reads)``. ``AUTOTUNE``: 16 files in turn.
     name : str, optional
-        For tf.data's sake; ignored.
+        Accepted for compatibility with tf.data; ignored.
     on_error : {"raise", "skip"}, optional
         What to do with a record that is damaged, or a file that cannot be read: raise its error in its
         place, or leave it out and count it (``iterator.stats.skipped``). Either way reading goes on with

@@ -33,7 +33,7 @@ class SqlDataset(FileDataset):
         The dtype of each column; ``str`` and ``bytes`` are among them. One that is in no sequence makes
         elements that are in no tuple. None: what the driver gives.
     name : str, optional
-        For tf.data's sake; ignored.
+        Accepted for compatibility with tf.data; ignored.
     on_error : {"raise", "skip"}, optional
         What to do with a row whose values are not of `output_types`: raise its error in its place, or
         leave it out and count it (``iterator.stats.skipped``). Either way reading goes on with the next row. An

@@ -48,7 +48,7 @@ class ParquetDataset(FileDataset):
         Read so many files in turn, a row of each, in so many workers: the order is that of
         ``interleave(cycle_length=num_parallel_reads)``. ``AUTOTUNE``: 16 files in turn.
     name : str, optional
-        For tf.data's sake; ignored.
+        Accepted for compatibility with tf.data; ignored.
     on_error : {"raise", "skip"}, optional
         What to do with a row that cannot be given, or a file that cannot be read: raise its error in its
         place, or leave it out and count it (``iterator.stats.skipped``). Either way reading goes on with

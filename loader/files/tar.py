@@ -33,7 +33,7 @@ class TarDataset(FileDataset):
         Read so many files in turn, an element of each, in so many workers: the order is that of
         ``interleave(cycle_length=num_parallel_reads)``. ``AUTOTUNE``: 16 files in turn.
     name : str, optional
-        For tf.data's sake; ignored.
+        Accepted for compatibility with tf.data; ignored.
     extensions : sequence of str, optional
         Those that are wanted, such as ``("jpg", "cls")``; the others are not read. An element that lacks
         one of them is an error that names it. None: all that are there, which may differ from element

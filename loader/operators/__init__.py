@@ -1,1 +1,5 @@
-"""Operators: each family in one file, with all that is known of its operators."""
+"""Operators: one file for each family, with everything that is specific to its operators.
+
+May import `tundish.loader.plan`, `protocols` and `watch`, and the packages `formats` and `snapshot`, but nothing of
+`tundish.loader.run`.
+"""

@@ -1,4 +1,4 @@
-"""Operators that hold a dataset to what it should be: no errors, so many elements."""
+"""ignore_errors, assert_cardinality, pad_to_cardinality: operators that enforce what a dataset should be."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LOG = logging.getLogger("tundish")
 
 @dataclass(frozen=True, eq=False)
 class IgnoreErrors(Unary):
-    """The elements that did not fail."""
+    """The elements of its input that are not errors."""
 
     log_warning: bool
 
@@ -52,7 +52,7 @@ class IgnoreErrors(Unary):
 
 
 class Ignoring:
-    """The computed items that are no failures; the others are counted."""
+    """Computed items without failures, which are counted."""
 
     def __init__(self, up: Machine, label: str, *, log: bool) -> None:
         self._up, self._label, self._log = up, label, log
@@ -83,9 +83,9 @@ class Ignoring:
 
 @dataclass(frozen=True, eq=False)
 class AssertCardinality(Unary):
-    """The elements, and an error where they are not as many as was said.
+    """The elements of its input, with an error where their number is not the asserted one.
 
-    The error has a ref of its own, ``((), how many came)``: it is made of no element.
+    The error has a ref of its own, ``((), number of elements)``, since it is made from no element.
     """
 
     expected: int
@@ -131,7 +131,7 @@ class AssertCardinality(Unary):
 
 
 class Asserted:
-    """Items as they come, and a failure where there are not as many as was said."""
+    """Items as they come, with a failure where their number is not the asserted one."""
 
     def __init__(self, up: Machine, expected: int, label: str) -> None:
         self._up, self._expected, self._label = up, expected, label
@@ -171,18 +171,18 @@ class Asserted:
 
 
 def said_by_node(ref: Any) -> bool:
-    """Return True if a ref is that of an error which no element is to blame for."""
+    """Return True if a ref is that of an error of the operator itself, not of an element."""
     return type(ref) is tuple and len(ref) == 2 and ref[0] == () and type(ref[1]) is int
 
 
 @dataclass(frozen=True)
 class Validated(OwnFunction):
-    """A dict with one key more, that says it is no filling."""
+    """Adds a key to a dict that marks it as an element, not padding."""
 
     key: str
 
     def __call__(self, element: Any) -> dict[str, Any]:
-        """The element with the key."""
+        """Return the element with the added key."""
         if type(element) is not dict:
             raise SpecError(
                 f"pad_to_cardinality needs elements that are dicts, not {spec_of(element)}"
@@ -193,7 +193,7 @@ class Validated(OwnFunction):
 
 
 class AssertingMethods(Fluent):
-    """Methods of `Dataset` that hold it to what it should be."""
+    """Methods of `Dataset` that enforce what it should be."""
 
     def iterator(
         self, *, iteration: int = 0, workers: int | None = None, executor: str | None = None
@@ -201,20 +201,20 @@ class AssertingMethods(Fluent):
         raise NotImplementedError
 
     def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> Self:
-        """Leave out the elements that failed; after `batch`, the whole batch.
+        """Drop the elements that failed; after `batch`, whole batches.
 
         Parameters
         ----------
         log_warning : bool
             Log a warning for each, to the logger ``tundish``.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Notes
         -----
-        What is left out is counted, and the counts are in the iterator's state. To leave out only
-        the element itself, put it before `batch`, or use ``map(..., on_error="skip")``, which
-        leaves out what fails there and nothing else. An element that kills its worker, or does
+        Dropped elements are counted, and the counts are in the iterator's state. To drop only
+        the element itself, put it before `batch`, or use ``map(..., on_error="skip")``, which drops only
+        what fails in that `map`. An element that kills its worker, or does
         not end before a deadline, is an error like any other. What ``except Exception`` does not
         catch (``SystemExit``, ``KeyboardInterrupt``) is raised at its element's place.
 
@@ -228,23 +228,23 @@ class AssertingMethods(Fluent):
         return self._then(IgnoreErrors, check_flag("log_warning", log_warning))
 
     def assert_cardinality(self, expected_cardinality: int) -> Self:
-        """Say how many elements there are, and fail where there are not.
+        """Declare the number of elements, and fail if it is another one.
 
         Parameters
         ----------
         expected_cardinality : int
-            At least 0, or ``INFINITE_CARDINALITY``; it is what `cardinality` and ``len`` say then.
+            At least 0, or ``INFINITE_CARDINALITY``; `cardinality` and ``len`` then report it.
 
         Raises
         ------
         TypeError, ValueError
-            `expected_cardinality` is no int, or is below -1.
+            `expected_cardinality` is not an int, or is below -1.
 
         Notes
         -----
-        A `CardinalityError` stands behind the last element if there were too few, and in the place
-        of the first one too many; the dataset ends there (tf.data raises the error again and
-        again). A failed element counts.
+        If there were too few elements, a `CardinalityError` follows the last one; if there are too many, it takes the place
+        of the first surplus one. The dataset ends there (tf.data raises the error again and again). A failed element
+        counts.
 
         Examples
         --------
@@ -262,31 +262,31 @@ class AssertingMethods(Fluent):
         return self._then(AssertCardinality, expected)
 
     def pad_to_cardinality(self, cardinality: int, mask_key: str = "valid") -> Self:
-        """Fill a dataset of dicts up to a number of elements, and mark which are real.
+        """Pad a dataset of dicts to a number of elements, and mark the real ones.
 
         Parameters
         ----------
         cardinality : int
-            How many elements there will be; at least as many as there are.
+            The number of elements with padding; at least the number of real ones.
         mask_key : str
-            The key that every element gets: True, and False for the filling.
+            The key that is added to every element: True, or False for padding.
 
         Raises
         ------
         TypeError
-            `cardinality` is no int, or `mask_key` no str.
+            `cardinality` is not an int, or `mask_key` not a str.
         ValueError
             `cardinality` is negative.
         SpecError
-            How many elements there are is not known (`assert_cardinality` says it), or is more
-            than `cardinality`; elements are no dicts, have the key already, or have a leaf that
-            there is no zero of; or there is none to learn their form from.
+            The number of elements is not known (declare it with `assert_cardinality`), or is more
+            than `cardinality`; elements are not dicts, have the key already, or have a leaf without a zero value;
+            or there is no element to learn the structure from.
 
         Notes
         -----
-        The filling has the form of the first element, which is computed in this process when the
-        pipeline is built: zeros, False for bools, empty str and bytes. Behind `batch` whole batches
-        are filled in. tf.data takes the form from its static spec: a size that is not known is an
+        Padding has the structure of the first element, which is computed in this process when the
+        pipeline is built: zeros, False for bools, empty str and bytes. After `batch` whole batches
+        are padded in. tf.data takes the structure from its static spec: an unknown size is an
         error there.
 
         Examples

@@ -1,4 +1,4 @@
-"""Operators that put elements together and take them apart."""
+"""batch, unbatch: operators that stack elements and split batches."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def row_spec(spec: Any) -> ArraySpec:
 
 
 class Unbatched:
-    """The rows of computed items."""
+    """The rows of computed batches, as a stream."""
 
     def __init__(self, up: Machine, label: str) -> None:
         self._up, self._label = up, label
@@ -206,7 +206,7 @@ class Unbatched:
         self._reached = self._before
 
     def _open(self) -> None:
-        """Go to the next row, unless an error comes first."""
+        """Go to the next row, or return an error that comes first."""
         while self._row >= self._rows and self._failure is None:
             item = self._up.next()
             # A mark is good just after an item: one that is not ready may have moved a part of it.
@@ -238,7 +238,7 @@ class Unbatched:
         return Made((self._ref, k), self._take(k))
 
     def take(self, most: int) -> Chunk | None:
-        """Take the next rows of one element, `most` at most, as slices of its columns."""
+        """Take up to `most` rows of one batch, as slices of its columns."""
         self._open()
         first, stop = self._row, min(self._rows, self._row + most)
         columns = None if self._failure is not None else slices(self._value, first, stop)
@@ -265,12 +265,12 @@ class Unbatched:
 
 
 def split(value: Any) -> tuple[int, Callable[[int], Any]]:
-    """Return the number of rows of a batched element, and a function that takes one.
+    """Return the number of rows of a batch, and a function that takes one.
 
     Raises
     ------
     SpecError
-        A leaf is no array, or first dimensions differ.
+        A leaf is not an array, or first dimensions differ.
     """
     leaves, tree = flatten(ragged_apart(value))
     sizes = set()
@@ -289,7 +289,7 @@ def split(value: Any) -> tuple[int, Callable[[int], Any]]:
 
 
 class BatchingMethods(Fluent):
-    """Methods of `Dataset` that put elements together and take them apart."""
+    """Methods of `Dataset` that stack elements and split batches."""
 
     def batch(
         self,
@@ -306,9 +306,9 @@ class BatchingMethods(Fluent):
         batch_size : int
             At least 1.
         drop_remainder : bool
-            Leave out a last batch that is smaller.
+            Drop a last batch that is smaller.
         num_parallel_calls, deterministic, name : optional
-            For tf.data's sake; batches are made where the elements are made.
+            Accepted for compatibility with tf.data; batches are made where their elements are made.
 
         Raises
         ------
@@ -317,12 +317,12 @@ class BatchingMethods(Fluent):
 
         Notes
         -----
-        Nothing is cast or broadcast: an element whose dtype or shape differs from the batch's
-        first one is a `SpecError` at that place. An element whose function failed raises its
-        error at the batch's place; the elements gathered before it are given up (a note lists
-        them) and the next batch begins behind it. str, bytes and objects give object arrays.
+        Nothing is cast or broadcast: an element whose dtype or shape differs from that of the batch's
+        first one is a `SpecError` at that place. The error of an element whose function failed is raised
+        at the batch's place; the elements gathered before it are lost (a note lists
+        them) and the next batch begins after it. str, bytes and objects give object arrays.
 
-        The arrays of a batch made by workers are views of shared memory, yours until you drop
+        The arrays of a batch made by workers are views of shared memory, yours until you release
         them. Leaves of at most 64 KiB are private copies.
 
         Examples
@@ -343,12 +343,12 @@ class BatchingMethods(Fluent):
         Parameters
         ----------
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Notes
         -----
         An element without rows gives none. A scalar, or leaves whose first dimensions differ, are
-        a `SpecError` at that place; tf.data may know it when the pipeline is built.
+        a `SpecError` at that place; tf.data may find it when the pipeline is built.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""bucket_by_sequence_length: batches of elements of similar length, grouped by their bucket."""
+"""bucket_by_sequence_length: batches of elements of similar length."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tundish.spec import flatten, leaf_key, normalise, unflatten
 
 @dataclass(frozen=True, eq=False)
 class BucketBySequenceLength(GroupByWindow):
-    """The batches of groups of elements of similar length."""
+    """Batches of elements of similar length."""
 
     boundaries: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -32,7 +32,7 @@ class BucketBySequenceLength(GroupByWindow):
 
 @dataclass(frozen=True)
 class BucketOf(OwnFunction):
-    """The bucket of an element: how many boundaries its length has reached."""
+    """Computes an element's bucket: the number of boundaries that its length reaches."""
 
     length: Callable[..., Any]
     boundaries: tuple[int, ...]
@@ -52,7 +52,7 @@ class BucketOf(OwnFunction):
 
 @dataclass(frozen=True)
 class BucketBatch(OwnFunction):
-    """The batch of a bucket's elements."""
+    """Batches the elements of a bucket."""
 
     boundaries: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -79,7 +79,7 @@ class BucketBatch(OwnFunction):
         return group.padded_batch(size, shapes, self.values, self.drop_remainder)
 
     def _filled(self, group: Any, length: int) -> Any:
-        """The padded shapes, with a length for every size that is not fixed."""
+        """Return the padded shapes for a group, with `length` for every size that is not fixed."""
         with group.iterator(workers=0) as elements:
             leaves, tree = flatten(next(elements))
         pads = check_padding(self.shapes, None, None, "right").over(
@@ -92,7 +92,7 @@ class BucketBatch(OwnFunction):
 
 
 def _shapes_of(spec: Any) -> Any:
-    """The shapes of a spec as padded shapes; None where some are not known."""
+    """Return the shapes of a spec as padded shapes; None if some are unknown."""
     specs, tree = flatten(spec)
     if spec is None or any(leaf.shape is None for leaf in specs):
         return None
@@ -100,7 +100,7 @@ def _shapes_of(spec: Any) -> Any:
 
 
 def _open_sizes(leaf: Any, shape: list[int | None]) -> list[int | None]:
-    """None for the first dimension of an array, the others as they are."""
+    """Return a leaf's padded shape, with None for the first dimension of an array."""
     return [None, *leaf.shape[1:]] if shape else []
 
 
@@ -119,10 +119,10 @@ class BucketingMethods(Fluent):
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Self:
-        """Batch elements of similar length together, so that little is padded.
+        """Batch elements of similar length together, to save padding.
 
-        Bucket i takes the lengths from ``bucket_boundaries[i - 1]`` up to, but without,
-        ``bucket_boundaries[i]``; the first one all below, the last one all above.
+        Bucket i holds lengths from ``bucket_boundaries[i - 1]`` up to, but not including,
+        ``bucket_boundaries[i]``; the first holds all smaller ones, the last all larger ones.
 
         Parameters
         ----------
@@ -130,33 +130,33 @@ class BucketingMethods(Fluent):
             Called as `map` calls its function, in workers if the plan has them; returns the
             element's length, an integer.
         bucket_boundaries : sequence of int
-            Ascending.
+            The boundaries, in ascending order.
         bucket_batch_sizes : sequence of int
-            One more than there are boundaries, each at least 1.
+            One size more than there are boundaries, each at least 1.
         padded_shapes, padding_values : optional
             As for `padded_batch`.
         pad_to_bucket_boundary : bool
-            Pad to the bucket's boundary less one, so that a bucket's batches have one shape: every
+            Pad to the bucket's boundary minus one, so that the batches of a bucket have one shape: every
             size that is None or -1 in `padded_shapes`; without `padded_shapes`, every size that
             may differ between elements.
         no_padding : bool
-            Use `batch`, which takes only equal shapes, not `padded_batch`.
+            Use `batch`, which takes only equal shapes, in place of `padded_batch`.
         drop_remainder : bool
-            Leave out the batches that are not full at the end.
+            Drop the batches that are not full at the end.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Notes
         -----
-        It is `group_by_window` with the bucket as the key: batches come in the order in which
-        buckets fill up, at the end those that are left in the order of their lengths.
+        Equivalent to `group_by_window` with the bucket as the key: batches come in the order in which
+        buckets fill up; those left at the end come in order of length.
 
         With `pad_to_bucket_boundary`, an element that is as long as the last boundary or longer is
         a `ValueError` at its own place. In tf.data the whole batch is.
 
-        tf.data pads the dimensions whose size it does not know. That is done here where the plan
-        knows shapes: below are arrays, or a function or generator with a signature. Else these
-        are taken to be the first dimensions; `padded_shapes` says it for sure.
+        tf.data pads the dimensions whose size it does not know. So is it here if the plan
+        knows shapes, from arrays, or from a function or generator with a signature. Otherwise the first dimensions
+        are padded; `padded_shapes` is explicit.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""cache: a pass that was read whole is served from memory again."""
+"""cache: elements kept in memory while they are first read, for later passes."""
 
 from __future__ import annotations
 
@@ -70,16 +70,16 @@ class Cache(Unary):
 
 
 class Cached:
-    """Serve a pass from memory once a whole one has been read.
+    """Serves a pass from memory once another pass has been read completely.
 
     Parameters
     ----------
     build : callable
-        Makes the input stream, of computed items.
+        Makes the input's machine, which gives computed items.
     store : CacheStore
-        Of the cache node in this process.
+        The store of the cache node in this process.
     expected : int
-        How many items the input is said to have; negative where nobody knows.
+        The number of items that the input should have; negative if it is unknown.
     """
 
     def __init__(self, build: Callable[[], Machine], store: CacheStore, expected: int = -1) -> None:
@@ -107,7 +107,7 @@ class Cached:
                 return item
 
     def _read(self) -> Any:
-        """Return the next item of the input, kept on its way."""
+        """Return the next item of the input, after storing it."""
         item = self._ahead.pop() if self._ahead else self._ask()
         self._seen += 1
         if self._filling is not None and not self._store.keep(self._filling, item):
@@ -148,14 +148,14 @@ class Cached:
 
 
 class Filling:
-    """The elements that one pass has kept so far; they are given up with the pass.
+    """The elements that one pass has stored so far; they are dropped with the pass.
 
     Attributes
     ----------
     items : list
-        In order.
+        The items, in order.
     used : int
-        Their bytes.
+        Their size in bytes.
     """
 
     __slots__ = ("__weakref__", "items", "used")
@@ -166,16 +166,16 @@ class Filling:
 
 
 class CacheStore:
-    """The elements that one cache node keeps in this process: complete, or none.
+    """The elements that one cache node stores in this process: all of them, or none.
 
     Passes may differ (a shuffle without a seed), so each fills a list of its own, and the first to be
-    read whole completes the store. Nobody can tell a pass that was left from one that pauses: no
-    pass waits for another, and where there is no room for several, the one that is read stays.
+    read completely completes the store. A pass that was abandoned looks like one that pauses: no pass waits for
+    another, and if there is not room for several, the one that is being read is kept.
 
     Parameters
     ----------
     limit : int
-        Bytes; past them nothing is kept.
+        The largest size in bytes; beyond it nothing is stored.
     """
 
     def __init__(self, limit: int) -> None:
@@ -187,7 +187,7 @@ class CacheStore:
         self._lock = renewed(threading.Lock())
 
     def begin(self) -> Filling | None:
-        """Return a `Filling` for a pass, or None where nothing is to be kept of it."""
+        """Return a `Filling` for a pass, or None if nothing is to be stored from it."""
         with self._lock:
             if self._full or self.items is not None:
                 return None
@@ -196,7 +196,7 @@ class CacheStore:
             return filling
 
     def keep(self, filling: Filling, item: Any) -> bool:
-        """Keep an item; False when the pass is not to keep any more: what it kept is dropped."""
+        """Store an item; return False if this pass's items were dropped and it should store no more."""
         kept = self.again(item)
         if type(kept) is Made:
             kept.value = map_leaves(
@@ -225,7 +225,7 @@ class CacheStore:
         return False
 
     def _make_room(self, filling: Filling) -> bool:
-        """Drop what other passes have kept, and all where one alone has no room."""
+        """Drop the items of other passes, and of this one if it does not fit alone."""
         self._used = sum(other.used for other in self._fillings)  # of those that are still read
         if self._used > self._limit:
             self._full = filling.used > self._limit
@@ -240,7 +240,7 @@ class CacheStore:
         self._used = 0 if but is None else but.used
 
     def finish(self, filling: Filling) -> None:
-        """Complete the store: a whole pass has been read."""
+        """Complete the store with a pass that was read to its end."""
         with self._lock:
             if filling in self._fillings:
                 self.items = filling.items
@@ -249,14 +249,14 @@ class CacheStore:
 
     @staticmethod
     def again(item: Any) -> Failure | Made:
-        """Return an item of its own for another pass: refs are rewritten on the way downstream."""
+        """Return a copy of an item for another pass: refs are converted on the way downstream."""
         if type(item) is Failure:
             return Failure(item.ref, without_frames(item.error))
         return Made(item.ref, shared(item.value)) if type(item) is Made else item.again()
 
 
 def item_nbytes(item: Failure | Made) -> int:
-    """Return about how many bytes keeping an item takes."""
+    """Return the approximate number of bytes that storing an item takes."""
     if isinstance(item, Failure):
         return 1024
     leaves = flatten(item.value)[0]
@@ -276,10 +276,10 @@ _STORES: weakref.WeakKeyDictionary[Cache, CacheStore] = weakref.WeakKeyDictionar
 
 
 def store_of(node: Cache, limit: int) -> CacheStore:
-    """Return what a cache node keeps in this process; shared by the iterators of a plan.
+    """Return the store of a cache node in this process, shared by the iterators of a plan.
 
-    That a snapshot upstream has been completed meanwhile changes the plan, and none of its elements,
-    unless it has an order of its own for reading.
+    If a snapshot upstream is completed in the meantime, the plan changes but not its elements, unless the snapshot has
+    an order of its own for reading.
     """
     if not any(getattr(below, "reader_func", None) is not None for below in walk(node)):
         node = original(node)
@@ -290,13 +290,13 @@ def store_of(node: Cache, limit: int) -> CacheStore:
 
 
 class CacheMethods(SnapshotMethods):
-    """The methods of `Dataset` that keep what was computed, in memory and in files."""
+    """Methods of `Dataset` that store what was computed, in memory or in files."""
 
     def cache(self, filename: str | os.PathLike[str] = "", name: str | None = None) -> Self:
-        """Keep the elements in memory once a whole pass has been read, or in files.
+        """Keep the elements in memory, or in files, once a whole pass has been read.
 
         Later passes (of a `repeat`, or of another iterator of this dataset in this process) are
-        served from memory. What lies below runs in pass 0 whenever it runs: later passes have the
+        served from memory. The operators before the cache always run as pass 0: later passes have the
         same order and the same augmentations, served or recomputed.
 
         Parameters
@@ -305,7 +305,7 @@ class CacheMethods(SnapshotMethods):
             A folder: the elements are kept there, as by ``snapshot(filename, compression=None)``, for
             later runs too.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Returns
         -------
@@ -313,16 +313,16 @@ class CacheMethods(SnapshotMethods):
 
         Notes
         -----
-        In memory at most as many bytes as the memory budget are kept (16 GiB without workers), in the
-        consumer's process and beside what the budget counts. Past them nothing is kept, and each
+        Memory is limited to the memory budget (16 GiB without workers), in the
+        consumer's process and beside what the budget counts. Beyond it nothing is kept, and each
         pass is computed anew, with one warning. The first full pass completes the cache, whatever
-        was read in part before it or beside it; ``take(n)`` of exactly all is a full pass where
+        was read in part before it or beside it; ``take(n)`` of exactly all elements is a full pass if
         the cardinality is known, as in tf.data. A failed element is an element: it fails in each
         pass (in tf.data it is missing from later ones). An iterator restored in another process
-        reads its pass again from the start; from files, it goes on where it was.
+        reads its pass again from the start; with files, it continues where it was.
 
-        In tf.data a file is read whatever the pipeline below has become, and refused while somebody
-        writes it; here another pipeline is kept beside the first one, and who comes second computes.
+        tf.data reads a file even if the pipeline before it has changed, and refuses one that another process is
+        writing; here another pipeline is stored next to the first one, and a second process computes its elements.
 
         Examples
         --------

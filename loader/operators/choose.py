@@ -1,4 +1,4 @@
-"""choose_from_datasets: another dataset says which one gives the next element."""
+"""choose_from_datasets: elements of several datasets, chosen by another one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Choose(Mixing):
-    """Inputs chosen by the numbers of another dataset."""
+    """Elements of several inputs, chosen by the numbers of another dataset."""
 
     choice: Operator
 
@@ -66,7 +66,7 @@ class Choose(Mixing):
 
 
 class Choices:
-    """The inputs that the elements of another dataset choose; a mark is that of its stream."""
+    """Chooses inputs by the elements of another dataset; a mark is that of its stream."""
 
     def __init__(self, up: Machine, count: int, label: str) -> None:
         self.eligible = frozenset(range(count))
@@ -94,14 +94,14 @@ class Choices:
 
 
 def check_choice(value: Any, count: int) -> int:
-    """A choice among so many inputs.
+    """Check the number of a chosen input.
 
     Raises
     ------
     SpecError
-        It is no scalar int64.
+        It is not an int64 scalar.
     IndexError
-        There is no such input.
+        It is out of range.
     """
     if type(value) is not np.int64:
         shown = f"{type(value).__name__} {value!r}"
@@ -112,7 +112,7 @@ def check_choice(value: Any, count: int) -> int:
 
 
 class ChooseMethods(Fluent):
-    """The class method that makes a `Dataset` of several by the numbers of another."""
+    """The class method of `Dataset` that chooses among several by the numbers of another."""
 
     @classmethod
     def choose_from_datasets(
@@ -122,29 +122,29 @@ class ChooseMethods(Fluent):
         stop_on_empty_dataset: bool = True,
         name: str | None = None,
     ) -> Self:
-        """Take each element from the dataset that another one names.
+        """Take each element from the dataset whose number another dataset gives.
 
         Parameters
         ----------
         datasets : sequence of Dataset
-            At least one.
+            The datasets, at least one.
         choice_dataset : Dataset
-            Of scalar int64: which dataset gives the next element. Its end ends all.
+            Int64 scalars: the number of the dataset that gives the next element. The result ends with it.
         stop_on_empty_dataset : bool, default True
-            True: end when a dataset is chosen that has ended. False: leave such a choice out, and
+            True: end when a dataset is chosen that has ended. False: skip such a choice, and
             end when all have ended.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Raises
         ------
         TypeError, ValueError
-            No datasets, or something else in their place.
+            There are no datasets, or something else in their place.
 
         Notes
         -----
-        A choice that is no scalar int64 is a `SpecError` at its place, one that is out of range
-        an ``IndexError``; the next choice is taken behind it. tf.data refuses the former when the
+        A choice that is not an int64 scalar is a `SpecError` at its place, one that is out of range
+        an ``IndexError``; the next choice follows it. tf.data refuses the former when the
         dataset is made.
 
         Examples

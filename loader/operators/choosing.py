@@ -30,18 +30,18 @@ _MANY = 10_000
 
 @dataclass(frozen=True, eq=False)
 class Choosing(Unary):
-    """The elements at ``first, first + step, ...`` of the input."""
+    """Elements ``first, first + step, ...`` of the input."""
 
     passes = relays = choosing = True
 
     @property
     def chosen(self) -> tuple[int, int]:
-        """The first element that is kept, and the distance to the next."""
+        """The position of the first element that is kept, and the distance to the next."""
         raise NotImplementedError
 
     @property
     def stop(self) -> int | None:
-        """The number of elements of the input that are asked for; None for all."""
+        """The number of input elements that are needed; None for all."""
         return None
 
     def refs_at(self, where: Positions, pass_: int, context: Context) -> Refs:
@@ -151,7 +151,7 @@ class Shard(Choosing):
 
 @dataclass(frozen=True, eq=False)
 class ShardHint(Passing):
-    """The place at which a distributed dataset is to be divided; every element, as long as it is not."""
+    """Marks where a distributed dataset is divided; until then it passes on every element."""
 
     op = "shard_hint"
 
@@ -160,7 +160,7 @@ class ShardHint(Passing):
 
 
 class Chosen:
-    """skip, take and shard: the items at ``first, first + step, ...`` before ``stop``."""
+    """The items ``first, first + step, ...`` before ``stop`` of a stream."""
 
     def __init__(self, up: Machine, first: int, step: int, stop: int | None) -> None:
         self._up, self._first, self._step, self._stop = up, first, step, stop
@@ -183,7 +183,7 @@ class Chosen:
                 return item
 
     def take(self, most: int) -> Any:
-        """Take the next elements at once, as the input gives them; None where some are left out on the way."""
+        """Take several elements as the input gives them; None if some in between are left out."""
         if self._stop is not None:
             most = min(most, self._stop - self._seen)
         if self._step > 1 or self._seen < self._first or most < 1:
@@ -195,7 +195,7 @@ class Chosen:
 
     @property
     def at_once(self) -> int:
-        """The number of elements that may be taken when one is asked for."""
+        """The number of elements that may be taken at once."""
         return at_once(self._up)
 
     def mark(self, left: int = 0) -> Mark:
@@ -219,13 +219,13 @@ class ChoosingMethods(Fluent):
         Parameters
         ----------
         count : int
-            How many; all of them when it is negative.
+            How many to skip; a negative number skips all.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Notes
         -----
-        An element whose function failed counts as one. tf.data begins to count anew after it.
+        An element whose function failed counts. tf.data restarts its count after it.
 
         Examples
         --------
@@ -241,13 +241,13 @@ class ChoosingMethods(Fluent):
         Parameters
         ----------
         count : int
-            How many; all of them when it is negative.
+            How many to keep; a negative number keeps all.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Notes
         -----
-        An element whose function failed counts as one; in tf.data it does not.
+        An element whose function failed counts; in tf.data it does not.
 
         Examples
         --------
@@ -265,10 +265,10 @@ class ChoosingMethods(Fluent):
         num_shards : int
             At least 1.
         index : int
-            From 0, less than `num_shards`. ``SHARD_HINT`` for both: `td.distribute` fills them in where
+            At least 0, less than `num_shards`. ``SHARD_HINT`` for both arguments: `td.distribute` fills them in if
             the options say HINT; until then every element is kept.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Raises
         ------
@@ -277,8 +277,8 @@ class ChoosingMethods(Fluent):
 
         Notes
         -----
-        Shards are disjoint, complete, and differ by at most one element. After
-        ``shuffle(None, units=k)`` a shard is as long, and made of units of its own. The numbers are
+        Shards are disjoint and complete, and their sizes differ by at most one. After
+        ``shuffle(None, units=k)`` shards have the same sizes, and each is made of separate units. The arguments are
         part of the plan; `shard_by_process` keeps them out of it. A `shuffle` before it needs a
         seed, the same in all shards.
 

@@ -76,7 +76,7 @@ class Concatenate(Operator):
 
     @property
     def base(self) -> int | None:
-        """The offset of int refs of the second input; None where refs are tuples."""
+        """The offset of the second input's int refs; None if refs are tuples."""
         return self.first.space if self.second.int_refs else None
 
     @property
@@ -193,7 +193,7 @@ class Concatenate(Operator):
 
 
 class Concatenated:
-    """The first input, then the second."""
+    """The stream of the first input, then that of the second."""
 
     def __init__(
         self, node: Concatenate, build: Callable[[Operator, int], Machine], pass_: int
@@ -221,7 +221,7 @@ class Concatenated:
                 self._go_to(1)
 
     def take(self, most: int) -> Any:
-        """Take the next elements of one input, as it gives them; None where it gives one by one."""
+        """Take up to `most` elements of one input; None if the next has to come from `next`."""
         while True:
             try:
                 found = taken(self._up, most)
@@ -250,25 +250,25 @@ class Concatenated:
 
 
 class ConcatenateMethods(Fluent):
-    """The method of `Dataset` that puts another one after it."""
+    """The method of `Dataset` that appends another dataset."""
 
     def concatenate(self, dataset: Any, name: str | None = None) -> Self:
-        """Deliver these elements, then those of another dataset.
+        """Append the elements of another dataset.
 
         Parameters
         ----------
         dataset : Dataset
-            What comes after; after an endless dataset it never does.
+            The dataset to append; after an endless dataset its elements never come.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Raises
         ------
         TypeError
             `dataset` is something else.
         SpecError
-            Its elements have another structure or other dtypes, as far as the plan tells: after a
-            function without `output_signature` it does not.
+            Its elements have another structure or other dtypes, as far as the plan tells: a
+            function without `output_signature` hides them.
 
         Examples
         --------

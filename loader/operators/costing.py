@@ -1,4 +1,4 @@
-"""batch_by_cost: batches of elements that do not cost too much together."""
+"""batch_by_cost: batches of elements whose total cost is limited."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Cost(Unary):
-    """The elements, each with what ``cost(element)`` says of it."""
+    """Elements, each with its cost as a note."""
 
     cost: Callable[..., Any]
 
@@ -62,7 +62,7 @@ class Cost(Unary):
 
 @dataclass(frozen=True, eq=False)
 class BatchByCost(Gathering):
-    """Runs of elements that together cost at most so much; its input is a `Cost`."""
+    """Runs of elements whose total cost is limited; its input is a `Cost`."""
 
     max_cost: int | float
     padding: Padding | None
@@ -115,7 +115,7 @@ class BatchByCost(Gathering):
 
 
 class StackingRule:
-    """Equal shapes, stacked: the rule of `batch`."""
+    """The rule of `batch`: equal shapes, stacked."""
 
     def alone(self, form: Form) -> None:
         check_stackable(form)
@@ -128,10 +128,9 @@ class StackingRule:
 
 
 class GatheredByCost(Gathered):
-    """Batches of as many items as together cost at most so much.
+    """Batches of as many items as fit within the cost.
 
-    That a batch is full shows when the next item comes. It is held, and the state says where the
-    input stood before it.
+    Only the next item shows that a batch is full. It is held, and the state contains the input's mark before it.
     """
 
     def __init__(self, node: BatchByCost, up: Machine, rule: Rule, label: str) -> None:
@@ -170,7 +169,7 @@ class GatheredByCost(Gathered):
         return item
 
     def _with(self, item: Any) -> float:
-        """Return what the batch would cost with an item."""
+        """Return the batch's cost if an item were added."""
         cost: float = item.note
         if self._padded:
             return (len(self._items) + 1) * max(self._cost, cost)
@@ -199,7 +198,7 @@ class GatheredByCost(Gathered):
 
 
 def check_cost(cost: float, most: float) -> None:
-    """Raise a `SpecError` where an element alone costs too much."""
+    """Raise `SpecError` if a single element exceeds the cost."""
     if cost > most:
         raise SpecError(
             f"the element alone costs {cost}, and max_cost is {most}; "
@@ -208,7 +207,7 @@ def check_cost(cost: float, most: float) -> None:
 
 
 def as_cost(cost: Any) -> int | float:
-    """Return a cost as a Python number: what is compared must be the same wherever it was computed."""
+    """Return a cost as a Python number, so that comparisons do not depend on where it was computed."""
     try:
         number: int | float = operator.index(cost)
     except TypeError:
@@ -222,7 +221,7 @@ def as_cost(cost: Any) -> int | float:
 
 
 class CostingMethods(Fluent):
-    """The method of `Dataset` that makes batches by cost."""
+    """The method of `Dataset` that makes batches of limited cost."""
 
     def batch_by_cost(
         self,
@@ -238,40 +237,40 @@ class CostingMethods(Fluent):
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Self:
-        """Put as many elements together, in order, as do not cost too much.
+        """Batch as many elements, in order, as do not exceed a cost.
 
         Parameters
         ----------
         max_cost : int or float
-            What a batch may cost; more than 0.
+            The largest cost of a batch; more than 0.
         cost : callable
-            ``cost(element)``: a number of at least 0, such as how many tokens it has. Called as
+            ``cost(element)`` returns a number of at least 0, such as the number of tokens. Called as
             `map` calls its function, in workers if the plan has them.
         pad : bool
-            False: the elements have equal shapes and are stacked as by `batch`, and the batch
-            costs what they cost together. True: they are padded as by `padded_batch`, and it
-            costs their number times the largest cost: what the padded batch takes up.
-        padded_shapes, padding_values, pad_to_multiple_of, side
+            False: the elements have equal shapes and are stacked as by `batch`, and a batch costs the
+            sum of its elements' costs. True: they are padded as by `padded_batch`, and a batch
+            costs its size times the largest cost, the size of the padded batch.
+        padded_shapes, padding_values, pad_to_multiple_of, side : optional
             As for `padded_batch`, with ``pad=True``.
         max_elements : int, optional
-            A batch has at most so many elements.
+            The largest number of elements in a batch.
         drop_remainder : bool
-            Leave out the last batch: what was gathered when the data ended.
+            Drop the last batch, with what was gathered when the data ended.
         name : str, optional
             Ignored, as for other operators.
 
         Raises
         ------
         TypeError, ValueError
-            An argument that is none of these, or one for padding with ``pad=False``.
+            An argument is of another type or out of range, or is for padding with ``pad=False``.
 
         Notes
         -----
-        Ours; tf.data has nothing like it (`bucket_by_sequence_length` comes nearest). The order
-        stays: sort or bucket before it for less padding. An element that alone costs more than
-        `max_cost` is a `SpecError` behind the batch before it. One that does not fit the others,
-        or that failed, is an error at its batch's place; those gathered before it are given up (a
-        note lists them). The next batch begins behind it. A cost that is no number, is negative
+        Not in tf.data (`bucket_by_sequence_length` is closest). The order of elements
+        is kept: sort or bucket before it for less padding. A single element that costs more than
+        `max_cost` is a `SpecError` after the batch before it. One that does not fit the others,
+        or that failed, is an error at its batch's place; those gathered before it are lost (a
+        note lists them). The next batch begins after it. A cost that is not a number, is negative
         or NaN is that element's error.
 
         Rounding up by `pad_to_multiple_of` is not part of the cost: let `cost` round.

@@ -1,4 +1,4 @@
-"""Sources of numbers: ranges, counters, random numbers."""
+"""range, counter, random: sources of numbers."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ class Range(SourceNode):
 
 
 def numbers_at(refs: Refs, start: int, step: int, dtype: Any) -> np.ndarray:
-    """Return ``start + ref * step`` of each ref, in a new array."""
+    """Return ``start + ref * step`` for each ref, in a new array."""
     return (array_of(refs) * step + start).astype(dtype, copy=False)
 
 
 @dataclass(frozen=True, eq=False)
 class Counter(SourceNode):
-    """``start``, ``start + step``, ... for ever."""
+    """The numbers ``start``, ``start + step``, ... without end."""
 
     start: int | float
     step: int | float
@@ -94,7 +94,7 @@ class Counter(SourceNode):
 
 @dataclass(frozen=True, eq=False)
 class Random(SourceNode):
-    """Random 32-bit numbers as int64, for ever."""
+    """Random 32-bit numbers as int64, without end."""
 
     seed: int | None
     rerandomize: bool
@@ -130,11 +130,11 @@ class Random(SourceNode):
 
 
 class CountingMethods(Fluent):
-    """The class methods that make a `Dataset` of numbers."""
+    """The class methods of `Dataset` that make numbers."""
 
     @classmethod
     def range(cls, *args: int, output_type: Any = np.int64, name: str | None = None) -> Self:
-        """Make the numbers of ``range(*args)``.
+        """Make a dataset of the numbers of ``range(*args)``.
 
         Parameters
         ----------
@@ -143,13 +143,13 @@ class CountingMethods(Fluent):
             direction gives an empty dataset.
         output_type : dtype, default int64
             Of the elements: an integer or a float.
-        name : str, optional
-            For tf.data's sake; ignored.
+            The elements' dtype: an integer or a float.
+            Accepted for compatibility with tf.data; ignored.
 
         Raises
         ------
         TypeError
-            An argument is no int, or there are none or too many of them.
+            An argument is not an int, or there are none or too many of them.
         ValueError
             The step is 0.
         SpecError
@@ -157,7 +157,7 @@ class CountingMethods(Fluent):
 
         Notes
         -----
-        Numbers that do not fit are refused when the dataset is made; tf.data wraps them around.
+        Numbers that do not fit the dtype are refused when the dataset is made; tf.data wraps them around.
 
         Examples
         --------
@@ -186,22 +186,22 @@ class CountingMethods(Fluent):
         dtype: Any = np.int64,
         name: str | None = None,
     ) -> Self:
-        """Count for ever.
+        """Count without end.
 
         Parameters
         ----------
         start, step : int or float
-            The first number, and what is added each time (0 and negative numbers too). Floats
-            only where `dtype` is one.
+            The first number, and the increment (which may be 0 or negative). Floats
+            only if `dtype` is one.
         dtype : dtype, default int64
-            Of the elements: an integer or a float.
+            The elements' dtype: an integer or a float.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Notes
         -----
-        Element i is ``start + i * step``, rounded once; tf.data adds up, and its float counters
-        gather rounding errors. Integers wrap around at the end of their dtype, as in tf.data.
+        Element i is ``start + i * step``, rounded once; tf.data adds repeatedly, so its float counters
+        accumulate rounding errors. Integers wrap around at the end of their dtype, as in tf.data.
         It has random access: `skip`, `shard` and resuming cost nothing.
 
         Examples
@@ -221,18 +221,18 @@ class CountingMethods(Fluent):
         rerandomize_each_iteration: bool | None = None,
         name: str | None = None,
     ) -> Self:
-        """Draw random numbers for ever: int64 smaller than 2**32.
+        """Draw random numbers without end: int64 smaller than 2**32.
 
         Parameters
         ----------
         seed : int, optional
-            Without one, it is derived from a number that the dataset object draws for its first
-            iterator, and that is in each iterator's state.
+            By default it is derived from a number that the dataset object draws for its first
+            iterator and stores in each iterator's state.
         rerandomize_each_iteration : bool, optional
             True: other numbers in each iteration and each pass of a `repeat`. Default False: the
-            same.
+            same numbers.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Notes
         -----
@@ -265,12 +265,12 @@ def check_dtype(name: str, dtype: Any) -> str:
 
 
 def check_fits(what: str, numbers: range, dtype: str) -> None:
-    """Refuse numbers that a dtype cannot hold.
+    """Raise if a dtype cannot hold some numbers.
 
     Raises
     ------
     SpecError
-        The least or the largest is out of the dtype's range.
+        The smallest or the largest is out of the dtype's range.
     """
     kind = np.dtype(dtype)
     bounds: Any = np.finfo(kind) if kind.kind == "f" else np.iinfo(kind)

@@ -1,4 +1,4 @@
-"""enumerate: elements under a number."""
+"""enumerate: elements with their number."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Enumerate(Unary):
-    """``(n, element)``, n counting from `start` in each pass."""
+    """Pairs ``(n, element)``, with n counting from `start` in each pass."""
 
     start: int = 0
 
@@ -63,7 +63,7 @@ class Enumerate(Unary):
 
 
 def _numbered(up: Gather, start: int, refs: Refs, pass_: int) -> Any:
-    """Columns of a `Tuples` of numbers and refs of the input."""
+    """Return the columns of a `Tuples` of numbers and refs of the input."""
     if not isinstance(refs, Tuples):
         return None
     numbers, below = refs.columns
@@ -75,14 +75,14 @@ class EnumerateMethods(Fluent):
     """The method of `Dataset` that numbers the elements."""
 
     def enumerate(self, start: int = 0, name: str | None = None) -> Self:
-        """Number the elements: ``(n, element)``, n an int64.
+        """Number the elements: ``(n, element)``, with n an int64.
 
         Parameters
         ----------
         start : int
             The first number, in each pass of a `repeat`.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Notes
         -----

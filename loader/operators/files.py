@@ -1,4 +1,4 @@
-"""The nodes that read files of records."""
+"""Operators that read files of records."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ Index = Literal["beside"] | bool | None
 
 @dataclass(frozen=True, eq=False)
 class Filenames(Files):
-    """Paths of files that the user named."""
+    """Paths of files given by the user."""
 
     op = "filenames"
 
 
 @dataclass(frozen=True)
 class Opening(OwnFunction):
-    """Makes the plan of a file's records of its path."""
+    """Makes the plan of a file's records from its path."""
 
     format: Format
 
@@ -56,13 +56,13 @@ class Opening(OwnFunction):
 
 @dataclass(frozen=True)
 class _Plan:
-    """A stand-in for a `Dataset` where only its plan is asked for."""
+    """A stand-in for a `Dataset` of which only the plan is needed."""
 
     _node: Operator
 
 
 def checked_path(path: Any, rest: tuple[Any, ...] = ()) -> str:
-    """Return an element of a dataset of paths, checked."""
+    """Check an element of a dataset of paths."""
     if rest or not isinstance(path, (str, bytes, os.PathLike)):
         found = (path, *rest) if rest else path
         raise TypeError(
@@ -72,7 +72,7 @@ def checked_path(path: Any, rest: tuple[Any, ...] = ()) -> str:
 
 
 class Reads:
-    """The part that reading files one after another and in turn have in common."""
+    """The common part of reading files in sequence and in turn."""
 
     function: Opening
     on_error: str | None
@@ -84,7 +84,7 @@ class Reads:
 
     @property
     def format(self) -> Format:
-        """The format of the files, which says how records stand in them."""
+        """The format of the files' records."""
         return self.function.format
 
     def spec(self, below: Spec) -> Any:
@@ -118,12 +118,12 @@ class Reads:
 
     @property
     def indexable(self) -> bool:
-        """True if an index can say where record i is: files that are known, one after another."""
+        """True if the files can be indexed to find record i: their paths are known, and they are read in sequence."""
         return not self.unnumbered
 
     @property
     def unnumbered(self) -> str:
-        """The reason why an index cannot say where record i is; "" where it can."""
+        """The reason why an index cannot find record i; "" if it can."""
         raise NotImplementedError
 
     def arguments(self) -> dict[str, Any]:
@@ -132,7 +132,7 @@ class Reads:
 
 @dataclass(frozen=True, eq=False)
 class ReadFiles(Reads, FlatMap):
-    """The records of one file after another."""
+    """The records of several files in sequence."""
 
     function: Opening
     on_error: str | None = None
@@ -183,7 +183,7 @@ class ReadFilesInTurn(Reads, Interleave):
 
 @dataclass(frozen=True, eq=False)
 class Indexed(FromSource):
-    """The records of files, by their number: an index says where each is."""
+    """The records of files, by number: an index finds each of them."""
 
     source: RecordFiles
     files_at: tuple[int, ...]
@@ -209,7 +209,7 @@ class Indexed(FromSource):
 
     @property
     def format(self) -> Format:
-        """The format of the files, which says how records stand in them."""
+        """The format of the files' records."""
         return self.source.form
 
     @property
@@ -264,7 +264,7 @@ class Indexed(FromSource):
         return lambda refs, _: source.gather(refs)
 
     def _opened(self, context: Context) -> RecordFiles:
-        """Return the files, which are closed with the iterator, and may keep their part of what a process may."""
+        """Return the open files; they are closed with the iterator, and share its cache budget."""
         context.files.add(self.source)
         sources = [node.source for node in context.nodes if isinstance(node, Indexed)]
         self.source.keep(context.room // max(1, len(sources)))
@@ -273,7 +273,7 @@ class Indexed(FromSource):
 
 @dataclass(frozen=True, eq=False)
 class ByNumber(Unary):
-    """A stand-in for files that will be read by number, before they are looked at: to show a plan."""
+    """A stand-in for files that will be read by number, to display a plan without opening them."""
 
     format: Format
 
@@ -295,17 +295,17 @@ class ByNumber(Unary):
 
 
 def reads(root: Operator, *, running: bool = True) -> list[ReadFiles]:
-    """Return the nodes of a plan that read files one after another; `running`: only those that are run."""
+    """Return the nodes of a plan that read files in sequence; with `running`, only those that are run."""
     return [node for node in walk(root, running=running) if isinstance(node, ReadFiles)]
 
 
 def check_readable(root: Operator) -> None:
-    """Refuse a plan one of whose files cannot be opened: nobody knows how many records it would have.
+    """Raise if a file of a plan cannot be opened, since the number of its records is then unknown.
 
     Raises
     ------
     OSError, RecordCorruptError
-        What opening it raised.
+        The error of opening it.
     """
     for node in walk(root, running=True):
         if isinstance(node, Indexed):
@@ -318,7 +318,7 @@ _MADE: weakref.WeakKeyDictionary[ReadFiles, tuple[list[FileIndex], Indexed]] = (
 
 
 def by_number(node: ReadFiles) -> Indexed:
-    """Look at files, and return their records by number: the same node as long as the files are the same."""
+    """Index files and return their records by number; the same node as long as the files do not change."""
     # pyarrow takes a while to load, and is needed by nobody else.
     from tundish.formats.index import indexes_of  # noqa: PLC0415 - see above
 
@@ -334,7 +334,7 @@ def by_number(node: ReadFiles) -> Indexed:
 
 
 def named_paths(node: Operator) -> tuple[list[str], tuple[int, ...]]:
-    """Return the paths that a plan chooses from a list, and where each stands in it."""
+    """Return the paths that a plan selects from a list, and their positions in it."""
     paths = node.listed_paths
     assert paths is not None
     refs = listed(node.refs_at(range(node.cardinality), 0, Context(node, 0, 0)))

@@ -1,4 +1,4 @@
-"""flat_map: the elements of one inner dataset after another, each made of an element."""
+"""flat_map: the elements of inner datasets, each made from one element, in sequence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class FlatMap(Unary):
-    """The elements of ``function(element)``, a dataset, one after another."""
+    """The elements of the datasets ``function(element)``, in sequence."""
 
     function: Callable[..., Any]
 
@@ -53,7 +53,7 @@ class FlatMap(Unary):
 
     @property
     def leaves_out(self) -> bool:
-        """True if an inner dataset's errors, and one that cannot be made, are left out and counted."""
+        """True if errors of an inner dataset, or of opening it, are dropped and counted."""
         return False
 
     @property
@@ -68,7 +68,7 @@ class FlatMap(Unary):
         return builder.flattened(self, self.up if dropping else base, pass_)
 
     def joined(self, inners: Inners, pass_: int, context: Context) -> Machine:
-        """Build the machine of the elements of inner datasets."""
+        """Build the machine that gives the elements of inner datasets."""
         return FlatMapped(inners, left_out(self, context))
 
     def evaluator(self, maker: Maker) -> Value:
@@ -92,7 +92,7 @@ class FlatMap(Unary):
         return value
 
     def inner_dataset(self, maker: Maker) -> Value:
-        """Compile ``function(element)``, which must be a dataset: its plan."""
+        """Compile ``function(element)``, which must return a dataset, to return its plan."""
         with maker.handing(owned):  # the dataset that is made of an element keeps it
             up = maker.below(self, self.up)
         call = _call_plain(self.function, up)
@@ -128,21 +128,21 @@ NOT_OPENED = -1
 
 
 class Inner(Protocol):
-    """An inner dataset.
+    """An open inner dataset.
 
     Attributes
     ----------
     outer : Ref
-        Of what it is made.
+        The ref of the input element that it is made from.
     taken : int
-        How many elements of it have come; of a file, where the next one begins.
+        The number of elements taken from it; for a file, the offset of the next one.
     """
 
     outer: Ref
     taken: int
 
     def next(self) -> Any:
-        """Return its next item; a negative ordinal is that of its only one. Raise End or NotReady."""
+        """Return the next item; the ordinal -1 stands for an error of the dataset itself. Raise End or NotReady."""
         ...
 
 
@@ -159,11 +159,11 @@ class Inners(Protocol):
         ...
 
     def reopen(self, outer: Ref, taken: int) -> Inner:
-        """Open again a dataset that a state names."""
+        """Open a dataset again that a state names."""
         ...
 
     def mark(self) -> Mark:
-        """Return the place of the input just after the last one that was opened."""
+        """Return the input's mark after the last input that was opened."""
         ...
 
     def dump(self, mark: Mark) -> Any:
@@ -171,21 +171,21 @@ class Inners(Protocol):
         ...
 
     def load(self, state: Any, skip: int = 0) -> None:
-        """Bring the input to where a state says; of the next one leave out the first elements."""
+        """Load the input's state, and skip the first elements of the next dataset."""
         ...
 
 
 class ChunkMarks:
-    """The marks after the rows of a chunk of an inner dataset.
+    """The marks after each row of a chunk of an inner dataset.
 
     Parameters
     ----------
     counts : dict of str to int
-        What was counted up to there.
+        The counts up to the chunk.
     refs : InnerRefs or PlacedRefs
-        Of the chunk.
+        The chunk's refs.
     before : Mark
-        Of the input, before what the dataset is made of.
+        The input's mark before the input element of the dataset.
     """
 
     __slots__ = ("_before", "_counts", "_refs")
@@ -198,14 +198,14 @@ class ChunkMarks:
 
 
 class FlatMapped:
-    """The elements of one inner dataset after another.
+    """The stream of inner datasets' elements, in sequence.
 
     Parameters
     ----------
     inners : Inners
-        Who opens them.
+        Opens the inner datasets.
     leaves_out : LeftOut or None
-        Which errors are left out, and counted; None: none.
+        The errors to drop and count; None to drop none.
     """
 
     def __init__(self, inners: Inners, leaves_out: LeftOut | None) -> None:
@@ -217,7 +217,7 @@ class FlatMapped:
         self._marks: Stretch  # after the rows that were taken last
 
     def take(self, most: int) -> RowChunk | None:
-        """Take the next rows of a chunk that a worker has made, `most` at most; None where there is none at hand."""
+        """Take up to `most` rows of a chunk that a worker has computed; None if there is no such chunk."""
         if not self.gives_runs:
             return None
         while True:
@@ -243,7 +243,7 @@ class FlatMapped:
 
     @property
     def at_once(self) -> int:
-        """The number of elements that may be taken when one is asked for."""
+        """The number of elements that may be taken at once."""
         return 1 if self._inner is None else at_once(self._inner)
 
     def next(self) -> Any:
@@ -287,28 +287,28 @@ class FlatMapped:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """The errors that an operator leaves out: those of files, and of records in them.
+    """The errors that an operator drops: those of files, and of records in them.
 
     Parameters
     ----------
     event : str
-        What one is counted as.
+        The name under which a dropped error is counted.
     own : tuple of str
-        The names by which its own errors are marked. An input that is an error is not one of them.
+        The labels that mark its own errors; an input that is an error is not one of them.
     """
 
     event: str
     own: tuple[str, ...]
 
     def has(self, item: Any) -> bool:
-        """Return True if an item is one of them."""
+        """Return True if an item is one of these errors."""
         if type(item) is not Failure or type(item.error) is Carried:
             return False
         return item.ref[1] != NOT_OPENED or getattr(item.error, NODE_MARK, None) in self.own
 
 
 def left_out(node: FlatMap, context: Context) -> LeftOut | None:
-    """Return the errors that an operator leaves out; None if it gives all."""
+    """Return the errors that an operator drops; None if it drops none."""
     if not node.leaves_out:
         return None
     label = context.label(node)
@@ -316,25 +316,25 @@ def left_out(node: FlatMap, context: Context) -> LeftOut | None:
 
 
 def with_opened(state: dict[str, Any], counts: dict[str, int]) -> dict[str, Any]:
-    """Return a state with the counts of inner datasets.
+    """Add the counts of inner datasets to a state.
 
-    Not at the top: a stage above tells its own counts from a state without any there.
+    They are not added at the top level, where a downstream stage looks for counts of its own.
     """
     return {**state, "opened": {"counts": counts}} if counts else state
 
 
 class FlatMapMethods(Fluent):
-    """The method of `Dataset` that makes a dataset of each element."""
+    """The method of `Dataset` that makes a dataset from each element."""
 
     def flat_map(self, map_func: Callable[..., Any], name: str | None = None) -> Self:
-        """Make a dataset of every element and deliver their elements one after another.
+        """Make a dataset from every element, and deliver the elements of these datasets in sequence.
 
         Parameters
         ----------
         map_func : callable
             Called as `map` calls its function; returns a `Dataset`.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Runs of elements put together: the common part of padded, ragged and sparse batches and batches by cost."""
+"""The common part of padded, ragged and sparse batches and of batches by cost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Gathering(Unary):
-    """Runs of elements put together: what these operators have in common."""
+    """The common part of operators that gather runs of elements in batches."""
 
     origin = "ordinal"
     flat = False
@@ -47,7 +47,7 @@ class Gathering(Unary):
 
     @property
     def rule(self) -> Rule:
-        """The rule of what may stand together in its batches."""
+        """The rule by which elements are batched."""
         raise NotImplementedError
 
     def evaluator(self, maker: Maker) -> Value:
@@ -64,7 +64,7 @@ class Gathering(Unary):
 
 @dataclass(frozen=True, eq=False)
 class SizedGathering(Batching, Gathering):
-    """Runs of `size` elements."""
+    """Batches of runs of `size` elements."""
 
     size: int
     drop_remainder: bool
@@ -78,7 +78,7 @@ class SizedGathering(Batching, Gathering):
 
     @property
     def rows(self) -> int | None:
-        """The number of rows of every batch; None where the last one may have fewer."""
+        """The number of rows of every batch; None if the last one may have fewer."""
         return self.size if self.drop_remainder else None
 
     def machine(self, builder: Builder, pass_: int) -> Machine:
@@ -87,35 +87,35 @@ class SizedGathering(Batching, Gathering):
 
 
 class Rule(Protocol):
-    """The rule of what may stand together in one batch, and what the batch is made of it.
+    """The rule by which elements are batched: which fit one batch, and how the batch is made.
 
-    A rule is asked twice: by the machine that gathers elements, in the consumer's process, which
-    knows only their structures, dtypes and shapes; and by the evaluator that puts them together, in a
-    worker. Whatever is wrong is found by the first, so that the error stands at its place.
+    It is used twice: by the machine that gathers elements, in the consumer's process, which
+    knows only their structures, dtypes and shapes; and by the evaluator that makes the batch, in a
+    worker. The first use finds every misfit, so that the error comes at the misfit's place.
     """
 
     def alone(self, form: Form) -> None:
-        """Raise a `SpecError` where an element cannot stand in any batch."""
+        """Raise `SpecError` if an element does not fit any batch."""
         ...
 
     def together(self, k: int, form: Form, first: Form) -> None:
-        """Raise a `SpecError` where element k cannot stand in the batch that another one began."""
+        """Raise `SpecError` if element k does not fit the batch that `first` began."""
         ...
 
     def put(self, values: Sequence[Any]) -> Any:
-        """Return the batch of elements that can."""
+        """Return the batch of elements that fit each other."""
         ...
 
 
 class Gathered:
-    """Computed items that may stand together, put together as ``(n, (item, ...))``.
+    """Computed items gathered in batches ``(n, (item, ...))``.
 
     Parameters
     ----------
     up : Machine
-        Of computed items.
+        The machine that gives computed items.
     rule : Rule
-        What may stand together.
+        The rule by which they are batched.
     label : str
         The node's name, for notes on errors.
     """
@@ -130,7 +130,7 @@ class Gathered:
         self._first: Form | None = None
 
     def _add(self, item: Any) -> Failure | None:
-        """Take an item in; return the error in the batch's place, and begin a new batch, where it does not fit."""
+        """Append an item; if it does not fit, begin a new batch and return the error in the old one's place."""
         if type(item) is Failure:
             return self._fail(item.ref, item.error)
         try:
@@ -142,7 +142,7 @@ class Gathered:
         return None
 
     def _check(self, item: Any) -> None:
-        """Raise a `SpecError` where an item cannot stand with those gathered."""
+        """Raise `SpecError` if an item does not fit the gathered ones."""
         form = form_of(item)
         if self._first is None:
             self._rule.alone(form)
@@ -164,7 +164,7 @@ class Gathered:
 
 
 class GatheredBySize(Gathered):
-    """Batches of so many items each."""
+    """Batches of equal size."""
 
     def __init__(self, node: SizedGathering, up: Machine, rule: Rule, label: str) -> None:
         super().__init__(up, rule, label)
@@ -193,12 +193,12 @@ class GatheredBySize(Gathered):
 
 
 def is_ref(item: Any) -> bool:
-    """Return True if a part was not computed: a restored buffer names it."""
+    """Return True if a part is not computed but named by its ref, in a restored buffer."""
     return type(item) is int or type(item) is tuple
 
 
 def check_again(rule: Rule, rows: list[Any]) -> None:
-    """Raise what was raised when these were gathered: a ref may be that of an error."""
+    """Check restored rows by the rule again, since a ref may be that of an error."""
     first = form_of_value(rows[0])
     rule.alone(first)
     for k, row in enumerate(rows[1:], 1):
@@ -208,7 +208,7 @@ def check_again(rule: Rule, rows: list[Any]) -> None:
 
 
 def sizes_known(node: Operator, spec: Any) -> Any:
-    """Return the spec of a node's elements without sizes that were seen but that no plan tells."""
+    """Return the spec of a node's elements without sizes that were observed but do not follow from the plan."""
     if static_spec(node) is not None:
         return spec
     return map_leaves(
@@ -224,7 +224,7 @@ def alike(key: Key, first: Key) -> bool:
 
 
 def compare(k: int, form: Form, first: Form, may: Callable[[Key, Key], bool]) -> None:
-    """Raise a `SpecError` where element k may not stand with the batch's first one."""
+    """Raise `SpecError` if element k does not fit the batch's first one."""
     (tree, leaves), (first_tree, first_leaves) = form, first
     if tree == first_tree and all(map(may, leaves, first_leaves)):
         return
@@ -234,19 +234,19 @@ def compare(k: int, form: Form, first: Form, may: Callable[[Key, Key], bool]) ->
 
 
 def check_stackable(form: Form) -> None:
-    """Raise a `SpecError` where an element has a leaf that cannot be stacked."""
+    """Raise `SpecError` if an element has a leaf that cannot be stacked."""
     problem = unstackable(form[1], form[0])
     if problem is not None:
         raise SpecError(problem)
 
 
 def shape_of(key: Key) -> tuple[int, ...]:
-    """Return the shape that a leaf's key says."""
+    """Return the shape in a leaf's key."""
     return () if isinstance(key, type) else key[1]
 
 
 def columns_of(values: Sequence[Any]) -> tuple[Tree, list[Sequence[Any]]]:
-    """Return the leaves of elements by leaf, in the order of the first element's."""
+    """Return the elements' leaves as columns, in the order of the first element's leaves."""
     if isinstance(values[0], np.ndarray):
         return LEAF, [values]
     first, tree = flatten(values[0])
@@ -261,7 +261,7 @@ def columns_of(values: Sequence[Any]) -> tuple[Tree, list[Sequence[Any]]]:
 
 
 def stack(rows: Sequence[Any]) -> np.ndarray:
-    """Stack leaves of one shape."""
+    """Stack leaves of equal shape."""
     first = rows[0]
     if not isinstance(first, (np.ndarray, np.generic)):
         return objects(list(rows))

@@ -1,4 +1,4 @@
-"""from_generator: the elements that a Python generator yields, in the consumer's process."""
+"""from_generator: the elements of a Python generator, run in the consumer's process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TIME_EACH = 16
 
 @dataclass(frozen=True, eq=False)
 class Generator(SourceNode):
-    """The elements that a Python generator yields, in the consumer's process."""
+    """The elements of a Python generator, run in the consumer's process."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -63,7 +63,7 @@ class Generator(SourceNode):
 
 
 class Generated:
-    """The stream of a user's generator, in the consumer's process."""
+    """The stream of a user's generator, run in the consumer's process."""
 
     def __init__(self, node: Generator, watch: Watch, meter: StageMeter) -> None:
         self._node = node
@@ -114,7 +114,7 @@ class Generated:
 
 
 class GeneratorMethods(Fluent):
-    """The class method that makes a `Dataset` of a generator."""
+    """The class method of `Dataset` that reads a generator."""
 
     @classmethod
     def from_generator(  # noqa: PLR0917 - tf.data's signature
@@ -126,11 +126,11 @@ class GeneratorMethods(Fluent):
         output_signature: Any = None,
         name: str | None = None,
     ) -> Self:
-        """Make a dataset of what a Python generator yields.
+        """Make a dataset of the elements of a Python generator.
 
-        The generator runs in the consumer's process (let it be cheap: yield indices or paths, and
+        The generator runs in the consumer's process (it should be cheap: yield indices or paths, and
         do the work in `map`), is called anew for every pass, and cannot seek: a restored iterator
-        runs it again up to where it was.
+        replays it up to its position.
 
         Parameters
         ----------
@@ -141,10 +141,10 @@ class GeneratorMethods(Fluent):
         args : sequence, optional
             Arguments for the generator.
         output_signature : nest of ArraySpec, optional
-            Each element is checked against it: a value that does not fit is that element's
+            The spec that each element is checked against: a value that does not fit is that element's
             `SpecError`, never a wrap, and the stream continues. Without one anything may be yielded.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""group_by_window: groups of the elements of one key, full ones first, at the end the rest."""
+"""group_by_window: groups of elements with equal keys, the full ones first, the rest at the end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Groups(Unary):
-    """``(key, dataset)`` of as many elements of one key as make a group; at the end of the rest."""
+    """Pairs ``(key, dataset)`` of groups of elements with equal keys."""
 
     key: Callable[..., Any]
     size: int | None
@@ -83,7 +83,7 @@ class Groups(Unary):
 
 @dataclass(frozen=True, eq=False)
 class GroupByWindow(FlatMap):
-    """The elements of ``function(key, dataset)`` of each group."""
+    """The elements of ``function(key, dataset)`` for each group."""
 
     op = "group_by_window"
     one_by_one = False
@@ -100,12 +100,12 @@ _LOG = 1024
 
 
 class Grouped:
-    """Computed items put together by the key in their note: ``(n, key, (item, ...))``.
+    """Computed items grouped by the key in their note: ``(n, key, (item, ...))``.
 
-    The ref of an element that is in no group, since it or its key is an error, is ``(n, (ref,))``.
+    The ref of an element that is in no group, because it or its key is an error, is ``(n, (ref,))``.
 
-    A mark is (snapshot, log, its length, groups given, mark of the input): the groups are copied
-    once in as many steps as they hold items, and a state is made by replaying from there.
+    A mark is (snapshot, log, its length, number of groups given, mark of the input): the groups are copied
+    only once in as many steps as they hold items, and a state is made by replaying the log from there.
     """
 
     def __init__(self, node: Groups, up: Machine, pass_: int, context: Context) -> None:
@@ -191,7 +191,7 @@ class Grouped:
 
 
 class GroupingMethods(Fluent):
-    """The method of `Dataset` that puts elements together by a key."""
+    """The method of `Dataset` that groups elements by a key."""
 
     def group_by_window(
         self,
@@ -201,7 +201,7 @@ class GroupingMethods(Fluent):
         window_size_func: Callable[[Any], Any] | None = None,
         name: str | None = None,
     ) -> Self:
-        """Gather elements by a key, and make a dataset of every group as soon as it is full.
+        """Group elements by a key, and make a dataset from every group as soon as it is full.
 
         Parameters
         ----------
@@ -209,24 +209,24 @@ class GroupingMethods(Fluent):
             Called as `map` calls its function, in workers if the plan has them; returns the key,
             an int64 scalar.
         reduce_func : callable
-            ``reduce_func(key, dataset)`` of a group's key and the dataset of its elements;
-            returns a `Dataset`, whose elements are delivered. Runs in workers too.
+            ``reduce_func(key, dataset)`` receives a group's key and a dataset of its elements, and
+            returns a `Dataset` whose elements are delivered. Runs in workers too.
         window_size : int, optional
-            How many elements of one key make a group, at least 1.
+            The number of elements in a group, at least 1.
         window_size_func : callable, optional
-            ``window_size_func(key)`` instead of one number for all keys. It must depend on
+            ``window_size_func(key)`` returns the number for each key. It must depend on
             nothing but the key: it is called for every element.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Notes
         -----
         Groups come in the order in which they fill up. At the end the remaining ones come in
         ascending order of their keys. `reduce_func` may give no elements, or any number.
 
-        An element that is an error is delivered at once and is in no group. So is one whose key
-        or group size cannot be had: a function that raises, a key that is no int64 scalar (a
-        `SpecError`), a size below 1 (a `ValueError`).
+        An element that is an error is delivered at once and is in no group. The same holds for one whose key
+        or group size is invalid: its function raises, the key is not an int64 scalar (a
+        `SpecError`), the size is below 1 (a `ValueError`).
 
         Examples
         --------

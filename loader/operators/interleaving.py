@@ -1,4 +1,4 @@
-"""The operator that reads several datasets in turn."""
+"""interleave: elements of several datasets in turn."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CYCLE_LENGTH = 16
 
 @dataclass(frozen=True, eq=False)
 class Interleave(FlatMap):
-    """The elements of ``function(element)``, of `cycle` datasets in turn."""
+    """The elements of the datasets ``function(element)``, `cycle` of them in turn."""
 
     cycle: int = CYCLE_LENGTH
     block: int = 1
@@ -64,18 +64,18 @@ Slots = tuple[tuple[Ref, int] | None, ...]
 
 
 class Turns:
-    """The marks after rows that slots give in turn.
+    """The marks after rows that were taken from slots in turn.
 
     Parameters
     ----------
     before : Mark
-        That before them.
+        The mark before them.
     turns : list of int
-        The slots.
+        The slots, in the order of their turns.
     each : int
-        How many elements a slot gives in its turn.
+        The number of elements that a slot gives in its turn.
     around : int
-        How many slots there are.
+        The number of slots.
     """
 
     __slots__ = ("_around", "_before", "_each", "_turns")
@@ -93,14 +93,14 @@ class Turns:
 
 
 class Interleaved:
-    """The elements of `cycle` inner datasets in turn, `block` of each.
+    """The elements of `cycle` inner datasets in turns of `block` elements.
 
-    An empty slot is filled when the cursor comes there; an error moves neither the cursor nor the
-    block's count. Slots are made as the cursor first reaches them.
+    An empty slot is filled when the cursor reaches it; an error moves neither the cursor nor the
+    block's count. Slots are created as the cursor first reaches them.
 
-    A mark is (slots as they once were, from which slots elements were taken since, how many of
-    those, ...): slots are copied when one of them is filled or emptied, not for each element. Where
-    elements are named by places, what is remembered of each is (slot, place behind it).
+    A mark is (earlier slots, the log of slots that elements were taken from since, the log's length, ...):
+    slots are copied when one of them is filled or emptied, not for each element. If
+    elements are named by file offsets, the log has (slot, offset after the element).
     """
 
     def __init__(self, node: Interleave, inners: Inners, pass_: int, context: Context) -> None:
@@ -119,7 +119,7 @@ class Interleaved:
         self._changed = False
 
     def take(self, most: int) -> RowChunk | None:
-        """Take the next rows, `most` at most: whole rounds of all slots, or of one; None where none is at hand."""
+        """Take up to `most` rows: whole rounds of all slots, or the rows of one; None if none are ready."""
         if not self.gives_runs:
             return None
         slots, cursor, each = self._slots, self._cursor, self._node.block
@@ -141,7 +141,7 @@ class Interleaved:
         return self._taken(turns, inners, rows, around) if rows else None
 
     def _taken(self, turns: list[int], inners: list[Any], rows: int, around: int) -> RowChunk:
-        """Take so many rows of each of some slots, in turn."""
+        """Take `rows` rows from each of several slots, in turns."""
         if self._changed or len(self._since[1]) >= _LOG:
             self._snapshot()
         each, begun, log = self._node.block, self._count, self._since[1]
@@ -208,7 +208,7 @@ class Interleaved:
         self._changed = True
 
     def _took(self, at: int, item: Any) -> None:
-        """Note an item that a slot gives, and go on to the next slot where its turn is over."""
+        """Log an item that a slot gave, and go on to the next slot if its turn has ended."""
         if type(item) is not Failure:
             self._count += 1
             if self._count == self._node.block:
@@ -300,27 +300,26 @@ class InterleavingMethods(Fluent):
         deterministic: bool | None = None,
         name: str | None = None,
     ) -> Self:
-        """Make a dataset of every element and read several of them in turn.
+        """Make a dataset from every element, and read several of these in turn.
 
         There are `cycle_length` slots. A slot without a dataset takes the next input when its turn
-        comes; a slot gives `block_length` elements, or fewer if its dataset ends, then it is the
-        next slot's turn.
+        comes; a slot gives `block_length` elements, or fewer if its dataset ends; then the next slot has its turn.
 
         Parameters
         ----------
         map_func : callable
             Called as `map` calls its function; returns a `Dataset`.
         cycle_length : int, optional
-            How many datasets are read in turn. None and ``AUTOTUNE``: 16.
+            The number of datasets that are read in turn. None and ``AUTOTUNE``: 16.
         block_length : int, optional
-            How many elements a dataset gives in its turn. None: 1.
+            The number of elements that a dataset gives in its turn. None: 1.
         num_parallel_calls : int, optional
-            How many workers to use, as for `map`; at most `cycle_length`, if that is given. The
+            The number of workers, as for `map`; at most `cycle_length`, if that is given. The
             datasets are then read in workers, each by one, ahead of their turn.
         deterministic : bool, optional
-            For tf.data's sake: the order is the same whatever it says.
+            Accepted for compatibility with tf.data: the order does not depend on it.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Raises
         ------
@@ -332,14 +331,13 @@ class InterleavingMethods(Fluent):
 
         Notes
         -----
-        The slots' rules are tf.data's. Its default `cycle_length` is the number of the machine's
-        cores, and so the order depends on the machine; here it is 16 everywhere.
+        The slots follow tf.data's rules. Its default `cycle_length` is the number of the machine's
+        cores, so its order depends on the machine; here it is 16 everywhere.
 
-        An input that is an error, one whose function fails, and an element that is an error stand
-        where they come. As in tf.data they do not count towards `block_length`.
+        An input that is an error, one whose function fails, and an element that is an error keep their
+        places. As in tf.data they do not count towards `block_length`.
 
-        Without workers a dataset is made when its slot's turn comes; workers make the next ones
-        ahead.
+        Without workers a dataset is opened when its slot's turn comes; workers open the next ones ahead.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""Complete snapshots as sources: the one that `load` finds, and the shards that a `reader_func` gets."""
+"""Complete snapshots as sources: for `load`, and for the shards given to a `reader_func`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FIRST_LOOK_S, _LOOK_S = 0.01, 1.0
 
 @dataclass(frozen=True, eq=False)
 class Load(Stored):
-    """A complete snapshot that was found by its folder: a source."""
+    """A complete snapshot found by its folder, as a source."""
 
     content: str = ""
     element_spec: Any = None
@@ -55,7 +55,7 @@ class Load(Stored):
 
 @dataclass(frozen=True, eq=False)
 class Dealt(Unary):
-    """The elements that were dealt to one user shard of a snapshot that is complete."""
+    """The elements in one user shard of a complete snapshot."""
 
     up: Stored
     number: int
@@ -79,14 +79,14 @@ def found_node(found: Found, content: str = "", spec: Any = None) -> Load:
 
 
 def read_by(reader_func: Callable[..., Any], make: type[DatasetClass], node: Load) -> Any:
-    """Return the dataset that a `reader_func` makes of a complete snapshot.
+    """Return the dataset that a `reader_func` makes from a complete snapshot.
 
     Parameters
     ----------
     reader_func : callable
         Called with a dataset of datasets, one for each user shard.
     make : type
-        `Dataset`.
+        The class `Dataset`.
     node : Load
         The snapshot.
     """
@@ -108,12 +108,12 @@ def find(path: str, *, wait: bool) -> Load:
     path : str
         The folder.
     wait : bool
-        Whether to wait until there is one.
+        True to wait until there is one.
 
     Raises
     ------
     MissingSnapshotError
-        There is none.
+        There is none, and `wait` is False.
     """
     # pyarrow takes a while to load, and is needed by nobody else.
     from tundish.snapshot.catalog import Catalog  # noqa: PLC0415 - see above
@@ -173,7 +173,7 @@ def look(path: str, key: str, verify: str) -> Found | None:
 
 
 def stored_spec(found: Found) -> Any:
-    """Return the spec of a complete snapshot's elements; None where the files do not tell it."""
+    """Return the spec of a complete snapshot's elements; None if the files do not tell it."""
     forms = found.reader.forms
     if not forms or any(form.tree != forms[0].tree for form in forms):
         return None

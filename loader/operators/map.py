@@ -1,4 +1,4 @@
-"""map: a function of each element, with its generator, its signature and its error policy."""
+"""map: a function of each element, with a random generator, a signature and an error policy."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def caller(
     retries: int,
     rng: ElementRng | None = None,
 ) -> Value:
-    """Compile ``function(element)`` with its generator, unpacking, and the node's error policy."""
+    """Compile ``function(element)`` with its generator, argument unpacking, and the node's error policy."""
     label, events = maker.context.label(node), maker.context.events
     tally = maker.context.watch.tally(label)
     identity = None if rng is None else maker.identity(node.inputs[0])
@@ -210,7 +210,7 @@ def caller(
 
 
 def _looked_at(function: Callable[..., Any], label: str) -> Step:
-    """Make a step whose elements are written into a row at once: whose they are does not matter."""
+    """Make a step whose elements are copied into a row at once, so that it need not own them."""
     int64 = np.int64
 
     def mapped(elements: Iterator[Any]) -> Iterator[Any]:
@@ -227,7 +227,7 @@ def _looked_at(function: Callable[..., Any], label: str) -> Step:
 
 
 def _mapped(function: Callable[..., Any], label: str, hand: Callable[..., Any]) -> Step:
-    """Make a step whose elements are kept by the stage, or given to the next function."""
+    """Make a step whose elements are kept by the stage, or passed to the next function."""
     int64 = np.int64
 
     def mapped(elements: Iterator[Any]) -> Iterator[Any]:
@@ -251,7 +251,7 @@ def _mapped(function: Callable[..., Any], label: str, hand: Callable[..., Any]) 
 def _swept(
     function: Callable[..., Any], start: int, step: int, dtype: Any, rng: ElementRng | None = None
 ) -> Sweep:
-    """Make a sweep: no variable of its frame refers to an element while others look at it."""
+    """Make a sweep whose frame keeps no reference to an element while others inspect it."""
     int64 = np.int64
 
     def sweep(refs: range, pass_: int, raw: list[Any]) -> Iterator[Any]:
@@ -288,7 +288,7 @@ def _swept(
 
 
 class MapMethods(Fluent):
-    """The method of `Dataset` that calls a function with each element."""
+    """The method of `Dataset` that applies a function to each element."""
 
     def map(
         self,
@@ -309,28 +309,28 @@ class MapMethods(Fluent):
         map_func : callable
             Called with the element: a plain tuple is unpacked into arguments; a dict, namedtuple
             or anything else is one argument. Arrays it is given may be read-only. It may hold the
-            GIL. It must depend on nothing but its arguments (and `rng`).
+            GIL. Its result must depend only on its arguments (and `rng`).
         num_parallel_calls : int, optional
-            How many workers to use; ``AUTOTUNE``: the cores this process may use to begin with, then
-            as measured. None: none for this operator (but a plan that has workers runs all its
-            functions there).
+            The number of workers; ``AUTOTUNE``: at first the cores this process may use, then
+            as measured. None: this operator asks for none (but a plan that has workers runs all its
+            functions in them).
         deterministic : bool, optional
-            False lets results come in the order they are ready.
+            False delivers results in the order in which they are ready.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
         seed : int, optional
             Call ``map_func(element, rng=g)`` with a `numpy.random.Generator` keyed by (seed,
             this operator, pass) and the element's origin, so that the numbers depend on no
             worker, no order and no interruption. `g` is re-keyed for the next element.
         on_error : {"raise", "skip", "retry"}, optional
-            What an `Exception` does: it is raised at the element's place and iteration may go on
-            behind it; the element is dropped and counted; or the function is called up to
-            `retries` times more (with the same `rng`), then the last error is raised.
+            What to do about an `Exception`: raise it at the element's place, after which iteration may go
+            on; "skip" drops and counts the element; "retry" calls the function up to
+            `retries` more times (with the same `rng`), then raises the last error.
             Default: ``Options.on_error``, else "raise".
         retries : int
-            For ``on_error="retry"``.
+            The number of further calls, for ``on_error="retry"``.
         output_signature : nest of ArraySpec, optional
-            Checked on every result; makes `element_spec` known without running the function.
+            A spec that every result is checked against; it makes `element_spec` known without running the function.
 
         Raises
         ------
@@ -373,12 +373,12 @@ class MapMethods(Fluent):
 
 
 def check_parallel(calls: Any) -> int | None:
-    """`num_parallel_calls`: None, AUTOTUNE or at least 1."""
+    """Check `num_parallel_calls`: None, AUTOTUNE or at least 1."""
     if calls is None:
         return None
     return check_workers("num_parallel_calls", calls)
 
 
 def check_policy(on_error: Any) -> str | None:
-    """`on_error`: None or one of its words."""
+    """Check `on_error`: None or one of its words."""
     return None if on_error is None else check_word("on_error", on_error, _POLICIES)

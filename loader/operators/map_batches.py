@@ -1,4 +1,4 @@
-"""map_batches: a function of whole batches, and the rows of what it returns."""
+"""map_batches: a function of batches, and the rows of its results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class BatchRows(Unbatch):
-    """The rows of what map_batches' function returned; an error tells the batch's elements."""
+    """The rows of the results of map_batches' function; errors list the batch's elements."""
 
     op = "unbatch"
 
@@ -59,7 +59,7 @@ _SHOWN = 16
 
 
 class ToldRows(Unbatched):
-    """The rows of what a function of batches returned; its errors tell the batch's elements."""
+    """The rows of a batch function's results; its errors list the batch's elements."""
 
     def __init__(self, up: Machine, label: str, function: str) -> None:
         super().__init__(up, label)
@@ -71,7 +71,7 @@ class ToldRows(Unbatched):
 
 
 def tell_elements(error: BaseException, ref: Ref, function: str) -> None:
-    """Note of what elements the batch was that a function failed for; others' errors know."""
+    """Add a note that lists a batch's elements to an error of its function; other errors have one already."""
     if getattr(error, NODE_MARK, function) != function:
         return
     refs = ref[1]
@@ -83,7 +83,7 @@ def tell_elements(error: BaseException, ref: Ref, function: str) -> None:
 
 @dataclass(frozen=True)
 class BatchFunction:
-    """A user's function of batches; what it returns is made into columns."""
+    """A user's function of batches, with its result converted to columns."""
 
     func: Callable[..., Any]
 
@@ -96,10 +96,10 @@ class BatchFunction:
 
 
 def columns(value: Any) -> Any:
-    """Return what a function of batches gave, each leaf as an array whose first dimension counts rows.
+    """Convert a batch function's result to arrays whose first dimension counts rows.
 
-    A mapping becomes a dict. A list of rows of one shape is an array; else each row is an array of
-    its own, in an array of objects.
+    A mapping becomes a dict. A list of rows of one shape becomes an array; otherwise each row becomes an array of
+    its own, in an object array.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def _column(rows: list[Any]) -> np.ndarray:
 
 
 def _of_one_dtype(rows: list[Any]) -> list[Any]:
-    """Lists of different lengths as arrays of one dtype, as if they had stood in one list."""
+    """Convert lists of different lengths to arrays of one dtype, the dtype that they have in one list."""
     dtypes = {row.dtype for row in rows if isinstance(row, np.ndarray) and row.size}
     if not dtypes or (len(dtypes) > 1 and any(dtype.hasobject for dtype in dtypes)):
         return rows
@@ -140,7 +140,7 @@ def _of_one_dtype(rows: list[Any]) -> list[Any]:
 
 
 class MapBatchesMethods(Fluent):
-    """The method of `Dataset` that calls a function with batches."""
+    """The method of `Dataset` that applies a function to batches."""
 
     def map_batches(
         self,
@@ -155,7 +155,7 @@ class MapBatchesMethods(Fluent):
         retries: int = 2,
         drop_remainder: bool = False,
     ) -> Self:
-        """Call a function with batches of elements and deliver the rows of what it returns.
+        """Apply a function to batches of elements, and deliver the rows of its results.
 
         For functions that are faster for many elements at once: a tokenizer, a vectorised
         formula. The same as ``batch(batch_size).map(map_func).unbatch()``, but for lists.
@@ -163,21 +163,21 @@ class MapBatchesMethods(Fluent):
         Parameters
         ----------
         map_func : callable
-            Called with up to `batch_size` elements, stacked as `batch` stacks them, as `map` calls
-            its function. Returns a nest whose leaves have one row for each element it delivers: as
-            many as it was given, or more, or fewer, or none. See Notes.
+            Called with up to `batch_size` elements, stacked as by `batch`, in the way `map` calls
+            its function. Returns a nest whose leaves have one row for each element to deliver, which
+            may be more or fewer than it was given, or none. See Notes.
         batch_size : int
-            At least 1: how many elements a call is given; the last one may get fewer.
+            The number of elements in a call, at least 1; the last call may get fewer.
         num_parallel_calls, deterministic : optional
             As for `map`.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
         seed : int, optional
             Call ``map_func(batch, rng=g)``, g keyed by the batch's number.
         on_error, retries : optional
             As for `map`. ``on_error="skip"`` leaves out a whole batch.
         drop_remainder : bool
-            Leave out a last batch that is smaller.
+            Drop a last batch that is smaller.
 
         Raises
         ------
@@ -194,7 +194,7 @@ class MapBatchesMethods(Fluent):
         * a list of numbers, of strings, or of lists of one length is an array, as everywhere;
         * in a list of lists of different lengths each row is an array of its own, and all of them
           have the dtype that they would have in one list;
-        * in a list of arrays, of dicts or of tuples each row is what stands there: arrays keep
+        * in a list of arrays, of dicts or of tuples each row is the item itself: arrays keep
           their dtypes and may differ in shape.
 
         Any mapping is taken as a dict, so that a tokenizer's result can be returned as it is.

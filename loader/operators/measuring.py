@@ -1,8 +1,8 @@
 """latency_stats and bytes_produced_stats: measurements of the elements that pass an edge of the plan.
 
-Where an element is computed along the way from a stage's input to its output, its evaluator
-notes it, in whichever process that is. What comes to the edge computed is noted as it passes by:
-no evaluator is asked for it. An item is one or the other, so each element is noted once.
+An element that is computed between a stage's input and its output is noted by its evaluator, in whichever process
+that is. An element that arrives computed is noted as it passes, since no evaluator runs for it. Each element is one or
+the other, so it is noted once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Note = Callable[[Any, float], None]
 
 @dataclass(frozen=True, eq=False)
 class Measuring(Passing):
-    """The same elements; something of each is noted as it passes."""
+    """The elements of its input, measured as they pass."""
 
     tag: str | None
     """Under which name; None: that of the operator below, behind ``record_latency_``."""
@@ -44,11 +44,11 @@ class Measuring(Passing):
     measures = one_by_one = True
 
     def noting_in(self, context: Context, nbytes: Callable[[Any], int]) -> Note:
-        """Return what notes an element; `nbytes` tells how large one is."""
+        """Return the function that notes an element; `nbytes` returns an element's size."""
         raise NotImplementedError
 
     def tag_in(self, context: Context) -> str:
-        """Return the name under which it notes."""
+        """Return the name under which elements are noted."""
         return f"record_latency_{context.label(self.up)}" if self.tag is None else self.tag
 
     def evaluator(self, maker: Maker) -> Value:
@@ -72,7 +72,7 @@ class Measuring(Passing):
 
 @dataclass(frozen=True, eq=False)
 class Latency(Measuring):
-    """A measurement of the time that each element took."""
+    """Measures the time that each element took."""
 
     op = "latency_stats"
 
@@ -83,7 +83,7 @@ class Latency(Measuring):
 
 @dataclass(frozen=True, eq=False)
 class BytesProduced(Measuring):
-    """A measurement of the size of each element."""
+    """Measures the size of each element."""
 
     op = "bytes_produced_stats"
 
@@ -93,9 +93,9 @@ class BytesProduced(Measuring):
 
 
 class Measured:
-    """The items of a stream; those that are computed are noted.
+    """A stream whose computed items are noted.
 
-    An element has taken as long as from the first call that asked for it to the one that gave it.
+    The time of an element is from the first call that asked for it to the call that returned it.
     """
 
     def __init__(self, up: Machine, note: Note) -> None:
@@ -122,7 +122,7 @@ class Measured:
 
 
 def measured(node: Operator, base: Operator, up: Machine, context: Context) -> Machine:
-    """Return the stream of `base`, with what measures it before the first map or filter up to `node`."""
+    """Return the stream of `base`, with the measuring nodes before the first map or filter up to `node`."""
     if base.positional:  # nothing is computed there
         return up
     for each in reversed(run_of(node)):
@@ -148,7 +148,7 @@ def item_nbytes(item: Any) -> int:
 
 
 def nbytes_of(element: Any) -> int:
-    """Return the size of an element: its arrays and numbers as they lie in memory, text as UTF-8."""
+    """Return the size of an element: the bytes of its arrays and numbers, and of text as UTF-8."""
     if isinstance(element, np.ndarray) and element.dtype.hasobject and element.dtype.kind == "O":
         return sum(map(nbytes_of, element.flat))
     if isinstance(element, (np.ndarray, np.generic)):
@@ -168,7 +168,7 @@ _REBUILT: weakref.WeakKeyDictionary[Operator, dict[str, Operator]] = weakref.Wea
 
 
 def with_all_edges(root: Operator) -> Operator:
-    """Return the plan with a `Latency` after every operator that makes, chooses or orders elements."""
+    """Return a plan with a `Latency` after every operator that makes, chooses or orders elements."""
     edges: dict[int, Operator] = {}
 
     def rebuilt(node: Operator) -> Operator:
@@ -186,7 +186,7 @@ def with_all_edges(root: Operator) -> Operator:
 
 
 def without_measuring(root: Operator) -> Operator:
-    """Return the plan without what measures."""
+    """Return a plan without measuring operators."""
     done: dict[int, Operator] = {}
 
     def rebuilt(node: Operator) -> Operator:
@@ -201,7 +201,7 @@ def without_measuring(root: Operator) -> Operator:
 
 
 def _once(root: Operator, what: str, rebuild: Callable[[Operator], Operator]) -> Operator:
-    """A plan rebuilt once for all its iterators: a cache is shared by those of one plan."""
+    """Rebuild a plan once for all its iterators, since the iterators of one plan share caches."""
     known = _REBUILT.get(root, {})
     if what not in known:
         new = rebuild(root)
@@ -212,7 +212,7 @@ def _once(root: Operator, what: str, rebuild: Callable[[Operator], Operator]) ->
 
 
 class MeasuringMethods(Fluent):
-    """Methods of `Dataset` that measure what passes."""
+    """Methods of `Dataset` that measure the elements that pass."""
 
     def latency_stats(self, tag: str) -> Self:
         """Measure how long the operators up to here take for each element.
@@ -220,27 +220,27 @@ class MeasuringMethods(Fluent):
         Parameters
         ----------
         tag : str
-            The name under which it is found: ``it.stats.edges[tag]``, a `Histogram`, and in a
-            `StatsAggregator`. What has the same tag is counted together.
+            The name of the measurement: ``it.stats.edges[tag]``, a `Histogram`, and in a
+            `StatsAggregator`. Measurements with the same tag are counted together.
 
         Raises
         ------
         TypeError
-            `tag` is no str.
+            `tag` is not a str.
         ValueError
             `tag` is empty.
 
         Notes
         -----
-        The elements, their order, where they are computed and the iterator's state are the same
-        as without it. Measured is what the operators below need, in whichever process they run,
-        up to where the element was last at hand (behind `batch`, `cache`, `filter`, ... an
-        element is); behind such an operator it is how long it has been waited for. Counted is
-        every element that passes, once, though a worker died on it; what failed or was left out
-        below is not. Workers run ahead: what they have made and nobody asked for counts too, but
-        what a restored iterator makes again does not.
+        It does not affect the elements, their order, where they are computed or the iterator's state. It measures the
+        time of the operators before it, in whichever process they run,
+        back to where the element was last available (`batch`, `cache`, `filter`, ... make elements
+        available); directly after such an operator it is the time spent waiting for the element. Every element that
+        passes is counted once, even if a worker died on it; elements that failed or were dropped
+        upstream are not. Workers run ahead: what they made without being asked counts too, but
+        what a restored iterator recomputes does not.
 
-        It was ``tf.data.experimental.latency_stats`` up to 2.4, for `apply`: so it is
+        Up to tf.data 2.4 it was ``tf.data.experimental.latency_stats``, for `apply`; that name exists
         here as well.
 
         Examples
@@ -259,20 +259,20 @@ class MeasuringMethods(Fluent):
         Parameters
         ----------
         tag : str
-            The name under which the sum is found: ``it.stats.counters[tag]``, and in a
-            `StatsAggregator`. What has the same tag is counted together.
+            The name of the sum: ``it.stats.counters[tag]``, and in a
+            `StatsAggregator`. Sums with the same tag are added.
 
         Raises
         ------
         TypeError
-            `tag` is no str.
+            `tag` is not a str.
         ValueError
             `tag` is empty.
 
         Notes
         -----
-        Arrays and numbers count as they lie in memory, text as UTF-8, and a dataset within an
-        element not at all. What is counted is said at `latency_stats`.
+        Arrays and numbers count with their bytes in memory, text as UTF-8, and a dataset within an
+        element not at all. `latency_stats` says which elements count.
 
         Examples
         --------
@@ -286,7 +286,7 @@ class MeasuringMethods(Fluent):
 
 
 def check_tag(tag: Any) -> str:
-    """A tag: a str that is not empty."""
+    """Check a tag: a str that is not empty."""
     if not check_text("tag", tag):
         raise ValueError("tag must not be empty: it is the name under which the numbers are found")
     return str(tag)

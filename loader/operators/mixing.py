@@ -1,4 +1,4 @@
-"""Datasets made of several, an element of one of them at a time: the common part of such operators."""
+"""The common part of operators that mix several datasets, one element at a time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Mixing(Operator):
-    """An element of one of several inputs at a time."""
+    """Elements of several inputs, one at a time."""
 
     ups: tuple[Operator, ...]
     stop: bool
@@ -40,7 +40,7 @@ class Mixing(Operator):
 
     @property
     def sources(self) -> tuple[str, ...] | None:
-        """The names of the inputs, whose elements are counted; None where they have none."""
+        """The names of the inputs, whose elements are counted; None if they have none."""
         return None
 
     @property
@@ -60,7 +60,7 @@ class Mixing(Operator):
         return joined(self.ups)
 
     def chooser(self, builder: Builder, pass_: int) -> Chooser:
-        """Build what says which input comes next."""
+        """Build the chooser of the next input."""
         raise NotImplementedError
 
     def machine(self, builder: Builder, pass_: int) -> Machine:
@@ -78,12 +78,12 @@ class Mixing(Operator):
         return value
 
     def evaluators(self, maker: Maker) -> list[Value]:
-        """Compile the evaluators that refs begin with the numbers of."""
+        """Compile the evaluators of the inputs, by the number that a ref begins with."""
         return [maker.below(self, up) for up in self.ups]
 
 
 class Chooser(Protocol):
-    """The chooser of the next input; it may raise End and NotReady as a machine does."""
+    """Chooses the next input; may raise End and NotReady like a machine."""
 
     eligible: frozenset[int]
     """Which inputs may be chosen at all."""
@@ -95,10 +95,10 @@ class Chooser(Protocol):
 
 
 class Mixed:
-    """An item of the input that a chooser names, at a time.
+    """The stream of items from the inputs that a chooser names.
 
     A mark is (mark of the chooser, inputs that have ended, items given of each input, marks of the
-    inputs), taken just after an item: a choice whose item is not ready yet is not in it, and is
+    inputs), as of the last item: a choice whose item is not ready yet is not part of it, and is
     kept.
     """
 
@@ -114,7 +114,7 @@ class Mixed:
         self._keep()
 
     def _keep(self) -> None:
-        """Note that a state may begin here."""
+        """Record the present marks, so that a state can be taken here."""
         self._mark = (self._at, self._over, self._ended, self._given, self._below)
 
     def next(self) -> Any:
@@ -195,7 +195,7 @@ def _in_part(which: int, ref: Ref) -> Ref:
 
 
 def count_sources(state: Any) -> dict[str, int]:
-    """Count what named mixtures have given of each source, wherever they stand in a state."""
+    """Return how many elements named mixtures have taken from each source, from anywhere in a state."""
     found: dict[str, int] = {}
     if isinstance(state, dict):
         for key, value in state.items():

@@ -1,4 +1,4 @@
-"""Operators that say how the plan before them is run."""
+"""with_options, prefetch: operators that set how the plan before them runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tundish.tracebacks import callers_level
 
 @dataclass(frozen=True, eq=False)
 class WithOptions(Passing):
-    """The same elements, run with these options."""
+    """The elements of its input, run with these options."""
 
     options: Options
 
@@ -41,7 +41,7 @@ class WithOptions(Passing):
 
 @dataclass(frozen=True, eq=False)
 class Prefetch(Passing):
-    """A setting: the number of elements that may be ready ahead of the consumer."""
+    """Sets the number of elements that may be ready ahead of the consumer."""
 
     buffer_size: int
 
@@ -56,7 +56,7 @@ _NONE = Options().closed()
 
 
 def options_of(node: Operator) -> Options:
-    """Return the options of a plan: merged downstream, the later ones win."""
+    """Return the merged options of a plan; later ones win."""
     while node.settings is None:
         if len(node.inputs) != 1:
             return _options_of_each(node)[id(node)] if node.inputs else _NONE
@@ -65,7 +65,7 @@ def options_of(node: Operator) -> Options:
 
 
 def _options_of_each(root: Operator) -> dict[int, Options]:
-    """Return the options of every node: each is asked once, however often it stands in the plan."""
+    """Return the merged options of every node; each node is visited once, however often it is in the plan."""
     found: dict[int, Options] = {}
     for node in walk(root):
         merged = functools.reduce(_merged, [found[id(up)] for up in node.inputs], _NONE)
@@ -83,7 +83,7 @@ _JUDGED: weakref.WeakSet[Operator] = weakref.WeakSet()
 
 
 def judged_options(node: Operator) -> Options:
-    """Return the options of a plan that is about to be run.
+    """Return the options of a plan that is about to run.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def judged_options(node: Operator) -> Options:
     Warns
     -----
     UserWarning
-        Datasets that are joined differ, and nothing downstream decides; once for a plan.
+        Joined datasets set an option differently, and nothing downstream decides; once for a plan.
     """
     options = options_of(node)
     if node not in _JUDGED:
@@ -131,10 +131,10 @@ def conflicts(root: Operator) -> list[str]:
 
 
 class OptionsMethods(Fluent):
-    """Methods of `Dataset` that say how it is run."""
+    """Methods of `Dataset` that set how it runs."""
 
     def options(self) -> Options:
-        """Return the options of this dataset, those of its inputs merged in; they cannot be changed."""
+        """Return the options of this dataset, merged with those of its inputs; they cannot be changed."""
         return options_of(self._node).closed()
 
     def with_options(self, options: Options, name: str | None = None) -> Self:
@@ -143,13 +143,13 @@ class OptionsMethods(Fluent):
         Parameters
         ----------
         options : Options
-            What is None in it stays as it was. It is copied.
+            The options; those that are None do not change. They are copied.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Raises
         ------
-        TypeError
+            `options` is not an `Options`.
             `options` is something else.
         ValueError
             Two of them contradict each other.
@@ -157,7 +157,7 @@ class OptionsMethods(Fluent):
         Warns
         -----
         UserWarning
-            One of them was set before, and differently.
+            One of them was set before to another value.
 
         Examples
         --------
@@ -181,7 +181,7 @@ class OptionsMethods(Fluent):
         buffer_size : int
             At least 0, or ``AUTOTUNE``: the library's choice.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Raises
         ------
@@ -190,8 +190,8 @@ class OptionsMethods(Fluent):
 
         Notes
         -----
-        The elements and their order are the same. Workers run ahead in any case, bounded in bytes;
-        this raises the least number. Without workers it does nothing; in tf.data it starts a
+        The elements and their order do not change. Workers run ahead in any case, within a limit of bytes;
+        this sets a minimum. Without workers it does nothing; in tf.data it starts a
         thread.
 
         Examples

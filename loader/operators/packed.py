@@ -1,4 +1,4 @@
-"""pack: the lengths of sequences decide which of them stand in which row; a worker fills the row."""
+"""Packing of sequences: their lengths decide the rows; a worker fills each row."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ Link = tuple[Any, Any]
 
 
 class Piece:
-    """Some tokens of a computed sequence, in memory of their own: nothing larger is kept for them.
+    """Some tokens of a computed sequence, copied so that nothing larger stays in memory.
 
     Parameters
     ----------
     ref : Ref
-        Of the sequence.
+        The sequence's ref.
     value : nest
-        Its tokens from `first` on.
+        The tokens from `first` on.
     first : int
-        The place of the first one.
+        The position of the first of them in the sequence.
     """
 
     __slots__ = ("first", "ref", "value")
@@ -69,17 +69,16 @@ class OpenRow:
         self.link: Link | tuple[()] = ()
 
     def add(self, item: Any, first: int, stop: int) -> None:
-        """Put tokens of a sequence after those that are there."""
+        """Append tokens of a sequence."""
         self.slices.append((item, first, stop))
         self.link = (self.link, (ref_of(item), first, stop))
         self.used += stop - first
 
 
 class Packed:
-    """Slices of computed sequences in rows: ``(n, (slice, ...))``; "concat" has one open row.
+    """Rows made of slices of computed sequences: ``(n, (slice, ...))``; with "concat" there is one open row.
 
-    A mark holds the rows as links, which are never changed: it is taken in as many steps as
-    there are open rows.
+    A mark holds the rows as linked lists that never change, so taking one costs as many steps as there are open rows.
     """
 
     def __init__(self, node: Pack, up: Machine, pass_: int, context: Context) -> None:
@@ -119,7 +118,7 @@ class Packed:
     # -- sequences -----------------------------------------------------------------------------
 
     def _take(self) -> Failure | None:
-        """Go to the next sequence, unless it is an error."""
+        """Go to the next sequence, or return an error in its place."""
         item = self._up.next()
         # A mark is good just after an item: one that is not ready may have moved a part of it.
         self._before, self._reached = self._reached, self._up.mark()
@@ -146,7 +145,7 @@ class Packed:
         return Failure((self._count, slices), error)
 
     def _place(self) -> OpenRow | None:
-        """Put the next piece of the sequence into a row; return the row if it is done with."""
+        """Append the next piece of the sequence to a row; return the row if it is complete."""
         rows, length, at = self._rows, self._node.length, self._at
         rest = self._total - at
         done: OpenRow | None = None
@@ -220,7 +219,7 @@ class Packed:
             return ref
 
     def _open_row(self, at: int, data: Any) -> OpenRow:
-        """Return a row that is being filled, from a state."""
+        """Return an open row from a state."""
         row = OpenRow()
         with within("rows", at):
             for k, piece in enumerate(entries(read_ref(data))):
@@ -236,7 +235,7 @@ class Packed:
 
 
 def _read_kinds(state: Any) -> Kinds | None:
-    """Return the dtypes of the first sequence, from a state; None where there was none yet."""
+    """Return the dtypes of the first sequence, from a state; None if there was none yet."""
     kinds = part(state, "kinds")
     if kinds is None:
         return None
@@ -257,7 +256,7 @@ def _slices(link: Any) -> Iterator[tuple[Ref, int, int]]:
 
 
 def _kept(item: Any, first: int, stop: int) -> Any:
-    """Return a sequence that waits in an open row: rows of shared memory are not held for it."""
+    """Return a sequence that waits in an open row, copied if it lies in shared memory."""
     if type(item) is Made:
         return item
     return Piece(ref_of(item), map_leaves(lambda leaf: copied(leaf[first:stop]), item.value), first)
@@ -267,13 +266,13 @@ def _kept(item: Any, first: int, stop: int) -> Any:
 
 
 def sequence_of(node: Pack, form: Form) -> tuple[int, Kinds]:
-    """Return how many tokens a sequence has, its separator counted, and their dtypes.
+    """Return the number of a sequence's tokens, with its separator, and their dtypes.
 
     Raises
     ------
     SpecError
-        It is no array or dict of arrays of numbers in one dimension and of one length; a key is
-        one that pack adds; a separator or what is padded with does not fit a dtype.
+        It is not a one-dimensional numeric array or a dict of such arrays of equal length; it has a key that pack adds;
+        a separator or padding value does not fit a dtype.
     """
     tree, keys = form
     if tree is not None and (tree[0] != "d" or any(tree[2])):
@@ -301,14 +300,14 @@ def sequence_of(node: Pack, form: Form) -> tuple[int, Kinds]:
 
 
 def added(node: Pack) -> set[str]:
-    """Return the keys that pack adds."""
+    """Return the keys that pack adds to elements."""
     return {name for name in (node.segment_ids, node.positions) if name is not None}
 
 
 def token_of(
     argument: str, value: Any, name: str, dtype: np.dtype, default: int | None = None
 ) -> Any:
-    """Return the separator, or what is padded with, as a number of a column's dtype."""
+    """Convert the separator or a padding value to a column's dtype."""
     if isinstance(value, dict):
         if name not in value and default is None:
             raise SpecError(f"pack's {argument} names no token for {name!r}, only {sorted(value)}")
@@ -327,7 +326,7 @@ def _cast(value: float, dtype: np.dtype) -> Any:
 
 
 def check_kinds(kinds: Kinds, first: Kinds) -> None:
-    """Raise where a sequence has other keys or dtypes than the first one."""
+    """Raise if a sequence has other keys or dtypes than the first one."""
     if kinds != first:
         raise SpecError(
             f"the sequence has {_shown(kinds)}, the first one of the pass {_shown(first)}"
@@ -341,7 +340,7 @@ def _shown(kinds: Kinds) -> str:
 
 
 def check_length(node: Pack, total: int) -> int:
-    """Return how many tokens of a sequence are packed."""
+    """Return how many of a sequence's tokens are packed."""
     if node.method == "concat" or total <= node.length or node.too_long == "split":
         return total
     if node.too_long == "error":
@@ -352,7 +351,7 @@ def check_length(node: Pack, total: int) -> int:
 
 
 def packed(node: Pack, parts: list[tuple[Any, int, int, int]]) -> dict[str, np.ndarray]:
-    """Return one row of slices of sequences that are at hand: (value, place of its first token, slice)."""
+    """Fill one row with slices of sequences: (value, position of its first token, slice)."""
     kinds: Kinds | None = None
     for value, base, first, stop in parts:
         total, own = sequence_of(node, form_of_value(value))

@@ -76,7 +76,7 @@ def _open(shapes: Any) -> bool:
 
 
 class PaddingRule:
-    """Equal dtypes and ranks, padded to one shape: the rule of `padded_batch`."""
+    """The rule of `padded_batch`: equal dtypes and ranks, padded to one shape."""
 
     def __init__(self, padding: Padding) -> None:
         self._padding = padding
@@ -113,7 +113,7 @@ class PaddingRule:
 
 
 def _pad(rows: Sequence[Any], pad: Pad, side: str) -> np.ndarray:
-    """Rows written into one array of the padded shape, everything else filled."""
+    """Write rows into an array of the padded shape, and fill the rest."""
     first = rows[0]
     if not isinstance(first, np.ndarray):
         return stack(rows)
@@ -155,7 +155,7 @@ def _filled(shape: tuple[int, ...], rows: Sequence[np.ndarray], value: Any) -> n
 
 
 def _empty(rows: Sequence[np.ndarray]) -> Any:
-    """The default among objects: "" among str, b"" among bytes, as the first one says."""
+    """Return the default padding of objects: "" for str, b"" for bytes, by the first one's type."""
     first = next((row.flat[0] for row in rows if row.size), "")
     return type(first)() if isinstance(first, (str, bytes)) else None
 
@@ -181,39 +181,39 @@ class PaddingMethods(Fluent):
         batch_size : int
             At least 1.
         padded_shapes : nest of shapes, optional
-            One for each leaf, in the structure of the element; for an element that is one array,
+            A shape for each leaf, in the structure of the element; for an element that is one array,
             one shape. A shape is a list (or tuple) of sizes, or an int for one dimension. None
-            or -1 for a size is the batch's maximum, and so is every size without this argument.
+            or -1 for a size means the batch's maximum; without this argument that is every size.
         padding_values : nest of scalars, optional
-            One for each leaf, or one for all; None is the default: zero of the leaf's dtype, ""
+            A value for each leaf, or one for all; None is the default: zero of the leaf's dtype, ""
             or b"" for arrays of str or bytes, None for other objects.
         drop_remainder : bool
-            Leave out a last batch that is smaller.
+            Drop a last batch that is smaller.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
         pad_to_multiple_of : nest of int, optional
-            Round every maximum up to a multiple of this: one for all leaves, or one for each.
-            Sizes that `padded_shapes` names stay as they are.
+            Round every maximum up to a multiple of this: one number for all leaves, or one for each.
+            Sizes that `padded_shapes` sets are not rounded.
         side : {"right", "left"}
-            Where the padding stands, in every dimension.
+            The side of the padding, in every dimension.
 
         Raises
         ------
         TypeError, ValueError
-            An argument that is none; where the plan knows the elements' structure, dtypes and
-            shapes, also one that does not fit these (`SpecError`).
+            An argument is of another type or out of range; if the plan knows the elements' structure, dtypes and
+            shapes, also one that does not fit them (`SpecError`).
 
         Notes
         -----
-        Scalars, str, bytes and objects are stacked as `batch` does. The elements of a batch have
-        one structure, and their leaves one dtype and rank. One that differs, or is larger than
+        Scalars, str, bytes and objects are stacked as by `batch`. The elements of a batch have
+        one structure, and each leaf one dtype and rank. An element that differs, or is larger than
         the padded shape, is a `SpecError` at the batch's place; those gathered before it are
-        given up (a note lists them), and the next batch begins behind it. Two arrays of the same
+        lost (a note lists them), and the next batch begins after it. Two arrays of the same
         batch may differ in each size.
 
-        A value has to be the same number in the leaf's dtype: 0 and -1 fit every signed int and
-        float, 0.5 no int, 300 no uint8. A Python float is rounded to a float's precision. tf.data
-        takes no Python int for an int64 leaf, and has neither `pad_to_multiple_of` nor `side`.
+        A padding value has to be the same number in the leaf's dtype: 0 and -1 fit every signed int and
+        float, 0.5 fits no int, 300 no uint8. A Python float is rounded to a float's precision. tf.data
+        accepts no Python int for an int64 leaf, and has neither `pad_to_multiple_of` nor `side`.
 
         Examples
         --------

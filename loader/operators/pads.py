@@ -1,4 +1,4 @@
-"""Padding of the leaves of an element: the arguments of `padded_batch`, spread over them."""
+"""The padding arguments of `padded_batch`, assigned to the leaves of an element."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Pad:
     Attributes
     ----------
     shape : tuple of (int or None)
-        Of each row; None is the batch's maximum.
+        The shape of each row; None is the batch's maximum.
     multiple : int
-        A maximum is rounded up to a multiple of it.
+        Maxima are rounded up to a multiple of it.
     value : object
-        What is put behind (or before) a row; None for the dtype's default.
+        The value of padding; None for the dtype's default.
     """
 
     shape: Shape
@@ -38,7 +38,7 @@ class Pad:
 
 @dataclass(frozen=True)
 class Padding:
-    """The arguments, as they were given and checked."""
+    """The padding arguments, as given and checked."""
 
     shapes: Any = None
     values: Any = None
@@ -46,7 +46,7 @@ class Padding:
     side: Literal["left", "right"] = "right"
 
     def params(self) -> dict[str, Any]:
-        """Return the arguments that are not as by default, for the plan's fingerprint."""
+        """Return the arguments that differ from their defaults, for the plan's fingerprint."""
         given = {
             "padded_shapes": None if self.shapes is None else str(self.shapes),
             "padding_values": None if self.values is None else str(self.values),
@@ -56,12 +56,12 @@ class Padding:
         return {name: value for name, value in given.items() if value is not None}
 
     def over(self, tree: Tree, keys: tuple[Key, ...]) -> list[Pad]:
-        """Say how each leaf of a structure is padded.
+        """Return the padding of each leaf of a structure.
 
         Raises
         ------
         SpecError
-            An argument has another structure, rank, or a value that is none of the leaf's dtype.
+            An argument has another structure or rank, or a value that does not fit the leaf's dtype.
         """
         names = paths(tree)
         shapes = _spread(tree, self.shapes, "padded_shapes", broadcast=self.shapes is None)
@@ -79,18 +79,18 @@ class Padding:
         ]
 
     def spec_over(self, below: Any, rows: int | None) -> Any:
-        """Return the spec of a padded batch, given that of its elements."""
+        """Return the spec of a padded batch from that of its elements."""
         specs, tree = flatten(below)
         pads = self.over(tree, _keys(specs))
         return unflatten(tree, [_padded(s, pad, rows) for s, pad in zip(specs, pads, strict=True)])
 
     def check_over(self, below: Any) -> None:
-        """Refuse what does not fit elements of which the plan knows something.
+        """Raise if the arguments do not fit elements of a spec, as far as it is known.
 
         Raises
         ------
         SpecError
-            As `over` and `check_fits`.
+            As from `over` and `check_fits`.
         """
         if below is not None:
             specs, tree = flatten(below)
@@ -105,12 +105,12 @@ def check_fits(
     shown: list[str],
     name: str = "padded_shapes",
 ) -> None:
-    """Refuse a leaf that is larger than what it is to be padded to.
+    """Raise if a leaf is larger than its padded shape.
 
     Raises
     ------
     SpecError
-        With the leaf's path, its shape and the padded one.
+        With the leaf's path, its shape and the padded shape.
     """
     for at, (pad, shape) in enumerate(zip(pads, shapes, strict=True)):
         for have, room in zip(shape or (), pad.shape, strict=False):
@@ -143,12 +143,12 @@ def _padded(spec: ArraySpec, pad: Pad, rows: int | None) -> ArraySpec:
 
 
 def check_padding(shapes: Any, values: Any, multiple: Any, side: Any) -> Padding:
-    """Check what can be told of the arguments without knowing an element.
+    """Check what can be checked of the arguments without an element.
 
     Raises
     ------
     TypeError, ValueError
-        With the argument's name.
+        An argument is invalid; the message names it.
     """
     check_word("side", side, ("left", "right"))
     _check_nest("padded_shapes", shapes, _check_size)
@@ -168,7 +168,7 @@ def _check_nest(name: str, given: Any, check: Callable[[str, Any], None]) -> Non
 
 
 def _check_size(name: str, given: Any) -> None:
-    """Check a size, or a shape as a list or array; a tuple may be a shape or a nest of them."""
+    """Check a size, or a shape given as a list or array; a tuple may be a shape or a nest of shapes."""
     sizes: Any = (
         given
         if isinstance(given, list) or (isinstance(given, np.ndarray) and given.ndim)
@@ -195,7 +195,7 @@ def _check_multiple(name: str, given: Any) -> None:
 
 
 def _frozen(shapes: Any) -> Any:
-    """Return shapes with plain sizes: what the caller does with its list or array later is its own."""
+    """Return shapes with plain sizes, independent of the caller's lists or arrays."""
     if isinstance(shapes, dict):
         return {key: _frozen(part) for key, part in shapes.items()}
     if isinstance(shapes, tuple):
@@ -206,7 +206,7 @@ def _frozen(shapes: Any) -> Any:
 
 
 def _spread(tree: Tree, given: Any, name: str, *, broadcast: bool) -> list[Any]:
-    """Return an argument's parts for the leaves of a structure, which it has to match down to them."""
+    """Return an argument's parts for the leaves of a structure, whose nest they have to match."""
     nested = isinstance(given, (dict, tuple))
     if tree is None and not (nested and broadcast):  # a tuple may be a shape, but no other leaf
         return [given]
@@ -250,9 +250,9 @@ def _is_scalar(key: Key) -> bool:
 
 
 def _value_for(value: Any, key: Key, name: str) -> Any:
-    """Return a padding value as a leaf's own, which it must be without loss.
+    """Convert a padding value to a leaf's dtype, without loss.
 
-    A Python float is rounded to the leaf's precision, as numpy does it.
+    A Python float is rounded to the leaf's precision, as numpy does.
     """
     if isinstance(key, type) or key[0].hasobject:
         return value.item() if isinstance(value, (np.str_, np.bytes_)) else value
@@ -266,7 +266,7 @@ def _value_for(value: Any, key: Key, name: str) -> Any:
 
 
 def _cast(value: Any, dtype: np.dtype) -> Any:
-    """Return a number in a dtype where it is the same there; else None."""
+    """Convert a number to a dtype if it stays the same number; else return None."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     kind = dtype.kind

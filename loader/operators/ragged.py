@@ -1,4 +1,4 @@
-"""ragged_batch and sparse_batch: elements of different shapes put together without padding."""
+"""ragged_batch, sparse_batch: batches of elements of different shapes without padding."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class RaggedBatch(SizedGathering):
-    """Runs of elements, rows of different length one after the other."""
+    """Batches of runs of elements, with rows of different lengths concatenated."""
 
     row_splits_dtype: Literal["int32", "int64"]
 
@@ -67,7 +67,7 @@ class RaggedBatch(SizedGathering):
 
     @property
     def dense(self) -> frozenset[str]:
-        """The paths of the leaves whose shape the plan knows: they are stacked."""
+        """The paths of the leaves whose shape the plan knows; they are stacked."""
         below = array_spec(self.up)
         if below is None:
             return frozenset()
@@ -87,7 +87,7 @@ def is_dense(spec: ArraySpec) -> bool:
 
 
 class RaggedRule:
-    """Equal dtypes, and shapes but for the first dimension: the rule of `ragged_batch`."""
+    """The rule of `ragged_batch`: equal dtypes, and equal shapes except for the first dimension."""
 
     def __init__(self, node: RaggedBatch) -> None:
         self._dense, self._dtype = node.dense, np.dtype(node.row_splits_dtype)
@@ -128,7 +128,7 @@ def _ragged(rows: Sequence[np.ndarray], dtype: np.dtype) -> Ragged:
 
 @dataclass(frozen=True, eq=False)
 class SparseBatch(SizedGathering):
-    """Runs of arrays, their entries with where they stand."""
+    """Batches of runs of arrays, as entries with their indices."""
 
     row_shape: tuple[int | None, ...]
 
@@ -148,7 +148,7 @@ class SparseBatch(SizedGathering):
 
 
 class SparseRule:
-    """One array each, not larger than a shape: the rule of `sparse_batch`."""
+    """The rule of `sparse_batch`: single arrays that fit a shape."""
 
     def __init__(self, node: SparseBatch) -> None:
         self._shape = node.row_shape
@@ -191,7 +191,7 @@ class SparseRule:
 
 
 class RaggedMethods(Fluent):
-    """Methods of `Dataset` that put elements of different shapes together without padding."""
+    """Methods of `Dataset` that batch elements of different shapes without padding."""
 
     def ragged_batch(
         self,
@@ -200,34 +200,34 @@ class RaggedMethods(Fluent):
         row_splits_dtype: Any = np.int64,
         name: str | None = None,
     ) -> Self:
-        """Put every `batch_size` elements together without padding: arrays as `Ragged`.
+        """Batch every `batch_size` elements without padding: arrays become `Ragged`.
 
         Parameters
         ----------
         batch_size : int
             At least 1.
         drop_remainder : bool
-            Leave out a last batch that is smaller.
+            Drop a last batch that is smaller.
         row_splits_dtype : {int64, int32}
-            Of ``Ragged.row_splits``.
+            The dtype of ``Ragged.row_splits``.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Raises
         ------
         TypeError, ValueError
-            An argument that is none of these.
+            An argument is of another type or out of range.
 
         Notes
         -----
-        Scalars, str, bytes and objects are stacked as `batch` does, and so, as in tf.data, are
-        arrays of which the plan knows that all have one shape: those of `from_tensor_slices`,
+        Scalars, str, bytes and objects are stacked as by `batch`, and so, as in tf.data, are
+        arrays that all have one shape according to the plan: those of `from_tensor_slices`,
         of ``batch(drop_remainder=True)``, of a `map` with an `output_signature`. All other arrays
-        become `Ragged`, whether or not the rows of a batch happen to be equally long.
+        become `Ragged`, whether or not the rows of a batch happen to have equal lengths.
 
-        The first dimension is ragged. The further ones are equal within a batch, or it is a
-        `SpecError` (tf.data nests; `padded_batch` is for these), as is another structure, dtype
-        or rank. It stands at the batch's place, and the next batch begins behind the element.
+        The first dimension is ragged. The others must be equal within a batch, else it is a
+        `SpecError` (tf.data nests; use `padded_batch` for these), as is another structure, dtype
+        or rank. The error comes at the batch's place, and the next batch begins after the element.
 
         Examples
         --------
@@ -242,29 +242,29 @@ class RaggedMethods(Fluent):
         return self._then(RaggedBatch, size, check_flag("drop_remainder", drop_remainder), dtype)
 
     def sparse_batch(self, batch_size: int, row_shape: Any, name: str | None = None) -> Self:
-        """Put every `batch_size` arrays together as one `Sparse`.
+        """Batch every `batch_size` arrays as one `Sparse`.
 
         Parameters
         ----------
         batch_size : int
             At least 1.
         row_shape : int, or list or tuple of (int or None)
-            The shape in which each array stands, from its first corner. None or -1 for a size is
+            The shape of each row; arrays lie in its first corner. None or -1 for a size is
             the batch's maximum.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Raises
         ------
         TypeError, ValueError
-            An argument that is none of these.
+            An argument is of another type or out of range.
 
         Notes
         -----
-        All entries of an array are kept, zeros too, as in tf.data: what is left out is the room
-        up to `row_shape`. An element that is no array (but a dict, a str, ...), whose dtype
-        differs from the batch's first one, or that does not fit `row_shape` is a `SpecError` at
-        the batch's place; the next batch begins behind it.
+        All entries of an array are kept, including zeros, as in tf.data; only the room up to
+        `row_shape` is left out. An element that is not an array (a dict, a str, ...), whose dtype
+        differs from that of the batch's first one, or that does not fit `row_shape` is a `SpecError` at
+        the batch's place; the next batch begins after it.
 
         Examples
         --------

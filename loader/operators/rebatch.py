@@ -1,4 +1,4 @@
-"""rebatch: the rows of batches in batches of other sizes, put together from slices."""
+"""rebatch: the rows of batches in batches of other sizes, assembled from slices."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Rebatch(Unary):
-    """The rows of batches in batches of other sizes, which come in turn."""
+    """The rows of batches in batches of other sizes, used in turn."""
 
     sizes: tuple[int, ...]
     drop_remainder: bool
@@ -84,14 +84,14 @@ Slice = tuple[Any, int, int]
 
 
 class Rebatched:
-    """Slices of computed batches, put together: ``(n, (slice, ...))``.
+    """Batches assembled from slices of computed batches: ``(n, (slice, ...))``.
 
     Parameters
     ----------
     node : Rebatch
-        The sizes.
+        The operator, with the sizes.
     up : Machine
-        The computed batches.
+        The machine that gives computed batches.
     label : str
         The node's name, for notes on errors.
     """
@@ -134,7 +134,7 @@ class Rebatched:
         return whole(n, slices) if len(slices) == 1 else (n, slices)
 
     def _take(self) -> Failure | None:
-        """Go to the next batch, unless it is an error."""
+        """Go to the next batch, or return an error in its place."""
         item = self._up.next()
         # A mark is good just after an item: one that is not ready may have moved a part of it.
         self._before, self._reached = self._reached, self._up.mark()
@@ -183,7 +183,7 @@ class Rebatched:
 
 
 def whole(n: int, slices: tuple[Slice, ...]) -> Any:
-    """Return a batch that is one slice: passed on as it lies, where a run of rows can name it."""
+    """Return a batch that is a single slice, without copying if it is a run of rows."""
     ((item, first, stop),) = slices
     ref = (n, ((ref_of(item), first, stop),))
     kind = type(item)
@@ -202,12 +202,12 @@ def _length(item: Any) -> int:
 
 
 def rows_in(form: Form) -> tuple[int, Form]:
-    """Return the number of rows of a batch, and the form of one.
+    """Return the number of rows of a batch, and the form of one row.
 
     Raises
     ------
     SpecError
-        A leaf is no array, or first dimensions differ.
+        A leaf is not an array, or first dimensions differ.
     """
     tree, keys = form
     if _unsliced(tree):
@@ -228,14 +228,14 @@ def rows_in(form: Form) -> tuple[int, Form]:
 
 @lru_cache(maxsize=64)
 def _unsliced(tree: Tree) -> bool:
-    """Return True if a nest holds arrays whose parts do not have a row each."""
+    """Return True if a nest contains arrays that cannot be sliced by row."""
     if tree is None:
         return False
     return tree[1] in (Ragged, Sparse) or any(map(_unsliced, tree[2]))
 
 
 def check_fit(have: int, form: Form, first: Form | None) -> None:
-    """Raise where rows cannot stand in a batch with the first ones."""
+    """Raise if rows cannot be in a batch with its first rows."""
     assert first is not None
     if form == first:
         return
@@ -246,7 +246,7 @@ def check_fit(have: int, form: Form, first: Form | None) -> None:
 
 
 def joined(parts: list[Slice]) -> Any:
-    """Stack slices of batches that are at hand as one batch."""
+    """Concatenate slices of batches into one batch."""
     have = 0
     first: Form | None = None
     tree: Tree = None
@@ -281,7 +281,7 @@ def _stacked(key: Any, column: list[Any], rows: int) -> np.ndarray:
 
 
 class RebatchMethods(Fluent):
-    """The method of `Dataset` that cuts batches anew."""
+    """The method of `Dataset` that changes batch sizes."""
 
     def rebatch(
         self,
@@ -294,30 +294,30 @@ class RebatchMethods(Fluent):
         Parameters
         ----------
         batch_size : int or sequence of int
-            At least 1. Of several, the first batch has the first size, and so on, over and over.
+            At least 1. Several sizes are used in turn, over and over.
         drop_remainder : bool
-            Leave out a last batch that is smaller than its size.
+            Drop a last batch that is smaller than its size.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Raises
         ------
         TypeError
-            `batch_size` is no int and no sequence of ints.
+            `batch_size` is not an int or a sequence of ints.
         ValueError
-            A size is less than 1, or there is none. tf.data delivers empty batches for ever for a
+            A size is less than 1, or there is none. tf.data delivers empty batches without end for a
             size of 0, and crashes for -1.
 
         Notes
         -----
-        As ``unbatch().batch(batch_size)``, but rows stay together: a batch within one batch below
-        is a view of it, others are put together from slices. All leaves of an element share
-        the first dimension, else the element is a `SpecError` at its place.
+        Like ``unbatch().batch(batch_size)``, but rows stay together: a batch that lies within one input batch
+        is a view of it, others are assembled from slices. All leaves of an element must have
+        the same first dimension, else the element is a `SpecError` at its place.
 
-        Rows whose structure, dtypes or shapes differ from the first ones of a batch are an error,
-        and so is an element that failed: it stands at the batch's place, the rows gathered
-        before it are given up (a note lists them) and the next batch, of the same size, begins
-        behind the bad element. Elements of no rows are passed over. A ragged or a sparse batch is a
+        Rows whose structure, dtypes or shapes differ from those of a batch's first rows are an error,
+        and so is an element that failed: it takes the batch's place, the rows gathered
+        before it are lost (a note lists them) and the next batch, of the same size, begins
+        after the bad element. Elements without rows are skipped. A ragged or a sparse batch is a
         `SpecError`: choose the size where it is made.
 
         Examples
@@ -332,7 +332,7 @@ class RebatchMethods(Fluent):
 
 
 def check_sizes(batch_size: Any) -> tuple[int, ...]:
-    """`batch_size` of rebatch: an int, or some in a sequence."""
+    """Check `batch_size` of rebatch: an int, or a sequence of ints."""
     if isinstance(batch_size, np.ndarray):
         batch_size = batch_size.tolist()
     if isinstance(batch_size, (list, tuple)):

@@ -1,4 +1,4 @@
-"""The records of one file from a place on; damaged ones come as errors."""
+"""The records of one file, from an offset on; damaged records come as errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class FileRecords(SourceNode):
-    """The records of one file. An element's ref is its place."""
+    """The records of one file; an element's ref is its offset."""
 
     path: str
     format: Format
@@ -46,16 +46,16 @@ AT_FIRST, AT_ONCE = 64, 1 << 16
 
 
 class Damaged:
-    """An item in the place of a record that cannot be read.
+    """Stands for a record that cannot be read.
 
     Parameters
     ----------
     place : int
-        Of the record.
+        The record's offset.
     after : int
-        Where reading goes on; `ENDED`: nowhere.
+        The offset where reading continues; `ENDED` if it cannot.
     error : Exception
-        What the reader raised.
+        The reader's error.
     """
 
     __slots__ = ("after", "error", "place")
@@ -65,23 +65,23 @@ class Damaged:
 
 
 class OpenFile:
-    """Reads a file run by run; what is raised is a part of what comes.
+    """An open file of records, read run by run; errors are returned, not raised.
 
     Parameters
     ----------
     form : Format
-        Of the file.
+        The file's format.
     path : str
-        Which.
+        The file's path.
     place : int
-        Where to begin.
+        The offset of the first record to read.
     context : Context
-        Closes what is open when its iterator is closed.
+        Closes the file when its iterator is closed.
 
     Raises
     ------
     Exception
-        What opening it raised.
+        The error of opening the file.
     """
 
     __slots__ = ("__weakref__", "_reader")
@@ -96,7 +96,7 @@ class OpenFile:
         context.files.add(self)
 
     def some(self, most: int) -> Run | Damaged | None:
-        """Return the next records; None at the end, where the file is closed."""
+        """Return up to `most` records, or damage; at the end close the file and return None."""
         reader = self._reader
         if reader is None:
             return None
@@ -114,7 +114,7 @@ class OpenFile:
         return None
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
@@ -124,21 +124,21 @@ class OpenFile:
 
 
 class FileMachine:
-    """The stream of one file's records; a mark is the place of the next.
+    """The stream of one file's records; a mark is the offset of the next record.
 
     Parameters
     ----------
     node : FileRecords
-        Which file.
+        The operator, with the file.
     context : Context
-        Of the plan of this file.
+        The context of the file's plan.
     place : int
-        Where to begin.
+        The offset of the first record to read.
 
     Raises
     ------
     Exception
-        What opening the file raised.
+        The error of opening the file.
     """
 
     def __init__(self, node: FileRecords, context: Context, place: int) -> None:
@@ -164,7 +164,7 @@ class FileMachine:
         return item
 
     def _refill(self) -> Failure | None:
-        """Have records at hand, or give an error."""
+        """Read more records if there are none left; return an error if that fails."""
         found, self._damaged = self._damaged, None
         if found is None:
             run = None if self._file is None else self._file.some(self._size)
@@ -182,7 +182,7 @@ class FileMachine:
         return Failure(found.place, found.error)
 
     def some(self, most: int) -> tuple[list[int], list[Any]] | None:
-        """Return the next records at once, and their places; None where `next` has to be asked."""
+        """Return several records with their offsets; None if the next has to come from `next`."""
         if self._file is None or self._run or self._damaged is not None:
             return None
         found = self._file.some(most)
@@ -205,7 +205,7 @@ class FileMachine:
 
 
 def name_damage(found: Damaged, form: Format, file: tuple[Any, ...], where: str) -> None:
-    """Note on an error which record it is; `file`: the pass and the origin of its file."""
+    """Add a note to an error that names its record; `file` is the pass and the origin of its file."""
     pass_, path = file
     place = (*path, found.place) if isinstance(path, tuple) else (path, found.place)
     mark_as_own(found.error, form)
@@ -213,12 +213,12 @@ def name_damage(found: Damaged, form: Format, file: tuple[Any, ...], where: str)
 
 
 def mark_as_own(error: Exception, form: Format) -> None:
-    """Mark an error as one of a reader: it is not its input's."""
+    """Mark an error as one of the reader, not of its input."""
     with contextlib.suppress(AttributeError):  # a type without a __dict__
         setattr(error, NODE_MARK, form.name)
 
 
 def listed_places(run: Run) -> list[int]:
-    """Return the places of a run's records as a list of ints."""
+    """Return the offsets of a run's records as a list of ints."""
     places = run.places
     return places.tolist() if hasattr(places, "tolist") else list(places)

@@ -1,4 +1,4 @@
-"""group_by_reducer: one state for each key, in the consumer's process."""
+"""group_by_reducer: one reduced state for each key, in the consumer's process."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reducer:
-    """The functions with which `Dataset.group_by_reducer` reduces the elements of a key.
+    """The functions that reduce the elements of a key, for `Dataset.group_by_reducer`.
 
     Parameters
     ----------
     init_func : callable
-        ``init_func(key)``: the state before a key's first element.
+        ``init_func(key)`` returns the state before a key's first element.
     reduce_func : callable
-        ``reduce_func(state, element)``: the new state, of the same structure and dtypes.
+        ``reduce_func(state, element)`` returns the new state, of the same structure and dtypes.
     finalize_func : callable
-        ``finalize_func(state)``: the element that the last state gives.
+        ``finalize_func(state)`` returns the element for the last state.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class Reducer:
 
 @dataclass(frozen=True, eq=False)
 class GroupByReducer(Unary):
-    """One element of all elements that share a key, in the order of the keys."""
+    """One element for each key, in the order of the keys."""
 
     key: Callable[..., Any]
     init: Callable[[Any], Any]
@@ -94,9 +94,9 @@ class GroupByReducer(Unary):
 
 
 class GroupedByReducer(Rerun):
-    """The errors of the input while it is read, then one element a key, in the keys' order.
+    """Errors of the input while it is read, then one element for each key, in the order of the keys.
 
-    Refs are ``(number, 0)`` of an element and ``(number, 1)`` of an error.
+    Refs are ``(number, 0)`` for an element and ``(number, 1)`` for an error.
     """
 
     def __init__(self, node: GroupByReducer, up: Machine, pass_: int, context: Context) -> None:
@@ -145,14 +145,14 @@ class GroupedByReducer(Rerun):
 
 
 def keyed(function: Callable[..., Any], name: str) -> Callable[..., int]:
-    """Return ``function(element)`` as an int of at most 64 bits.
+    """Wrap ``function(element)`` to check that it returns an int of at most 64 bits.
 
     Parameters
     ----------
     function : callable
-        The user's.
+        The user's function.
     name : str
-        Of the argument, for messages.
+        The argument's name, for messages.
     """
 
     def key(*element: Any) -> int:
@@ -178,24 +178,24 @@ class ReducingMethods(Fluent):
             Called as `map` calls its function, in workers if the plan has them; returns an int of
             at most 64 bits.
         reducer : Reducer
-            What the elements of a key become; its functions run in the consumer's process.
+            The functions that reduce the elements of a key; they run in the consumer's process.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Raises
         ------
         TypeError
-            `key_func` is not callable, or `reducer` is no `Reducer`.
+            `key_func` is not callable, or `reducer` is not a `Reducer`.
 
         Notes
         -----
-        The whole pass is read before the first element comes, one state a key is held. An element
+        The whole pass is read before the first element comes; one state for each key is kept. An element
         that failed, or for which `key_func`, ``init_func`` or ``reduce_func`` fails, is an error
-        while the pass is read, and changes no state. Where ``finalize_func`` fails, the error
-        stands at the key's place.
+        while the pass is read, and changes no state. If ``finalize_func`` fails, the error
+        comes at the key's place.
 
-        In tf.data this is ``tf.data.experimental.group_by_reducer``. An iterator's state holds how
-        many elements have been given: restoring reads the pass again, in O(n) time.
+        In tf.data this is ``tf.data.experimental.group_by_reducer``. An iterator's state contains only the number
+        of elements given: restoring reads the pass again, in O(n) time.
 
         Examples
         --------

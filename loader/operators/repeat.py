@@ -1,4 +1,4 @@
-"""repeat: the elements again and again."""
+"""repeat: the elements several times, or without end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ENDLESS_RADIX = 2**32
 
 @dataclass(frozen=True, eq=False)
 class Repeat(Unary):
-    """The elements again and again; `count` None is for ever."""
+    """The elements of its input `count` times; None is without end."""
 
     count: int | None
 
@@ -67,7 +67,7 @@ class Repeat(Unary):
 
     @property
     def base(self) -> int | None:
-        """The distance of int refs from one pass to the next; None where refs are tuples."""
+        """The distance of int refs from one pass to the next; None if refs are tuples."""
         return self.up.space
 
     @property
@@ -171,7 +171,7 @@ class Repeat(Unary):
 
 
 def split_ref(ref: Ref, base: int | None) -> tuple[int, Ref]:
-    """Return the pass that a ref of a `Repeat` is of, and the ref there."""
+    """Split a ref of a `Repeat` into its pass and the input's ref."""
     if base is None:
         p, below = numbered(ref)
         return p, below
@@ -181,7 +181,7 @@ def split_ref(ref: Ref, base: int | None) -> tuple[int, Ref]:
 
 
 class Repeated:
-    """Pass after pass of the input; a pass that gives nothing ends it."""
+    """Pass after pass of the input; an empty pass ends the stream."""
 
     def __init__(self, node: Repeat, build: Callable[[Operator, int], Machine], pass_: int) -> None:
         self._node, self._build, self._pass = node, build, pass_
@@ -214,7 +214,7 @@ class Repeated:
         raise End
 
     def take(self, most: int) -> Any:
-        """Take the next elements of one pass, as the input gives them; None where it gives one by one."""
+        """Take up to `most` elements of one pass; None if the next has to come from `next`."""
         while self._goes_on():
             try:
                 found = taken(self._up, most)
@@ -232,7 +232,7 @@ class Repeated:
         return count is None or self._p < count
 
     def _open_next(self) -> None:
-        """Go on with the next pass, unless this one gave nothing, or was the last; then raise End."""
+        """Start the next pass, or raise End if this one was empty or the last."""
         count = self._node.count
         if not self._some or (count is not None and self._p + 1 >= count):
             raise End
@@ -242,7 +242,7 @@ class Repeated:
 
     @property
     def at_once(self) -> int:
-        """The number of elements that may be taken when one is asked for."""
+        """The number of elements that may be taken at once."""
         return at_once(self._up)
 
     def mark(self, left: int = 0) -> Mark:
@@ -261,22 +261,22 @@ class Repeated:
 
 
 class RepeatMethods(Fluent):
-    """The method of `Dataset` that delivers its elements again."""
+    """The method of `Dataset` that repeats it."""
 
     def repeat(self, count: int | None = None, name: str | None = None) -> Self:
-        """Deliver the elements several times, or for ever.
+        """Deliver the elements several times, or without end.
 
         Parameters
         ----------
         count : int, optional
-            How often; None or a negative number is for ever.
+            The number of passes; None or a negative number is without end.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Notes
         -----
-        Each pass is another one: shuffles before it reshuffle, augmentations differ. A pass that
-        delivers nothing ends it, as in tf.data: an empty dataset repeated for ever is empty.
+        Passes differ: shuffles before it reshuffle, augmentations change. A pass that
+        delivers nothing ends the dataset, as in tf.data: an empty dataset repeated without end is empty.
 
         Examples
         --------

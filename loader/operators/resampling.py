@@ -1,4 +1,4 @@
-"""The operator that gives classes another distribution."""
+"""rejection_resample: classes in another distribution."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ _M64 = 2**64 - 1
 
 
 class Classified:
-    """``(class, element)`` of an element.
+    """Makes pairs ``(class, element)``.
 
     Parameters
     ----------
     func : callable
-        What tells the class; its code is what states compare.
+        Returns the class; states compare its code.
     """
 
     def __init__(self, func: Callable[..., Any]) -> None:
         self.func = func
 
     def __call__(self, *element: Any) -> Any:
-        """The class, called as `map` calls its function, and the element."""
+        """Return the class, computed as `map` calls its function, and the element."""
         return self.func(*element), element[0] if len(element) == 1 else element
 
 
 @dataclass(frozen=True, eq=False)
 class RejectionResample(Unary):
-    """Some of the pairs (class, element), so that classes have another distribution."""
+    """A selection of the pairs (class, element) that gives classes another distribution."""
 
     target: tuple[float, ...]
     initial: tuple[float, ...] | None
@@ -89,7 +89,7 @@ class RejectionResample(Unary):
 
 
 class Uniform:
-    """Numbers in [0, 1), keyed by seed and pass; any of them can be had first.
+    """Random numbers in [0, 1), keyed by seed and pass, with random access.
 
     Number n is number ``n % 1024`` of ``Generator(Philox(key=(seed, pass), counter=(0, n // 1024,
     0, 0))).random(1024)``.
@@ -101,7 +101,7 @@ class Uniform:
         self._numbers: list[float] = []
 
     def __call__(self, n: int) -> float:
-        """Number n."""
+        """Return number n."""
         block, within = divmod(n, _BLOCK)
         if block != self._at:
             counter = np.array([0, block, 0, 0], np.uint64)
@@ -111,10 +111,10 @@ class Uniform:
 
 
 class Resampled:
-    """Computed items that pass with a probability that their class has.
+    """Computed items, each kept with a probability that depends on its class.
 
-    Where the distribution is estimated, a mark is (taken, counts at a snapshot, classes since,
-    how many of them, mark of the input): a state is made by counting from there.
+    If the distribution is estimated, a mark is (number of items taken, counts at a snapshot, log of classes since,
+    its length, mark of the input): a state is made by counting from the snapshot.
     """
 
     def __init__(self, node: RejectionResample, up: Machine, pass_: int, context: Context) -> None:
@@ -174,7 +174,7 @@ class Resampled:
 
 
 def acceptance(target: tuple[float, ...], initial: tuple[float, ...]) -> list[float]:
-    """The probability with which an element of each class passes."""
+    """Return the probability of keeping an element, for each class."""
     ratios = [t / i if t else 0.0 for t, i in zip(target, initial, strict=True)]
     return [ratio / max(ratios) for ratio in ratios]
 
@@ -190,7 +190,7 @@ class ResamplingMethods(Fluent):
         seed: int | None = None,
         name: str | None = None,
     ) -> Self:
-        """Leave out elements at random, so that the classes of the rest have a given distribution.
+        """Drop elements at random, so that the classes of the rest have a given distribution.
 
         Parameters
         ----------
@@ -198,35 +198,35 @@ class ResamplingMethods(Fluent):
             Called as `map` calls its function, in workers if the plan has them; returns the
             element's class, an int from 0.
         target_dist : (k,) sequence of float
-            How often each class is wanted, up to a common factor.
+            The wanted frequency of each class, up to a common factor.
         initial_dist : (k,) sequence of float, optional
-            How often each class comes, up to a common factor. Default: estimated from the classes
-            that have come, in each pass anew.
+            The input's frequency of each class, up to a common factor. Default: estimated from the classes
+            so far, in each pass anew.
         seed : int, optional
-            Without one, it is derived from a number that the dataset object draws for its first
-            iterator, and that is in each iterator's state.
+            By default it is derived from a number that the dataset object draws for its first
+            iterator and stores in each iterator's state.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Raises
         ------
         TypeError
-            `class_func` is not callable, or a distribution holds no numbers.
+            `class_func` is not callable, or a distribution does not consist of numbers.
         ValueError
             A distribution is empty, negative or all zeros, they have different lengths, or a
-            wanted class never comes.
+            wanted class has an initial frequency of 0.
 
         Notes
         -----
-        Delivers pairs ``(class, element)``, as tf.data does. An element of class c passes with
-        probability ``(target[c] / initial[c]) / max(target / initial)``: no more is left out than
-        has to be. The estimate counts from 10 a class, so that it does not jump at first. A class
-        that is not in range is a `SpecError` at the element's place.
+        Delivers pairs ``(class, element)``, as tf.data does. An element of class c is kept with
+        probability ``(target[c] / initial[c]) / max(target / initial)``, so that no more is dropped than
+        necessary. The estimate starts from a count of 10 for each class, to be stable at first. A class
+        that is out of range is a `SpecError` at the element's place.
 
         tf.data mixes in elements of a second reading of the input, and so may deliver an element
-        twice; here each comes at most once, and the input is read once. The draw of an element is
-        keyed by the seed, the pass and its place in the pass: the same for any number of workers,
-        and after a resume.
+        twice; here each comes at most once, and the input is read once. The draw for an element is
+        keyed by the seed, the pass and its position in the pass: the same for any number of workers,
+        and after a restore.
 
         Examples
         --------

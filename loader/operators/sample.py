@@ -1,4 +1,4 @@
-"""sample_from_datasets: datasets drawn at random, by weights; the draws are tf.data's."""
+"""sample_from_datasets: elements drawn at random from several datasets, by weights, as tf.data draws."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _AT_ONCE = 1024
 
 @dataclass(frozen=True, eq=False)
 class Sample(Mixing):
-    """Inputs chosen at random, by weights."""
+    """Elements of several inputs, chosen at random by weights."""
 
     weights: tuple[float, ...] | None
     """Of the inputs; None: all alike."""
@@ -79,12 +79,12 @@ class Sample(Mixing):
 
 
 class WeightedDraws:
-    """The inputs that the draws of a `sample_from_datasets` choose; a mark is the number of draws.
+    """Chooses inputs by weighted random draws; a mark is the number of draws.
 
     Parameters
     ----------
     node : Sample
-        For its weights.
+        The operator, with the weights.
     pair : (int, int)
         The seeds of this pass.
     """
@@ -125,14 +125,14 @@ class WeightedDraws:
 def uniforms(pair: tuple[int, int], first: int, count: int) -> np.ndarray:
     """Return the float64 numbers in [0, 1) that decide tf.data's weighted draws.
 
-    Each takes two words of the stream of `pair` as the seeds of a generator of its own.
+    Each uses two words of the stream of `pair` as the seeds of a generator of its own.
 
     Parameters
     ----------
     pair : (int, int)
-        Of `seed_pair`.
+        The seeds from `seed_pair`.
     first, count : int
-        Which draws; `first` is even.
+        The range of draws; `first` is even.
 
     Returns
     -------
@@ -148,9 +148,9 @@ def uniforms(pair: tuple[int, int], first: int, count: int) -> np.ndarray:
 
 
 def cumulated(weights: Sequence[float], *, wide: bool) -> list[float]:
-    """Return the sums of weights up to each, as tf.data has them: relative to the largest.
+    """Return the cumulative sums of weights, relative to the largest, as tf.data computes them.
 
-    Of weight 0: no more than the one before, so that it is never drawn.
+    A weight of 0 adds nothing, so that it is never drawn.
     """
     with np.errstate(divide="ignore"):
         logs = np.log(np.asarray(weights, np.float64 if wide else np.float32)).tolist()
@@ -164,7 +164,7 @@ def cumulated(weights: Sequence[float], *, wide: bool) -> list[float]:
 
 @dataclass(frozen=True, eq=False)
 class Weighed(Unary):
-    """Numbers drawn at random, each by weights of its own."""
+    """Numbers drawn at random, each by its own weights."""
 
     count: int
     seed: int | None
@@ -207,12 +207,12 @@ class Weighed(Unary):
 
 
 def _sums_of(weights: Any, count: int) -> list[float]:
-    """Checked weights of one draw, cumulated.
+    """Check the weights of one draw, and return their cumulative sums.
 
     Raises
     ------
     SpecError
-        They are not so many floats, or none is positive.
+        They are not `count` floats, or none is positive.
     """
     right = isinstance(weights, np.ndarray) and weights.dtype.kind == "f"
     if not right or weights.shape != (count,):
@@ -223,7 +223,7 @@ def _sums_of(weights: Any, count: int) -> list[float]:
 
 
 class SampleMethods(Fluent):
-    """The class method that makes a `Dataset` of several at random."""
+    """The class method of `Dataset` that samples from several."""
 
     @classmethod
     def sample_from_datasets(  # noqa: PLR0917 - tf.data's arguments, in its order
@@ -240,39 +240,39 @@ class SampleMethods(Fluent):
         Parameters
         ----------
         datasets : sequence of Dataset, or dict of str to Dataset
-            At least one. A dict makes a *named mixture*.
+            The datasets, at least one. A dict makes a *named mixture*.
         weights : sequence of float, dict of str to float, or Dataset, optional
-            How often each is drawn, relative to the others; default: all alike. For a named
-            mixture a dict with its names. A dataset gives the weights of each draw, an array of
+            The relative frequency of each dataset; by default all are equal. For a named
+            mixture, a dict with its names. A dataset gives the weights of each draw, an array of
             floats; it ends the mixture when it ends.
         seed : int, optional
-            Without one, it is derived from a number that the dataset object draws for its first
-            iterator, and that is in each iterator's state.
+            By default it is derived from a number that the dataset object draws for its first
+            iterator and stores in each iterator's state.
         stop_on_empty_dataset : bool, default False
-            True: end when a dataset is drawn that has ended. False: go on with the others.
+            True: end when a dataset is drawn that has ended. False: continue with the others.
         rerandomize_each_iteration : bool, optional
-            True: draw anew in each iteration and each pass of a `repeat`. Default False: the
+            True: new draws in each iteration and each pass of a `repeat`. Default False: the
             same draws.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Raises
         ------
         TypeError
-            `datasets` holds something else, or `weights` are no floats.
+            `datasets` contains something else, or `weights` are not floats.
         ValueError
-            No datasets; another number of weights, or other names; a negative or infinite weight.
+            There are no datasets; the number of weights or their names do not match; a weight is negative or infinite.
 
         Notes
         -----
-        The draws are tf.data's, bit for bit: weights are float32 (float64 where they are numpy's),
-        datasets of weight 0 are left out, and one that remains alone is passed through. In tf.data
-        a negative weight counts as 0. ``INFINITE`` is said of what never ends: with
-        `stop_on_empty_dataset` all datasets have to be; tf.data says it where any is.
+        The draws are tf.data's, bit for bit: weights are float32 (float64 if they are numpy's),
+        datasets of weight 0 are left out, and a single remaining one is passed through. In tf.data
+        a negative weight counts as 0. With `stop_on_empty_dataset`, the cardinality is ``INFINITE`` if all datasets
+        are; in tf.data, if any is.
 
-        Of a named mixture, the weights may be changed between saving an iterator's state and
-        restoring it (the names, and their order, may not): the draws go on with the next one.
-        How many elements it has taken of each is in the iterator's `stats` as ``sources``.
+        The weights of a named mixture may be changed between saving an iterator's state and
+        restoring it (the names, and their order, may not): they apply from the next draw on.
+        The iterator's `stats` have the number of elements taken from each dataset, as ``sources``.
 
         Examples
         --------
@@ -313,7 +313,7 @@ class SampleMethods(Fluent):
 def _weights(
     weights: Any, names: tuple[str, ...] | None, count: int
 ) -> tuple[tuple[float, ...] | None, bool]:
-    """The weights as floats, and whether they are float64."""
+    """Check the weights; return them as floats, and True if they are float64."""
     if weights is None:
         return None, False
     if names is not None:

@@ -1,4 +1,4 @@
-"""save and load: elements written to files at once, and read again by the folder they stand in."""
+"""save, load: elements written to files at once, and read again from their folder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SavingMethods(Fluent):
     """Methods of `Dataset` that write files at once, and read them."""
 
     def iterator(self) -> Any:
-        """Iterate with options of its own."""
+        """Return an iterator with options of its own."""
         raise NotImplementedError
 
     def cardinality(self) -> int:
@@ -52,30 +52,30 @@ class SavingMethods(Fluent):
         Parameters
         ----------
         path : path
-            A folder; it is made if it is not there. Where something was saved before, this is what is
-            loaded from now on.
+            A folder, created if necessary. If something was saved there before, `load` returns the new elements
+            from now on.
         compression : {None, "auto", "lz4", "zstd"}
             As for `snapshot`.
         shard_func : callable, optional
             As for `snapshot`.
         checkpoint_args : mapping, optional
-            Given, a save that was stopped or killed is continued by the next call. What is in it is
-            tf.data's and ignored: how often is made durable is decided here.
+            If given, a save that was stopped or killed is continued by the next call. Its contents are
+            tf.data's and ignored: the library decides how often elements are made durable.
 
         Raises
         ------
         ValueError
             The dataset is endless.
         SnapshotError
-            The files cannot be written; or another process saves the same there, to be continued.
+            The files cannot be written; or another process is saving the same elements there, to be continued.
         Exception
-            The first element that failed, as itself. Nothing is saved then.
+            The first element's error, raised as it is. Nothing is saved then.
 
         Notes
         -----
-        It is a `snapshot` that is run to its end at once, in a folder of its own below `path` each
-        time. An earlier one stays as long as somebody may be reading it: `tundish snapshot gc`
-        removes it. Elements stand in the order in which they came, whatever `shard_func` says.
+        It is a `snapshot` that is run to its end at once, in a new folder within `path` each
+        time. An earlier one is kept as long as another process may be reading it: `tundish snapshot gc`
+        removes it. Elements are read in the order in which they came, whatever `shard_func` says.
 
         Examples
         --------
@@ -118,34 +118,34 @@ class SavingMethods(Fluent):
         path : path
             The folder.
         element_spec : nest of ArraySpec, optional
-            What the elements must be. Not needed: the files say what they are.
+            The expected spec. Not needed: the files contain their spec.
         compression : str, optional
-            For tf.data's sake: the files say how they are compressed.
+            Accepted for compatibility with tf.data: the files say how they are compressed.
         reader_func : callable, optional
-            As for `snapshot`: makes a dataset of a dataset of datasets. By default elements come in
+            As for `snapshot`: makes a dataset from a dataset of datasets. By default elements come in
             the order in which they were written.
         wait : bool
-            Whether to wait until there is something complete, which another process writes.
+            True to wait until another process has completed one.
 
         Returns
         -------
         Dataset
-            With random access, unless `reader_func` chose the order. It stays with what was found,
-            though something newer is saved.
+            A dataset with random access, unless `reader_func` chose the order. It keeps to what was found,
+            even if something newer is saved.
 
         Raises
         ------
         MissingSnapshotError
-            Nothing complete stands there: an `IncompleteSnapshotError` that is a FileNotFoundError too.
+            There is nothing complete: an `IncompleteSnapshotError` that is a FileNotFoundError too.
         SnapshotError
-            What stands there is damaged, or was written by a later version of this library.
+            The files are damaged, or were written by a later version of this library.
         SpecError
-            The elements are others than `element_spec` says.
+            The elements do not fit `element_spec`.
 
         Notes
         -----
-        In tf.data the default order is that of several files read in turn, which depends on how many cores
-        the machine has.
+        In tf.data the default order is that of several files read in turn, which depends on the number of the machine's
+        cores.
 
         Examples
         --------
@@ -171,7 +171,7 @@ class SavingMethods(Fluent):
 
 
 def check_spec(path: str, asked: Any, found: Any) -> None:
-    """Check that elements are what they are said to be; a size that is None is any."""
+    """Check elements' spec against the expected one, in which a size of None is any size."""
     (wanted, tree), (have, stored) = flatten(asked), flatten(found)
     if not same_structure(tree, stored):
         raise SpecError(
@@ -198,14 +198,14 @@ def _includes(wide: ArraySpec, narrow: ArraySpec) -> bool:
 
 
 def version_to_save(path: str, *, again: bool) -> str:
-    """Return the name of a dataset that is saved, chosen so that it is the newest under its path.
+    """Return the name of a new saved dataset, which makes it the newest in its folder.
 
     Parameters
     ----------
     path : str
         The folder.
     again : bool
-        Whether one that was not written to its end is to be continued.
+        True to continue one that was not completed.
     """
     # pyarrow takes a while to load, and is needed by nobody else.
     from tundish.snapshot.catalog import Catalog  # noqa: PLC0415 - see above
@@ -223,9 +223,9 @@ def keep_all(iterator: Any, *, again: bool) -> None:
     Parameters
     ----------
     iterator : Iterator
-        Over a dataset whose last operator is a snapshot.
+        An iterator of a dataset whose last operator is a snapshot.
     again : bool
-        Whether what was written is kept for another try, if it fails.
+        True to keep what was written for another attempt, if it fails.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""scan: a state handed from element to element, in the consumer's process."""
+"""scan: a state carried from element to element, in the consumer's process."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Scan(Unary):
-    """The elements that a function makes of each element and a state that it hands on."""
+    """The outputs of a function of a state and each element; the function also returns the next state."""
 
     initial: Any
     function: Callable[[Any, Any], Any]
@@ -59,7 +59,7 @@ class Scan(Unary):
 
 
 class Scanned(Rerun):
-    """The items that a function makes of each item and of the state it returned for the one before."""
+    """Outputs of a function of each item and the state that it returned for the item before."""
 
     def __init__(self, node: Scan, up: Machine, pass_: int, context: Context) -> None:
         super().__init__()
@@ -90,15 +90,15 @@ def _two(result: Any) -> tuple[Any, Any]:
 class State:
     """A state that keeps its structure and its dtypes.
 
-    Nobody else can write to its arrays: neither the function it is given to, nor whoever gets an
+    Nobody else can write to its arrays: neither the function that receives it, nor the receiver of an
     element that shares them.
 
     Parameters
     ----------
     initial : nest
-        In its numpy form.
+        The initial state in its numpy form.
     what : str
-        Who hands it on, for messages.
+        The function's label, for messages.
     """
 
     def __init__(self, initial: Any, what: str) -> None:
@@ -108,12 +108,12 @@ class State:
         self.value = unflatten(self._tree, [own(private(leaf)) for leaf in leaves])
 
     def set(self, value: Any) -> None:
-        """Take a new state's place.
+        """Replace the state.
 
         Raises
         ------
         SpecError
-            It has another structure or other dtypes.
+            The new state has another structure or other dtypes.
         """
         value = normalise(value)
         leaves, tree = flatten(value)
@@ -145,7 +145,7 @@ def _in_order(value: Any, tree: Any) -> Any:
 
 
 class Told:
-    """Makes failures of what a node's functions raise in the consumer's process."""
+    """Makes failures from the errors that a node's functions raise in the consumer's process."""
 
     def __init__(self, node: Unary, context: Context) -> None:
         self._label, self._where = context.label(node), context.where
@@ -157,18 +157,18 @@ class Told:
         Parameters
         ----------
         error : BaseException
-            What was raised.
+            The error.
         at : Ref
-            The element of the input that is to blame.
+            The ref of the input element that caused it.
         pass_ : int
             The number of the pass.
         ref : Ref
-            Of the failure.
+            The ref of the failure.
         """
         return self.about(error, describe_origin(*self._identity(at, pass_)), ref)
 
     def about(self, error: BaseException, origin: str, ref: Any) -> Failure:
-        """Return the failure of what `origin` says."""
+        """Return the failure of the element with an origin."""
         try:
             raise_from(error, self._label)
         except Exception as marked:  # noqa: BLE001 - the same, or a RuntimeError in its place
@@ -176,7 +176,7 @@ class Told:
 
 
 def own(leaf: Any) -> Any:
-    """Return a leaf of a state: of an array a copy that nobody can write to."""
+    """Return a leaf of a state; of an array a copy that nobody can write to."""
     if isinstance(leaf, np.ndarray) and (leaf.flags.writeable or leaf.base is not None):
         leaf = copied(leaf)
         leaf.flags.writeable = False
@@ -189,7 +189,7 @@ class ScanningMethods(Fluent):
     def scan(
         self, initial_state: Any, scan_func: Callable[[Any, Any], Any], name: str | None = None
     ) -> Self:
-        """Hand a state from element to element, and deliver what a function makes of the two.
+        """Carry a state from element to element, and deliver the outputs of a function of the two.
 
         Parameters
         ----------
@@ -200,7 +200,7 @@ class ScanningMethods(Fluent):
             arguments, whatever the element is. The new state has the structure and the dtypes of
             the initial one; its shapes may differ. Arrays of the state are read-only.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Raises
         ------
@@ -211,12 +211,12 @@ class ScanningMethods(Fluent):
 
         Notes
         -----
-        The state begins anew in each pass. Where `scan_func` fails, or its state does not fit (a
-        `SpecError` with both specs), the error stands at the element's place and the state stays as
-        it was; a failed element passes it by. All this is tf.data's rule.
+        Each pass begins with the initial state. If `scan_func` fails, or its state does not fit (a
+        `SpecError` with both specs), the error comes at the element's place and the state does not
+        change; a failed element is passed on without a call. All this is tf.data's rule.
 
-        `scan_func` runs in the consumer's process, in order; what is below runs in workers. An
-        iterator's state holds how many elements have been given: restoring runs the pass again up
+        `scan_func` runs in the consumer's process, in order; operators before it run in workers. An
+        iterator's state contains only the number of elements given: restoring runs the pass again up
         to there, in O(k) time.
 
         Examples

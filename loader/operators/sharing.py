@@ -23,7 +23,7 @@ __all__ = ["BatchShare", "NoRows", "ShardByProcess", "SharingMethods", "part_of"
 
 
 class NoRows(Exception):  # noqa: N818 - no error: it stands for a step
-    """A stand-in for a batch of which this process has no rows: the others have some."""
+    """Stands for a batch in which this process has no rows, though others have."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,9 +57,9 @@ class ShardByProcess(Unary):
 
 @dataclass(frozen=True, eq=False)
 class BatchShare(ShardByProcess):
-    """The elements of this process's replicas, of each `rows`; positions stay global.
+    """The elements of this process's replicas, out of every `rows`; positions stay global.
 
-    Elements are dealt in runs, so that the parts of a batch side by side are the batch.
+    Elements are dealt in runs, so that the processes' parts in order are the batch.
     """
 
     rows: int
@@ -75,13 +75,13 @@ class BatchShare(ShardByProcess):
         return each * context.input_pipeline_id, each * (context.input_pipeline_id + 1)
 
     def mine(self, rows: int) -> tuple[int, int]:
-        """Return where this process's rows begin and end, of so many."""
+        """Return the bounds of this process's rows in a batch of `rows`."""
         first, stop = self.local
         replicas = self.context.num_replicas_in_sync
         return part_of(rows, first, replicas)[0], part_of(rows, stop - 1, replicas)[1]
 
     def count_of(self, rows: int) -> int:
-        """Return the number of this process's rows, of so many."""
+        """Return the number of this process's rows in a batch of `rows`."""
         first, stop = self.mine(rows)
         return stop - first
 
@@ -102,7 +102,7 @@ class BatchShare(ShardByProcess):
 
 
 def part_of(rows: int, index: int, count: int) -> tuple[int, int]:
-    """Return where a part of a batch begins and ends; sizes differ by at most one, the first are larger.
+    """Return the bounds of one of several parts of a batch; sizes differ by at most one, larger parts first.
 
     Examples
     --------
@@ -136,7 +136,7 @@ class OfRounds:
 
 
 class ProcessShare(OfRounds):
-    """shard_by_process: one item of each round over all processes."""
+    """One item of each round over all processes, as a stream."""
 
     def __init__(self, node: ShardByProcess, up: Machine) -> None:
         super().__init__(up)
@@ -162,17 +162,17 @@ class ProcessShare(OfRounds):
 
 
 class PartsOfBatches(OfRounds):
-    """The items of each round that are this process's.
+    """The items of each round that belong to this process, as a stream.
 
     After an element that failed, the batch downstream begins within a round. A state that is taken
-    there says that the round is over: whoever wants to stay in step with other processes goes there.
+    there counts the round as complete, so that processes that restore it are in step.
 
     Parameters
     ----------
     node : BatchShare
-        It knows how many items a round has, and which are whose.
+        The operator, with the items of a round and the part of this process.
     up : Machine
-        The stream of all items.
+        The machine that gives all items.
     """
 
     def __init__(self, node: BatchShare, up: Machine) -> None:
@@ -201,7 +201,7 @@ class PartsOfBatches(OfRounds):
         return next(self._mine)
 
     def _gather(self) -> None:
-        """Pull to the end of a round; what has come is kept where an item is not ready."""
+        """Read to the end of a round; what has come is kept if an item is not ready."""
         found, up, rows = self._round, self._up, self._node.rows
         try:
             while len(found) < rows:
@@ -235,18 +235,18 @@ class SharingMethods(Fluent):
         """Keep this process's share, with one plan and one state on every process.
 
         Process i of n takes the elements whose *global* position modulo n is i. The state counts
-        global positions: saved by n processes at the same step, it is restored by any other
-        number of them, and together they deliver the rest, each element once.
+        global positions: saved by n processes at the same step, it can be restored by any other
+        number of processes, which together deliver the rest, each element once.
 
         Parameters
         ----------
         context : InputContext, optional
-            Default: from the environment, as torchrun, Slurm, MPI and others set it.
+            The process's number. Default: from the environment, as set by torchrun, Slurm, MPI and others.
 
         Raises
         ------
         TypeError
-            `context` is something else.
+            `context` is not an `InputContext`.
 
         Notes
         -----

@@ -1,7 +1,7 @@
-"""tf.data's window shuffle over positions: many draws at once, in numpy.
+"""tf.data's window shuffle of positions, with many draws at once in numpy.
 
 A draw takes the item at one slot of the window, and moves the item at the window's head there. So a draw finds what the
-draw before it at the same slot moved there: the item at that one's head, which an earlier draw may have moved there.
+previous draw at the same slot moved there: the item at that draw's head, which an earlier draw may have moved there.
 These links from draw to draw are followed for all draws at once.
 """
 
@@ -32,14 +32,14 @@ _LISTED = 1024
 
 
 def draw(buffer: np.ndarray, size: int, draws: np.ndarray) -> np.ndarray:
-    """Draw from a window again and again, each time refilled with the next item after it.
+    """Draw from a window repeatedly, refilling it after each draw with the next item.
 
     Parameters
     ----------
     buffer : (n,) int64 ndarray
-        The window and what comes after it. It is changed: from the number of draws on, it is what then remains.
+        The window and the items after it. On return, its entries from index k on are what remains.
     size : int
-        How many items the window has, as long as there are so many.
+        The size of the window, while there are enough items.
     draws : (k,) uint64 ndarray
         At most n random numbers.
 
@@ -81,26 +81,26 @@ def draw(buffer: np.ndarray, size: int, draws: np.ndarray) -> np.ndarray:
 
 
 class ShuffledPositions:
-    """tf.data's shuffle of positions, draw for draw; what stands in its window are positions, not refs.
+    """tf.data's window shuffle of positions, draw for draw; the window holds positions, not refs.
 
     A mark is (snapshot, number of draws, position of the input). A snapshot is a number of draws, the window after them, and
-    the input's position then: the window is copied once in as many draws as it is long, and a state is made by drawing
-    again from there.
+    the input's position then: the window is copied only once in as many draws as it is long, and a state is made by
+    repeating the draws from there.
 
     Parameters
     ----------
     node : Operator
         The input.
     up : Positions
-        Its stream.
+        The input's stream of positions.
     size : int
-        Of the window.
+        The size of the window.
     draws : Draws
-        Of the pass.
+        The random draws of the pass.
     pass_ : int
         The number of the pass.
     context : Context
-        Of the iterator.
+        The iterator's context.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class ShuffledPositions:
         self._begin(0, np.empty(0, np.int64))
 
     def _begin(self, drawn: int, window: np.ndarray) -> None:
-        """Go on with a window after so many draws."""
+        """Continue with a window after `drawn` draws."""
         self._buffer, self._head, self._stop = window, 0, len(window)
         self._refs: Refs = ()  # of the last draws
         self._listed: Iterator[Ref] = iter(())
@@ -144,7 +144,7 @@ class ShuffledPositions:
         return next(self._listed)
 
     def take(self, most: int) -> Refs:
-        """Return the next refs, at most so many, at least one."""
+        """Return one to `most` refs."""
         self._ahead()
         self._listed = iter(())
         found = self._refs[self._given : self._given + most]
@@ -152,7 +152,7 @@ class ShuffledPositions:
         return found
 
     def _ahead(self) -> None:
-        """Draw more, if all that was drawn has been given."""
+        """Draw more, if everything drawn has been given."""
         if self._given < len(self._refs):
             return
         drawn = self._first + self._given
@@ -176,7 +176,7 @@ class ShuffledPositions:
         self._many = max(1, min(2 * self._many, most))
 
     def _pull(self, wanted: int) -> int:
-        """Let so many positions of the input follow the window; how many there were."""
+        """Append up to `wanted` positions of the input to the window; return how many there were."""
         first = self._up.mark()
         self._up.advance(wanted)
         came, have = self._up.mark() - first, self._stop - self._head
@@ -189,7 +189,7 @@ class ShuffledPositions:
         return came
 
     def _named(self, numbers: np.ndarray) -> Refs:
-        """Return the refs at positions; negative ones count what stood in the window that was loaded."""
+        """Return the refs of positions; negative numbers index the window that was loaded from a state."""
         loaded = numbers < 0
         if not loaded.any():
             return self._up.at(numbers)

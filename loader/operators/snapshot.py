@@ -26,7 +26,7 @@ Mode = Literal["auto", "read", "write", "off"]
 
 
 class DatasetClass(Protocol):
-    """The part of `Dataset`, which is made of this family, that the family needs."""
+    """The part of `Dataset` that this family needs, since `Dataset` is made from the families."""
 
     @classmethod
     def _of(cls, node: Operator) -> Any: ...
@@ -39,27 +39,27 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Keeping:
-    """The way a snapshot is kept: nothing of it changes the elements.
+    """How a snapshot is stored; none of it changes the elements.
 
     Parameters
     ----------
     compression : {None, "auto", "lz4", "zstd"}
-        Of the batches on disk.
+        The compression of batches on disk.
     version : str or None
-        Stands for the code of the functions below.
+        Stands for the code of the functions before the snapshot.
     mode : {"auto", "read", "write", "off"}
-        What may be done with files.
+        Which files may be read and written.
     on_mismatch : {"new", "error", "any"}
-        What to do where only snapshots of other pipelines stand: write a new one and say so, fail,
-        or write it without a word.
+        What to do if there are only snapshots of other pipelines: write a new one and log it, fail,
+        or write it silently.
     verify : {"batch", "size", "full"}
-        What is checked of the files when they are read.
+        What is checked when files are read.
     shard_bytes, batch_bytes : int
-        When a file, and a batch in it, is large enough.
+        The sizes of a file, and of a batch in it.
     part : (int, int) or None
-        Which of how many ranges of the source this one is.
+        (index, count) of the range of the source that this snapshot covers.
     note : tuple of (str, str)
-        What its run's header is to say besides.
+        Further entries for the header of its run.
     """
 
     compression: Compression = "auto"
@@ -77,7 +77,7 @@ class Keeping:
 class Snapshot(Unary):
     """The elements of the first pass, kept in files for this and later runs.
 
-    When an iterator is made, one of which all elements stand in files is replaced by a `Stored`.
+    When an iterator is made, a complete snapshot is replaced by a `Stored`.
     """
 
     path: str
@@ -136,7 +136,7 @@ class Snapshot(Unary):
         return resolver.snapshot(self)
 
     def stats(self, context: Context) -> SnapshotStats | None:
-        """Say what an iterator does with it; None if it is not run."""
+        """Return the statistics of the snapshot in an iterator; None if it is not run."""
         if id(self) not in context.live:
             return None
         recorder = context.live[id(self)].recorder
@@ -152,7 +152,7 @@ class Snapshot(Unary):
 
 @dataclass(frozen=True, eq=False)
 class SortedSnapshot(Snapshot):
-    """A snapshot whose elements a function deals to files: what it says is a note."""
+    """A snapshot whose elements a function assigns to shards; the shard is a note."""
 
     op = "snapshot"
     noting = True
@@ -164,12 +164,12 @@ class SortedSnapshot(Snapshot):
 
 
 def snapshots(root: Operator, *, running: bool = False) -> list[Snapshot]:
-    """Return the snapshots of a plan, upstream first; `running`: only those that are run or read."""
+    """Return the snapshots of a plan, upstream first; with `running`, only those that are run or read."""
     return [node for node in walk(root, running=running) if isinstance(node, Snapshot)]
 
 
 def checked_shard(number: Any) -> int:
-    """Return the number of a user shard, or raise."""
+    """Check the number of a user shard."""
     if not isinstance(number, (int, np.integer, np.ndarray)) or isinstance(number, bool):
         raise TypeError(f"shard_func must return an int, not {type(number).__name__} ({number!r})")
     if isinstance(number, np.ndarray) and (number.ndim or number.dtype.kind not in "iu"):
@@ -180,7 +180,7 @@ def checked_shard(number: Any) -> int:
 
 
 class SnapshotMethods(Fluent):
-    """The method of `Dataset` that keeps elements in files."""
+    """The method of `Dataset` that stores elements in files."""
 
     def snapshot(
         self,
@@ -197,48 +197,48 @@ class SnapshotMethods(Fluent):
         shard_bytes: int = 256 * MIB,
         batch_bytes: int = 4 * MIB,
     ) -> Self:
-        """Keep the elements in files while the first pass runs, and read them in every later one.
+        """Store the elements in files while the first pass runs, and read them in every later one.
 
-        What lies below is computed once. Stopped or killed at any instant, the next run reads what was
+        The operators before it are computed once. After a stop or kill at any time, the next run reads what was
         made durable and computes the rest; a complete snapshot is read by every later iterator, in
-        this process and in others, without anything below it being run.
+        this process and in others, without running anything before it.
 
         Parameters
         ----------
         path : path
-            A folder for snapshots of any number of pipelines: each has a folder of its own there,
-            named by what the pipeline computes. ``s3://...`` and the like need `fsspec`.
+            A folder for snapshots of any number of pipelines: each has a folder of its own in it,
+            named after what the pipeline computes. ``s3://...`` and the like need `fsspec`.
         compression : {"auto", None, "lz4", "zstd"}
-            Of the files. "auto": none on a local disk, where elements are then read as they lie;
-            lz4 elsewhere. tf.data's "GZIP" and "SNAPPY" are taken as zstd and lz4, with a warning.
+            The files' compression. "auto": none on a local disk, where elements are then read in place;
+            lz4 elsewhere. tf.data's "GZIP" and "SNAPPY" become zstd and lz4, with a warning.
         reader_func : callable, optional
             Chooses the order of reading: called with a dataset of datasets, one for each shard, it
             returns a dataset. By default elements come in the order in which they were written.
         shard_func : callable, optional
-            Deals elements to shards: called with an element, it returns an int of at least 0. The
+            Assigns elements to shards: called with an element, it returns an int of at least 0. The
             order of reading does not depend on it.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
         version : str, optional
-            Stands for the code of all functions below: only another version, or another plan, makes
-            another snapshot. What was kept without a version is not found with one.
+            Stands for the code of all functions before the snapshot: only another version, or another plan, makes
+            another snapshot. A snapshot without a version is not found with one.
         mode : {"auto", "read", "write", "off"}
-            "auto": read what is complete, else continue what was begun, else begin. While another
+            "auto": read a complete snapshot, else continue one that was begun, else begin one. While another
             process writes, this one reads what it has made durable, computes the rest and writes
-            nothing. "read": it must be complete. "write": compute and write, whoever else does, in
-            the place of what stood complete when it began; of two that do, what is complete first
-            stays. "off": touch no file.
+            nothing. "read": it must be complete. "write": compute and write, even if others do, and
+            replace the snapshot that was complete at the beginning; of two such writers, the first to complete
+            wins. "off": touch no file.
         on_mismatch : {"new", "error"}
-            Where only snapshots of other pipelines stand: begin a new one, and log what has changed;
+            If there are only snapshots of other pipelines: begin a new one, and log what has changed;
             or raise.
         verify : {"batch", "size", "full"}
-            What is checked of files, besides that all are there and of the right size: each batch by its
-            checksum when it is first read; nothing; or all batches before the first element. A batch is
-            verified once, by whichever process reads it first, until its file is changed.
+            What is checked of files, besides their presence and sizes: "batch" checks the checksum of each batch
+            when it is first read; "size" nothing more; "full" all batches before the first element. A batch is
+            verified once, by whichever process reads it first, until its file changes.
         shard_bytes : int
-            A file is closed when it is as large as this.
+            The size at which a file is closed and the next one begun.
         batch_bytes : int
-            Elements are stored in batches of about this size.
+            The approximate size of a stored batch.
 
         Returns
         -------
@@ -251,28 +251,27 @@ class SnapshotMethods(Fluent):
         IncompatibleSnapshotError
             From ``iter``: `on_mismatch` is "error", and only snapshots of other pipelines are there.
         FingerprintError
-            From ``iter``: something that a function below uses has no state that could be compared
-            from run to run (an open file, a lock). The message names it; `version` is one way out.
-        SnapshotCorruptError
+            From ``iter``: something that a function before the snapshot uses has no state that can be compared
+            between runs (an open file, a lock). The message names it; `version` is one way out.
             A file is missing, cut off or changed; the message names it.
         SnapshotError
-            The files cannot be written. It is raised once, where that shows; what was made durable
-            stays, and iteration goes on without writing.
+            The files cannot be written. It is raised once, when that is found; what was made durable
+            is kept, and iteration continues without writing.
 
         Notes
         -----
-        What lies below runs in pass 0 whenever it runs, as below `cache`: put shuffles and random
-        augmentation behind the snapshot, or each epoch is the same. Behind it an element is known by
+        The operators before it always run as pass 0, as with `cache`: put shuffles and random
+        augmentation after the snapshot, or each epoch is the same. After it an element is identified by
         its number in the snapshot, which keys its random numbers; so they do not depend on whether it
         was read or computed.
 
-        An element that failed is an element: it is stored as an error, and fails in each pass. One of
-        Python's own exceptions comes back as itself, another as a `TransformError` that has its
-        text. Elements may be nests of anything that numpy has a dtype for, of str and bytes, all of one
-        structure; shapes may differ. Arrays that are read are read-only.
+        A failed element is an element: it is stored as an error, and fails in each pass. One of
+        Python's own exceptions is restored as itself, another as a `TransformError` with its
+        text. Elements may be nests of str, bytes and anything that numpy has a dtype for, all of one
+        structure; shapes may differ. Arrays that are read from files are read-only.
 
-        In tf.data a snapshot counts only when its end was reached, is written anew after every
-        interruption, is not checked for missing files, and does not see that Python code has changed.
+        In tf.data a snapshot counts only if its end was reached, is written anew after every
+        interruption, is not checked for missing files, and does not notice changes of Python code.
 
         Examples
         --------
@@ -305,7 +304,7 @@ class SnapshotMethods(Fluent):
 
 
 def check_path(name: str, path: Any) -> str:
-    """Return a path, or an address such as ``memory://folder``, checked."""
+    """Check a path, or an address such as ``memory://folder``."""
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"{name} must be a path, not {type(path).__name__} ({path!r})")
     checked = os.fspath(path)
@@ -320,7 +319,7 @@ def check_path(name: str, path: Any) -> str:
 
 
 def check_version(version: Any) -> str | None:
-    """Return a version, checked to be a text or None."""
+    """Check a version: a str or None."""
     if version is not None and (not isinstance(version, str) or not version):
         raise ValueError(f"version must be a str that is not empty, or None, not {version!r}")
     return version
@@ -331,7 +330,7 @@ _TF_COMPRESSIONS = {"GZIP": "zstd", "SNAPPY": "lz4"}
 
 
 def check_compression(compression: Any) -> Compression:
-    """Return a compression by name, in any case; tf.data's two are taken as the nearest there is.
+    """Return a compression by name, in any case; tf.data's two names become the closest ones.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""sort_within: runs of elements, each sorted by a number that a function gives."""
+"""sort_within: runs of elements, each sorted by a key."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Number = int | float
 
 @dataclass(frozen=True, eq=False)
 class SortKey(Unary):
-    """The elements, each with the number that ``key(element)`` gives."""
+    """Elements, each with its sort key as a note."""
 
     key: Callable[..., Any]
 
@@ -67,10 +67,10 @@ class SortWithin(Unary):
 
 
 class SortedWithin:
-    """Computed items in windows, each in the order of the numbers in their notes.
+    """Computed items in windows, each sorted by the keys in the items' notes.
 
     A mark is (refs of a whole window in order, how many are left of it, mark of the input after it): the
-    next window, as far as it has been gathered, is gathered again.
+    items gathered for the next window are gathered again after a restore.
     """
 
     def __init__(self, node: SortWithin, up: Machine, pass_: int, context: Context) -> None:
@@ -119,12 +119,12 @@ class SortedWithin:
 
 
 def as_key(value: Any) -> Number:
-    """Return a key as a Python number: what is compared must be the same wherever it was computed.
+    """Return a key as a Python number, so that comparisons do not depend on where it was computed.
 
     Raises
     ------
     SpecError
-        It is no real number, or NaN, which is neither less nor more than any other.
+        It is not a real number, or is NaN, which cannot be ordered.
     """
     found = normalise(value)
     if not isinstance(found, np.generic) or found.dtype.kind not in "biuf":
@@ -149,14 +149,14 @@ class SortingMethods(Fluent):
         reverse: bool = False,
         name: str | None = None,
     ) -> Self:
-        """Sort every run of so many elements, so that neighbours are alike.
+        """Sort every run of `window` elements, so that neighbours are alike.
 
         Parameters
         ----------
         window : int
             The number of elements in a run, at least 1; the last run may be shorter.
         key : callable
-            ``key(element)``: a number, such as its length. Called as `map` calls its function, once for each
+            ``key(element)`` returns a number, such as a length. Called as `map` calls its function, once for each
             element, in workers if the plan has them.
         reverse : bool
             Give the largest first.
@@ -166,23 +166,23 @@ class SortingMethods(Fluent):
         Raises
         ------
         TypeError
-            `window` is no int, `key` is not callable, or `reverse` is no bool.
+            `window` is not an int, `key` is not callable, or `reverse` is not a bool.
         ValueError
             `window` is below 1.
 
         Notes
         -----
-        Ours; tf.data has nothing like it (`bucket_by_sequence_length` comes nearest). Elements with equal
-        keys stay in their order, with `reverse` too. With `padded_batch` after it, let `window` be a
-        multiple of the batch: then no batch has elements of two windows. To have batches in a random
+        Not in tf.data (`bucket_by_sequence_length` is closest). Elements with equal
+        keys keep their order, with `reverse` too. With `padded_batch` after it, make `window` a
+        multiple of the batch size: then no batch has elements of two windows. For batches in a random
         order, shuffle them after that.
 
-        A number is an int, a float or a bool, of Python or numpy, or an array of no dimensions. Anything
+        A key is an int, a float or a bool, of Python or numpy, or an array without dimensions. Anything
         else, and NaN, is a `SpecError` in the element's place. An element that failed, or whose key did,
-        is an error after the other elements of its window; several stay in their order.
+        is an error after the other elements of its window; several keep their order.
 
         The next `window` elements are in memory, in this process or in shared memory. An iterator's
-        state has only where those that are still to come are from: they are computed again.
+        state contains only the refs of those that are still to come: they are recomputed.
 
         Examples
         --------

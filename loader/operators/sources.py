@@ -1,4 +1,4 @@
-"""Sources of what a user has: arrays, elements written down, objects with items."""
+"""Sources of the user's data: arrays, lists, and objects with items."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Slices(SourceNode):
 
 @dataclass(frozen=True, eq=False)
 class FromList(SourceNode):
-    """Elements written down, one after another."""
+    """The elements of a list."""
 
     elements: tuple[tuple[tuple[Any, ...], Any], ...]
     """The leaves and the structure of each."""
@@ -154,7 +154,7 @@ class FromList(SourceNode):
 
 
 def _rows_of(element: Any) -> int | None:
-    """Return the number of rows of a batched element; None if its leaves have different ones."""
+    """Return the number of rows of a batch; None if its leaves differ."""
     leaves = flatten(ragged_apart(element))[0]
     sizes = {len(leaf) if getattr(leaf, "ndim", 0) else None for leaf in leaves}
     return sizes.pop() if len(sizes) == 1 else None  # else each element is an error
@@ -162,7 +162,7 @@ def _rows_of(element: Any) -> int | None:
 
 @dataclass(frozen=True, eq=False)
 class FromSource(SourceNode):
-    """The records of an object with a length and items."""
+    """The items of an object with a length."""
 
     source: Source
     count: int
@@ -225,7 +225,7 @@ class FromSource(SourceNode):
 
 
 class SourceMethods(Fluent):
-    """The class methods that make a `Dataset` of what a user has."""
+    """The class methods of `Dataset` that read the user's data."""
 
     @classmethod
     def from_tensors(cls, tensors: Any, name: str | None = None) -> Self:
@@ -234,9 +234,9 @@ class SourceMethods(Fluent):
         Parameters
         ----------
         tensors : nest
-            The element; arrays are not copied until they are delivered.
+            The element; arrays are not copied until delivery.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Examples
         --------
@@ -248,21 +248,21 @@ class SourceMethods(Fluent):
 
     @classmethod
     def from_tensor_slices(cls, tensors: Any, name: str | None = None) -> Self:
-        """Make one element of each row of arrays.
+        """Make an element from each row of arrays.
 
         Parameters
         ----------
         tensors : nest of (n, ...) arrays, lists or tables
-            All with the same first dimension. A table (of pandas, polars or Arrow) is a dict of its columns, so
+            Arrays with the same first dimension. A table (of pandas, polars or Arrow) is a dict of its columns, so
             that an element is a row. Arrays are neither copied nor changed: functions
             get read-only views of them, the consumer gets its own copies. Workers share one copy.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Raises
         ------
         SpecError
-            A scalar, an empty nest, or first dimensions that differ.
+            There is a scalar, an empty nest, or first dimensions differ.
 
         Examples
         --------
@@ -283,20 +283,20 @@ class SourceMethods(Fluent):
 
     @classmethod
     def from_list(cls, elements: Sequence[Any], name: str | None = None) -> Self:
-        """Make a dataset of elements written down one by one.
+        """Make a dataset of a list of elements.
 
         Parameters
         ----------
         elements : list or tuple of nests
-            At least one. All have the structure and dtypes of the first; shapes may differ. A
-            list within an element is an array.
+            The elements, at least one. All have the structure and dtypes of the first; shapes may differ. A
+            list within an element becomes an array.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Raises
         ------
         TypeError
-            `elements` is no list and no tuple.
+            `elements` is not a list or tuple.
         ValueError
             It is empty.
         SpecError
@@ -339,22 +339,23 @@ class SourceMethods(Fluent):
 
     @classmethod
     def from_source(cls, source: Source) -> Self:
-        """Make a dataset of an object with ``len(source)`` and ``source[i]``.
+        """Make a dataset of the items of an object with ``len(source)`` and ``source[i]``.
 
-        Torch's map-style datasets, lists, Hugging Face datasets and the like. Items are read in
-        the workers, so reading and decoding inside ``__getitem__`` run in parallel.
+        Such objects are torch's map-style datasets, lists, Hugging Face datasets and the like. Items are read in
+        workers, so reading and decoding inside ``__getitem__`` run in parallel.
 
         Parameters
         ----------
         source : object with ``__len__`` and ``__getitem__``
-            A table, a pandas Series or an Arrow array is read by rows, as `from_tensor_slices` does it: their own
-            ``[i]`` is a column, what has a label, or an Arrow scalar. Its length is taken now. It is never changed here. If it has ``__getitems__(indices)``,
-            as Hugging Face datasets have, a worker reads the records of a task in one call.
+            The object, which is never changed; its length is read now. A table, a pandas Series or an Arrow array is
+            read by rows, as by `from_tensor_slices`, because its own ``[i]`` is a column, a lookup by label, or an Arrow
+            scalar. If it has ``__getitems__(indices)``, as Hugging Face datasets have, a worker reads the items of a task
+            in one call.
 
         Raises
         ------
         TypeError
-            The object has no length or no items.
+            The object has no length or no ``__getitem__``.
 
         Notes
         -----
@@ -396,7 +397,7 @@ def _read_only(leaf: Any) -> Any:
 
 
 def _sliceable(leaf: Any) -> Any:
-    """An array that can be sliced; of a table a dict of them."""
+    """Return an array that can be sliced; for a table, a dict of them."""
     found = normalise(leaf)
     if type(found) is dict:
         return map_leaves(_read_only, found)

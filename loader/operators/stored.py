@@ -1,4 +1,4 @@
-"""Snapshots that are complete: sources with random access, and those read in an order of the user's."""
+"""Complete snapshots as sources: with random access, or in the order of a `reader_func`."""
 
 from __future__ import annotations
 
@@ -42,28 +42,28 @@ _READERS: WeakKeyDictionary[Found, Reader] = WeakKeyDictionary()
 
 @dataclass(frozen=True)
 class Found:
-    """A complete snapshot, as it was found on disk: what a process needs to open it.
+    """What a process needs to open a complete snapshot.
 
     Parameters
     ----------
     path, key : str
-        Where it stands.
+        The folder, and the snapshot's key in it.
     runs : tuple of str
         Its runs, in order.
     upto : tuple of int
-        How many journal records each of them has.
+        The number of journal records of each run.
     rows : int
-        How many elements.
+        The number of elements.
     mapped : bool
-        Whether elements are views of local files: then they are read in the consumer's process.
+        True if elements are views of local files, which are read in the consumer's process.
     uniform : bool
-        Whether all elements have one structure, and leaves of one dtype and shape.
+        True if all elements have one structure, and each leaf one dtype and shape.
     safe : bool
-        Whether none of them is an error.
+        True if no element is an error.
     verify : {"batch", "size", "full"}
-        What is checked.
+        What is checked when files are read.
     content : str or None
-        The name of what was drawn that the plan does not say.
+        The fingerprint of what the pipeline drew beyond what its plan says.
     """
 
     path: str
@@ -79,7 +79,7 @@ class Found:
 
     @property
     def reader(self) -> Reader:
-        """The open reader of its elements: one for as long as a plan has it.
+        """The open reader of the elements, shared for the life of a plan.
 
         Mapping a file anew for each epoch would cost as much as reading it.
         """
@@ -94,7 +94,7 @@ class Found:
         return reader
 
     def stacks(self) -> Gather:
-        """Return a function from indices to a batch: a slice of the files, or gathered with one copy."""
+        """Return a function from indices to a batch, which is a slice of the files, or gathered with one copy."""
         reader: Reader | None = None
 
         def stack(refs: Any, _: int) -> Any:
@@ -109,19 +109,19 @@ class Found:
         return stack
 
     def look_again(self) -> None:
-        """Ask the files of an open reader whether they were changed: a pass begins."""
+        """Check whether the files of an open reader have changed, at the start of a pass."""
         reader = _READERS.get(self)
         if reader is not None:
             reader.look_again()
 
     def stats(self) -> SnapshotStats:
-        """Say that it is read."""
+        """Return statistics that say it is being read."""
         return SnapshotStats(self.path, self.key, "", "read", self.rows, self.rows)
 
 
 @dataclass(frozen=True, eq=False)
 class Stored(Snapshot):
-    """A snapshot that is complete: a source with random access; its input is not run."""
+    """A complete snapshot: a source with random access; its input is not run."""
 
     found: Found = None  # type: ignore[assignment]  # always given; fields before it have defaults
 
@@ -192,7 +192,7 @@ class Stored(Snapshot):
 
     @property
     def parallel(self) -> int | None:
-        """Compressed batches are read by as many workers as its input asked for."""
+        """The number of workers that read compressed batches: as many as its input asked for."""
         asked = [getattr(node, "parallel", None) for node in walk(self.up)]
         counts = [count for count in asked if count is not None]
         if self.found.mapped or not counts:
@@ -217,7 +217,7 @@ class Stored(Snapshot):
 
 @dataclass(frozen=True, eq=False)
 class Reread(Snapshot):
-    """A snapshot that is complete, in the order that its `reader_func` chose."""
+    """A complete snapshot, in the order of its `reader_func`."""
 
     found: Found = None  # type: ignore[assignment]  # always given, as below
     order: Operator = None  # type: ignore[assignment]
@@ -253,15 +253,15 @@ class Reread(Snapshot):
 
 
 class Rereading:
-    """The elements as `reader_func` orders them; as they were written, where a state says so.
+    """Elements in the order of `reader_func`, or in the order of writing where a state names them so.
 
-    Those of a state that was taken while the snapshot was written are named by their index, as they
-    were then; in the other order an element's name is its number behind the last index.
+    A state that was taken while the snapshot was being written names elements by their index; in the order of
+    `reader_func`, an element's ref is its number plus the number of elements.
 
     Parameters
     ----------
     build : callable
-        Makes the stream of the other order, of computed items.
+        Makes the machine of the other order, which gives computed items.
     found : Found
         The snapshot.
     """
@@ -313,17 +313,17 @@ class Rereading:
 
 
 def stored_position(at: int, content: str | None) -> dict[str, Any]:
-    """Return a position in a snapshot as JSON: an index, and of what, if the plan does not say it."""
+    """Convert a position in a snapshot to JSON: an index, and the content's name unless the plan says it."""
     return {"n": at} if content is None else {"n": at, "content": content}
 
 
 def read_position(state: Any, content: str | None) -> int:
-    """Return the index that a position in a snapshot says.
+    """Return the index in a dumped position in a snapshot.
 
     Raises
     ------
     IncompatibleCheckpointError
-        It was taken of other draws than those that stand here.
+        It was taken with other draws than those of the snapshot.
     """
     at = count(state, "n")
     there = state.get("content", content)
@@ -337,7 +337,7 @@ def read_position(state: Any, content: str | None) -> int:
 
 
 def rows_of(source: Source, count: int) -> Callable[[int], Any]:
-    """Return ``rows(index)``: an element of what has random access, negative indices from the end."""
+    """Return a function ``rows(index)`` for a source with random access; negative indices count from the end."""
     get = source.__getitem__
 
     def rows(index: int) -> Any:
@@ -356,9 +356,9 @@ _INDICES: WeakKeyDictionary[Reader, tuple[np.ndarray, ...]] = WeakKeyDictionary(
 
 
 def shard_indices(found: Found) -> tuple[np.ndarray, ...]:
-    """The indices of each user shard's elements, ascending; of each file's without `shard_func`.
+    """Return the indices of each user shard's elements, ascending; without `shard_func`, of each file's.
 
-    An element that failed was dealt to nobody: it stands behind the element before it.
+    An element that failed was not assigned: it is placed after the element before it.
     """
     reader = found.reader
     if reader not in _INDICES:

@@ -1,4 +1,4 @@
-"""take_while: the elements before the first one that a function says no to."""
+"""take_while: the elements before the first one for which a predicate is false."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TakeWhile(Unary):
 
 
 class TakenWhile:
-    """Computed items, until one whose note is false; what comes after it is never asked for."""
+    """Computed items before the first one whose note is false; later ones are not requested."""
 
     def __init__(self, up: Machine) -> None:
         self._up = up
@@ -69,18 +69,18 @@ class TakenWhile:
 
 
 class TakingMethods(Fluent):
-    """The method of `Dataset` that ends it at an element's word."""
+    """The method of `Dataset` that ends it by a predicate."""
 
     def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Self:
-        """Keep the elements before the first one for which a function is false.
+        """Keep the elements before the first one for which a predicate is false.
 
         Parameters
         ----------
         predicate : callable
             Called as `map` calls its function, in workers if the plan has them; its result is
-            taken as a bool.
+            converted to a bool.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Raises
         ------

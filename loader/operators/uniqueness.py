@@ -1,4 +1,4 @@
-"""The operator that leaves out what has come before."""
+"""unique: elements without repetition."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class Unique(Unary):
 
 
 class First:
-    """Computed items whose note has not come before.
+    """Computed items whose notes have not come before.
 
-    A state says how many items were taken: what they were is found out by taking them again.
+    A state contains only the number of items taken; restoring reads them again to learn their notes.
     """
 
     def __init__(self, up: Machine) -> None:
@@ -88,7 +88,7 @@ def key_of(element: Any) -> Hashable:
     Raises
     ------
     SpecError
-        The element is of another kind.
+        The element is not of a kind that can be compared.
     """
     leaves, _ = flatten(element)
     leaf: Any = leaves[0] if len(leaves) == 1 else None
@@ -117,31 +117,31 @@ def _digest(data: bytes) -> bytes:
 
 
 class UniquenessMethods(Fluent):
-    """Methods of `Dataset` that leave out what has come before."""
+    """Methods of `Dataset` that remove repetitions."""
 
     def unique(self, name: str | None = None) -> Self:
-        """Deliver each element once: where it comes first, in each pass anew.
+        """Deliver each element once in each pass: at its first occurrence.
 
         Parameters
         ----------
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Raises
         ------
         SpecError
-            The plan tells that the elements are of another kind (below).
+            According to the plan, the elements cannot be compared (see Notes).
 
         Notes
         -----
         An element is one leaf: an int of any dtype, a bool, a str, bytes, or an array of these.
-        Elements are equal when dtype, shape and every byte are. Any other element, a float above
-        all, is a `SpecError` at its place, or when the pipeline is built if the plan tells what
-        the elements are. tf.data takes int32, int64 and string.
+        Elements are equal if dtype, shape and every byte are. Any other element, in particular a float,
+        is a `SpecError` at its place, or when the pipeline is built if the plan says what
+        the elements are. tf.data accepts int32, int64 and string.
 
-        What has come is kept in the consumer's process: about 100 bytes for each different
-        element, of an array or a long text only a digest. An iterator's state holds how many
-        elements have been read: restoring runs the pass again up to there, in O(k) time.
+        Seen elements are remembered in the consumer's process: about 100 bytes for each different
+        element, with arrays and long text as digests. An iterator's state contains the number of
+        elements read: restoring runs the pass again up to there, in O(k) time.
 
         Examples
         --------

@@ -1,10 +1,10 @@
-"""shuffle(None, units=k): a permutation of the units that files are stored in, then of the records of k units at a time.
+"""shuffle(None, units=k): a permutation of the units of storage, then of the records of k units at a time.
 
-The records of all units, one unit after another in their permuted order, are the *line*. It is cut into *windows* of k
-units each, and each window is permuted by itself. So where an element comes from follows from its position by searching the
-ends of windows and units, and a batch is made of the records of k units.
+The records of all units, one unit after another in their permuted order, are the *line*. It is divided into *windows* of k
+units each, and each window is permuted by itself. So an element's record follows from its position by searching the
+ends of windows and units, and a batch is made from the records of k units.
 
-A shard is a stretch of the line, cut into windows of its own: it reads its units alone, but for the one at either end.
+A shard is a range of the line, divided into windows of its own: it shares only the units at its two ends.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SHARDS_KEPT = 16  # of a line
 
 @dataclass(frozen=True, eq=False)
 class UnitShuffle(Unary):
-    """A keyed permutation of the units of its input's storage, then of the records of `units` of them at a time."""
+    """A keyed permutation of storage units, then of the records of `units` of them at a time."""
 
     units: int
     seed: int | None
@@ -71,7 +71,7 @@ class UnitShuffle(Unary):
 
 
 def check_units(node: Operator, buffer_size: int | None, units: Any) -> int:
-    """Return how many units `shuffle` is to permute at a time, or raise."""
+    """Check how many units `shuffle` permutes at a time."""
     count = check_count("units", units, least=1)
     if buffer_size is not None:
         raise ValueError(
@@ -96,7 +96,7 @@ _LINES: WeakKeyDictionary[UnitShuffle, OrderedDict[tuple[int, int], Line]] = Wea
 
 
 def line_of(node: UnitShuffle, seed: int, key: int) -> Line:
-    """Return the line of a pass: the same one as long as few others are asked for."""
+    """Return the line of a pass, from a small cache."""
     lines = _LINES.setdefault(node, OrderedDict())
     line = lines.get((seed, key))
     if line is None:
@@ -109,14 +109,14 @@ def line_of(node: UnitShuffle, seed: int, key: int) -> Line:
 
 
 class Line:
-    """The records of all units, in the permuted order of the units; permuted again within windows of it.
+    """The records of all units in their permuted order, permuted again within windows of units.
 
     Parameters
     ----------
     sizes : (units,) int64 ndarray
-        How many records each unit has, in the order of the source; none of them 0.
+        The number of records of each unit, in the order of the source; none of them 0.
     at_once : int
-        How many units a window has.
+        The number of units of a window.
     seed, key : int
         The seed, and the number of the pass.
 
@@ -138,14 +138,14 @@ class Line:
         self._windows: OrderedDict[tuple[int, int], np.ndarray] = OrderedDict()
 
     def numbers(self, where: np.ndarray, count: int = 1, index: int = 0) -> np.ndarray:
-        """Return which records of the source stand at positions of one of `count` shards.
+        """Return the numbers of the source's records at positions of one of `count` shards.
 
         Parameters
         ----------
         where : (k,) int64 ndarray
-            Each less than the shard's length.
+            Positions, each less than the shard's length.
         count, index : int
-            Which shard.
+            The number of shards, and the number of this one.
         """
         windows = self._windows_of(count, index)
         order = np.argsort(where, kind="stable")  # which mostly are in order
@@ -165,7 +165,7 @@ class Line:
         return found
 
     def _windows_of(self, count: int, index: int) -> np.ndarray:
-        """Return where the windows of a shard begin, and the end of the last."""
+        """Return the bounds of a shard's windows in the line."""
         found = self._windows.get((count, index))
         if found is None:
             size, rest = divmod(int(self._starts[-1]), count)

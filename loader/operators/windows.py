@@ -1,4 +1,4 @@
-"""Windows over a dataset: elements that are datasets, and the dataset of values at hand."""
+"""window: elements that are datasets of consecutive elements."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 
 class DatasetClass(Protocol):
-    """The class of datasets, as a node that makes some of them needs it."""
+    """The part of the class of datasets that a node needs to make one."""
 
     _of: ClassVar[Callable[[Operator], Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class Elements(SourceNode):
-    """Elements at hand; one that is an error (`Broken`) is raised when it is read."""
+    """Elements held in memory; an error among them (`Broken`) is raised when it is read."""
 
     values: tuple[Any, ...]
 
@@ -69,7 +69,7 @@ class Elements(SourceNode):
 
 @dataclass(frozen=True, eq=False)
 class Window(Unary):
-    """Datasets of `size` elements, each `shift` elements after the one before."""
+    """Datasets of `size` elements, each starting `shift` elements after the previous one."""
 
     size: int
     shift: int
@@ -96,7 +96,7 @@ class Window(Unary):
 
     @property
     def span(self) -> int:
-        """The number of elements from a window's first to its last, those left out counted."""
+        """The number of input elements from a window's first to its last."""
         return (self.size - 1) * self.stride + 1
 
     @property
@@ -120,11 +120,11 @@ _LOG = 1024
 
 
 class Windowed:
-    """Computed items put together as windows: ``(n, (item, ...))``.
+    """Computed items gathered as windows: ``(n, (item, ...))``.
 
     The items from the next window's first one on are held. A mark names the refs of those that
-    have been pulled; they stand in a list that only grows, and is left to the marks that know it
-    when it has grown long.
+    have been read; they are in a list that only grows. When it has grown long, a new one replaces it, and the marks
+    that refer to it keep it.
     """
 
     def __init__(self, node: Window, up: Machine, pass_: int, context: Context) -> None:
@@ -147,7 +147,7 @@ class Windowed:
         return (self._count - 1, tuple(held))
 
     def _forget(self, start: int) -> None:
-        """Let go of what no window holds any more."""
+        """Drop the items that no later window contains."""
         first = self._pulled - len(self._held)
         if start > first:
             del self._held[: start - first]
@@ -155,7 +155,7 @@ class Windowed:
             self._refs = [ref_of(item) for item in self._held]
 
     def _pull(self, start: int, stop: int) -> None:
-        """Take items up to the window's last one."""
+        """Read items up to the window's last one."""
         while self._pulled < stop and not self._ended:
             try:
                 item = self._up.next()
@@ -194,7 +194,7 @@ class Windowed:
 
 
 def parts_of(maker: Maker, node: Unary) -> Callable[[Any, int], list[Any]]:
-    """Compile the elements of items that a node has put together; an error is a `Broken` among them."""
+    """Compile the elements of a node's composed items; an error among them is a `Broken`."""
     up, identity = maker.held(node.up), maker.identity(node.up)
     where = maker.context.where
 
@@ -209,7 +209,7 @@ def parts_of(maker: Maker, node: Unary) -> Callable[[Any, int], list[Any]]:
 
 
 def read_only(leaf: Any) -> Any:
-    """Return an array that nobody can change: several windows may hold it."""
+    """Return a read-only array, since several windows may contain it."""
     if isinstance(leaf, np.ndarray):
         leaf = leaf.view()
         leaf.flags.writeable = False
@@ -217,13 +217,13 @@ def read_only(leaf: Any) -> Any:
 
 
 def dataset_of(make: type[DatasetClass], values: list[Any]) -> Any:
-    """Make the dataset of values at hand, as an element."""
+    """Make an element that is a dataset of values held in memory."""
     made = make._of(Elements(tuple(values)))  # noqa: SLF001 - ours
     return made._as_element()  # noqa: SLF001 - ours
 
 
 def _nest(make: type[DatasetClass], elements: list[Any]) -> Any:
-    """Make a dataset of each leaf, in the structure of the first element that is no error."""
+    """Make a dataset of each leaf, in the structure of the first element that is not an error."""
     good = next((x for x in elements if type(x) is not Broken), None)
     leaves, tree = flatten(good)
     columns: list[list[Any]] = [[] for _ in leaves]
@@ -234,7 +234,7 @@ def _nest(make: type[DatasetClass], elements: list[Any]) -> Any:
 
 
 def _leaves(element: Any, tree: Any) -> list[Any]:
-    """Return an element's leaves in the order of a tree; the error of one that failed for each of them."""
+    """Return an element's leaves in the order of a tree; for a failed element, its error for each leaf."""
     count = len(paths(tree))
     if type(element) is Broken:
         return [element] * count
@@ -259,35 +259,35 @@ class WindowMethods(Fluent):
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Self:
-        """Make datasets of the elements: windows, which may overlap.
+        """Make datasets of consecutive elements: windows, which may overlap.
 
-        Window k has the elements ``k * shift + j * stride`` for ``j = 0 .. size - 1``. There are
-        windows as long as their first element exists.
+        Window k contains the elements ``k * shift + j * stride`` for ``j = 0 .. size - 1``. There is a
+        window for every k whose first element exists.
 
         Parameters
         ----------
         size : int
-            How many elements a window has, at least 1.
+            The number of elements of a window, at least 1.
         shift : int, optional
-            From a window's first element to that of the next, at least 1; None: `size`.
+            The distance from a window's first element to that of the next, at least 1; None: `size`.
         stride : int
-            From one element of a window to its next, at least 1.
+            The distance between two elements of a window, at least 1.
         drop_remainder : bool
             End at the first window that has fewer than `size` elements.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Returns
         -------
         Dataset
             A window of numbers or arrays is a `Dataset`. One of tuples or dicts is a tuple or a
-            dict of datasets, one for each leaf; ``Dataset.zip`` puts them together again.
+            dict of datasets, one for each leaf; ``Dataset.zip`` combines them again.
 
         Notes
         -----
-        An element that is an error stays in its windows: it is raised where they are read, and
-        not at all where they are not. It stands in the dataset of every leaf. Where all elements
-        of a window are errors, the window is one dataset, whatever the other windows look like.
+        An element that is an error is an error in its windows: it is raised where they are read, and
+        not at all if they are not. It is in the dataset of every leaf. If all elements
+        of a window are errors, the window is a single dataset, whatever the other windows look like.
         An element whose structure is not that of the window's first is a `SpecError` there.
 
         A window can be read any number of times. The elements are computed once, however many

@@ -1,4 +1,4 @@
-"""zip: the elements of several datasets side by side."""
+"""zip: tuples or dicts of the elements of several datasets."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Zip(Operator):
 
 
 def _side_by_side(ups: list[Gather], tree: Any, refs: Refs, pass_: int) -> Any:
-    """Columns of a `Tuples` of numbers and refs of each input."""
+    """Return the columns of a `Tuples` of numbers and refs of each input."""
     if not isinstance(refs, Tuples):
         return None
     parts = [up(below, pass_) for up, below in zip(ups, refs.columns[1:], strict=True)]
@@ -103,7 +103,7 @@ def _side_by_side(ups: list[Gather], tree: Any, refs: Refs, pass_: int) -> Any:
 
 
 class Zipped:
-    """One item of each input, side by side; the first input to end ends it."""
+    """A stream of one item of each input at a time; the first input to end ends it."""
 
     def __init__(self, ups: list[Machine]) -> None:
         self._ups = ups
@@ -148,11 +148,11 @@ class Zipped:
 
 
 class ZipMethods(Fluent):
-    """The class method that makes a `Dataset` of several."""
+    """The class method of `Dataset` that zips several."""
 
     @classmethod
     def zip(cls, *args: Any, datasets: Any = None, name: str | None = None) -> Self:
-        """Put the elements of several datasets side by side; the shortest one ends it.
+        """Combine the elements of several datasets in tuples or dicts; the shortest one ends it.
 
         Parameters
         ----------
@@ -161,16 +161,16 @@ class ZipMethods(Fluent):
         datasets : nest of Dataset, optional
             tf.data's older spelling.
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Raises
         ------
         TypeError
-            There is no dataset, or something else among them.
+            There is no dataset, or an argument is something else.
 
         Notes
         -----
-        If parts failed, the element is the first one's error, and all datasets continue after it.
+        If parts failed, the element is the error of the first of them, and all datasets continue after it.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""Options that cannot be obeyed together, and what to do about it."""
+"""Options that contradict each other, and what to do about it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tundish.loader.plan.node import AUTOTUNE
 
 @dataclass(frozen=True)
 class Contradiction:
-    """A rule about several options, as `Settings.given` names them."""
+    """A rule about several options, by their names in `Settings.given`."""
 
     names: tuple[str, ...]
     clash: Callable[..., bool]
-    """Called with their values where all of them are set."""
+    """Called with their values if all of them are set."""
     why: str
     remedy: str
 
@@ -97,17 +97,17 @@ CONTRADICTIONS = (
 
 
 def check_together(given: Mapping[str, Any]) -> None:
-    """Refuse options that contradict each other.
+    """Raise if options contradict each other.
 
     Parameters
     ----------
     given : mapping
-        What is set, by name, as `Settings.given` says it.
+        The options that are set, from `Settings.given`.
 
     Raises
     ------
     ValueError
-        With the names, the values, why, and what to do.
+        Two options contradict each other: with their names, values, the reason, and what to do.
     """
     for rule in CONTRADICTIONS:
         if not all(name in given for name in rule.names):

@@ -1,4 +1,4 @@
-"""Functions that take `rng`, and operators that pass one: the two are compared when a pipeline is built."""
+"""The match between functions that take `rng` and operators that pass it, checked when a pipeline is built."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tundish.loader.plan.node import function_name
 from tundish.loader.plan.unasked import defined, is_of
 
 RNG = "rng"
-"""The keyword by which a function is given its generator."""
+"""The keyword of a function's random generator."""
 
 _REMEDY = "only seed= passes one, as in map(map_func, seed=1): give seed=, or give rng a default"
 _ELSEWHERE = "only map passes one: draw in a map before it, as in map(map_func, seed=1), or give rng a default"
@@ -22,7 +22,7 @@ _STARS: dict[Any, str] = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: 
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 Count = Callable[[], int | None]
-"""Counts the arguments that an element is for a function; None where the plan does not say."""
+"""Returns the number of arguments that an element is for a function; None if the plan does not tell."""
 
 
 def check_drawing(
@@ -33,28 +33,28 @@ def check_drawing(
     *,
     seeded: bool = True,
 ) -> None:
-    """Refuse a function that needs `rng` and gets none, and one that gets it and cannot take it.
+    """Raise if a function needs `rng` and gets none, or gets one and cannot take it.
 
-    What has no signature (many builtins) passes, and so does a decorated function: what its wrapper
-    passes on is the wrapper's own affair.
+    A function without a signature (many builtins) passes, and so does a decorated one, since its wrapper decides what to
+    pass on.
 
     Parameters
     ----------
     function : callable
-        Called with each element.
+        The function of an element.
     seed : int or None
-        None: it is called without `rng`.
+        None if it is called without `rng`.
     count : callable
-        Asked only where it decides.
+        Called only if it decides.
     name : str
-        Of the argument that gave the function.
+        The name of the argument that is the function.
     seeded : bool
-        Whether the operator takes ``seed``, as `filter`, `flat_map` and `interleave` do not.
+        True if the operator takes ``seed``; `filter`, `flat_map` and `interleave` do not.
 
     Raises
     ------
     TypeError
-        With what to change.
+        The function does not match; the message says what to change.
     """
     if seed is not None:
         found = _parameters(function)
@@ -71,9 +71,9 @@ def check_drawing(
 
 
 def explain_missing_rng(error: Exception) -> None:
-    """Add what to do to the error of a call of ours that failed since `rng` was missing.
+    """Add advice to the error of a call that failed because `rng` was missing.
 
-    For elements whose number of arguments the plan does not say.
+    For elements whose number of arguments the plan does not tell.
     """
     if type(error) is not TypeError or not str(error).endswith(f"'{RNG}'"):
         return
@@ -85,7 +85,7 @@ def explain_missing_rng(error: Exception) -> None:
 
 
 def _is_plain(function: Callable[..., Any]) -> bool:
-    """Return True for a function with no parameter `rng`, as nearly all are."""
+    """Return True if a function has no parameter `rng`, as most have none."""
     if type(function) is not FunctionType:
         return False
     code = function.__code__
@@ -93,7 +93,7 @@ def _is_plain(function: Callable[..., Any]) -> bool:
 
 
 def _parameters(function: Callable[..., Any]) -> Mapping[str, Parameter] | None:
-    """Return a function's parameters without asking any object of a user's; None where they are unknown."""
+    """Return a function's parameters without running any user code; None if they are unknown."""
     called: Any = function.func if type(function) is functools.partial else function
     if not is_of(called, *_TOLD):
         own = defined(type(called), "__call__")
@@ -114,7 +114,7 @@ def _takes(parameters: Mapping[str, Parameter]) -> bool:
 
 
 def _is_short_of(parameters: Mapping[str, Parameter], count: Count) -> bool:
-    """Return True where `rng` is required and no component of an element can take its place."""
+    """Return True if `rng` is required and no component of an element can be it."""
     named = parameters.get(RNG)
     if named is None or named.default is not Parameter.empty or named.kind not in _BY_NAME:
         return False

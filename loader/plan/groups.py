@@ -1,4 +1,4 @@
-"""The groups of settings within `Options`, with tf.data's names, and the words for what is to be done."""
+"""The groups of settings within `Options`, with tf.data's names, and the enums of their values."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tundish.loader.plan.settings import Settings, at_least, checked, member_of
 from tundish.loader.watch.summary import StatsAggregator
 
 SHARD_HINT = -1
-"""Stands for both arguments of `shard` where a distributed dataset is to fill them in."""
+"""Placeholder for both arguments of `shard`, to be filled in by a distributed dataset."""
 
 
 class ExternalStatePolicy(Enum):
-    """The reaction where an iterator's state is taken, and its plan holds state that cannot be saved.
+    """The reaction of an iterator's `state_dict` to state in its plan that cannot be saved.
 
-    WARN says so once for each dataset; IGNORE says nothing; FAIL is an `ExternalStateError`.
+    WARN warns once for each dataset; IGNORE does nothing; FAIL raises `ExternalStateError`.
 
     Examples
     --------
@@ -36,11 +36,11 @@ class ExternalStatePolicy(Enum):
 
 
 class AutoShardPolicy(IntEnum):
-    """The way in which a distributed dataset is divided over processes.
+    """How a distributed dataset is divided over processes.
 
-    OFF: not at all. FILE: by input files, of which there must be at least one each. DATA: every
-    process leaves out the elements of the others. AUTO: FILE where the plan begins with enough
-    files, else DATA. HINT: where the plan says ``shard(SHARD_HINT, SHARD_HINT)``.
+    OFF: not at all. FILE: by input files; there must be at least one for each process. DATA: each process
+    drops the elements of the others. AUTO: FILE if the plan begins with enough files, else DATA. HINT: at
+    ``shard(SHARD_HINT, SHARD_HINT)`` in the plan.
     """
 
     OFF = -1
@@ -51,10 +51,10 @@ class AutoShardPolicy(IntEnum):
 
 
 class AutotuneAlgorithm(Enum):
-    """tf.data's ways of tuning.
+    """tf.data's algorithms of tuning.
 
-    There is one tuner here, whichever is named. MAX_PARALLELISM alone is obeyed: as many workers
-    as it may count on, for the whole time.
+    There is a single tuner here, whichever is named. Only MAX_PARALLELISM has an effect: always as many workers as the
+    tuner may use.
     """
 
     DEFAULT = 0
@@ -66,7 +66,7 @@ class AutotuneAlgorithm(Enum):
 
 @dataclass(kw_only=True, repr=False)
 class ThreadingOptions(Settings):
-    """The number of threads or workers, in tf.data's words.
+    """Numbers of threads or workers, under tf.data's names.
 
     Parameters
     ----------
@@ -74,8 +74,8 @@ class ThreadingOptions(Settings):
         Threads that BLAS and the like may use in a worker, as `Options.max_intra_op_parallelism`.
         0 is the default: 1.
     private_threadpool_size : int, optional
-        With ``executor="thread"``: how many threads run the functions. With processes: the most
-        workers that AUTOTUNE may start. 0 leaves it to the library.
+        With ``executor="thread"``: the number of threads that run the functions. With processes: the largest
+        number of workers that AUTOTUNE may start. 0 leaves it to the library.
 
     Examples
     --------
@@ -89,23 +89,23 @@ class ThreadingOptions(Settings):
 
 @dataclass(kw_only=True, repr=False)
 class AutotuneOptions(Settings):
-    """The limits of the tuner where `num_parallel_calls`, or `Options.workers`, is AUTOTUNE.
+    """Limits of the tuner, for `num_parallel_calls` or `Options.workers` set to AUTOTUNE.
 
     Parameters
     ----------
     enabled : bool, optional
-        False: AUTOTUNE is as many workers as cores, and stays there. Default: True.
+        False: AUTOTUNE means as many workers as cores, unchanged. Default: True.
     cpu_budget : int, optional
-        Cores that the tuner may count on, at least 1. Default: those this process may use.
+        Cores that the tuner may use, at least 1. Default: those this process may use.
     ram_budget : int, optional
         Bytes that batches ahead of the consumer may take, at least 1. `Options.memory_budget` bounds
         it. Default: that.
     autotune_algorithm : AutotuneAlgorithm, optional
-        There is one tuner here; MAX_PARALLELISM is as ``enabled=False``.
+        There is a single tuner here; MAX_PARALLELISM is the same as ``enabled=False``.
     initial_parallelism : int, optional
-        Workers to begin with. Default: the cores.
+        Workers at the beginning. Default: the cores.
     min_parallelism : int, optional
-        The fewest workers. Default: 0, which is the consumer's process.
+        The smallest number of workers. Default: 0, the consumer's process.
 
     Examples
     --------
@@ -124,21 +124,21 @@ class AutotuneOptions(Settings):
 
     @property
     def tunes(self) -> bool:
-        """True if AUTOTUNE is adapted while a pipeline runs."""
+        """True if AUTOTUNE adapts the number of workers while a pipeline runs."""
         fixed = self.autotune_algorithm is AutotuneAlgorithm.MAX_PARALLELISM
         return self.enabled is not False and not fixed
 
 
 @dataclass(kw_only=True, repr=False)
 class DistributeOptions(Settings):
-    """The way in which `td.distribute` divides a dataset.
+    """How `td.distribute` divides a dataset.
 
     Parameters
     ----------
     auto_shard_policy : AutoShardPolicy, optional
         By files, by elements, or not at all. Default: AUTO.
     num_devices : int, optional
-        How many devices of this process are fed. Set by who distributes.
+        The number of devices of this process that are fed. Set by `td.distribute`.
     """
 
     auto_shard_policy: AutoShardPolicy | None = checked(member_of(AutoShardPolicy))
@@ -151,7 +151,7 @@ _NO_MORE = "tf.data has dropped it, and nothing here depends on it: leave it out
 
 @dataclass(kw_only=True, repr=False)
 class OptimizationOptions(Settings):
-    """tf.data's rewrites of a plan; here none of them changes an element.
+    """tf.data's rewrites of a plan; none of them changes an element here.
 
     Parameters
     ----------
@@ -160,24 +160,25 @@ class OptimizationOptions(Settings):
         ``num_parallel_calls=AUTOTUNE``. Default: False.
     map_fusion, filter_fusion, map_and_filter_fusion, map_and_batch_fusion : bool, optional
         Always done: the functions between two changes of order are called one after another for
-        an element, which is then copied into its row of the batch. False changes nothing.
+        Always done: between two changes of order, functions are called one after another for
+        each element, which is then copied into its row of the batch. False has no effect.
     shuffle_and_repeat_fusion : bool, optional
-        Always done: a window is filled for the next pass while this one's runs empty.
+        Always done: a window is filled for the next pass while this pass empties it.
     parallel_batch : bool, optional
-        Always done with workers: each copies the rows it has made.
+        Always done with workers: each copies the rows it has computed.
     inject_prefetch : bool, optional
-        Always done with workers, which run ahead; never done without.
+        Always done with workers, which run ahead; never done without them.
     noop_elimination : bool, optional
-        Always done: what changes no element takes no time for one.
+        Always done: an operator that changes no element costs no time per element.
     seq_interleave_prefetch : bool, optional
         Never done: with workers an `interleave` reads its inputs in several of them.
     apply_default_optimizations : bool, optional
-        Nothing depends on it: what is always done is how a plan is run here, not a rewrite of it.
+        No effect: what is always done here is how plans run, not a rewrite.
 
     Notes
     -----
-    In tf.data `map_parallelization` is True unless it is set: its functions run in threads of one
-    process. Here it would start processes that nobody asked for.
+    In tf.data `map_parallelization` is True by default: its functions run in threads of one process. Here it would start
+    processes without being asked.
     """
 
     apply_default_optimizations: bool | None = checked(check_optional_flag)
@@ -206,12 +207,12 @@ class OptimizationOptions(Settings):
 
 @dataclass(kw_only=True, repr=False)
 class ServiceOptions(Settings):
-    """The options of tf.data's service.
+    """Options of tf.data's service.
 
     Parameters
     ----------
     pinned : bool, optional
-        Kept, and without effect until there is a service here. `tundish.torch.DataLoader` has
+        Stored without effect, since there is no service here yet. `tundish.torch.DataLoader` has
         ``pin_memory``.
     """
 
@@ -232,24 +233,24 @@ def _path(name: str, value: Any) -> str:
 
 @dataclass(kw_only=True, repr=False)
 class StatsOptions(Settings):
-    """The measurements while a dataset is iterated, and who is told of them: ``Options.stats``.
+    """Measurements while a dataset is iterated, and where they are reported: ``Options.stats``.
 
     Parameters
     ----------
     enabled : bool, optional
-        False measures nothing; counts that are known anyway stay. Default: True.
+        False turns off measuring, except for counts that are known anyway. Default: True.
     aggregator : StatsAggregator, optional
-        Who is told what every iterator of this dataset measures.
+        Receives what every iterator of this dataset measures.
     prefix : str, optional
-        Stands before every name in the aggregator: ``prefix::name``. It keeps apart datasets that
-        report to one aggregator, such as those for training and for validation.
+        A prefix of every name in the aggregator: ``prefix::name``. It separates datasets that report to one
+        aggregator, such as those for training and for validation.
     counter_prefix : str, optional
-        The same of counters (`Dataset.bytes_produced_stats`), in the place of `prefix`.
+        The prefix of counters (`Dataset.bytes_produced_stats`), in place of `prefix`.
     latency_all_edges : bool, optional
-        True: as if ``latency_stats("record_latency_<name>")`` stood behind every operator, of which
-        `name` is the name: ``record_latency_map#2``. Default: False.
+        True: as if every operator were followed by ``latency_stats("record_latency_<name>")`` with the operator's
+        name: ``record_latency_map#2``. Default: False.
     trace : path, optional
-        Write a line to this file for whatever happens to a task; ``tundish trace`` reads it.
+        A file that gets a line for each event of a task; ``tundish trace`` reads it.
 
     Examples
     --------

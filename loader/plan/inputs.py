@@ -18,14 +18,14 @@ class InputContext:
     Parameters
     ----------
     num_input_pipelines, input_pipeline_id : int
-        How many processes read, and which one this is.
+        The number of reading processes, and the number of this one.
     num_replicas_in_sync : int
-        Over how many replicas a global batch is divided.
+        The number of replicas that share a global batch.
 
     Raises
     ------
     ValueError
-        A count is below 1, or the number is not below it.
+        A count is below 1, or the id is not below the number of pipelines.
 
     Examples
     --------
@@ -54,12 +54,12 @@ class InputContext:
         Parameters
         ----------
         global_batch_size : int
-            Of all replicas together.
+            The size for all replicas together.
 
         Raises
         ------
         ValueError
-            It does not divide.
+            It is not a multiple of the number of replicas.
         """
         check_count("global_batch_size", global_batch_size, least=0)
         size, rest = divmod(global_batch_size, self.num_replicas_in_sync)
@@ -72,20 +72,20 @@ class InputContext:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str] | None = None) -> Self:
-        """Read which of how many processes this is, as its launcher has set it; else 1 of 1.
+        """Read the number of processes, and this one's number, as the launcher has set them; else 1 and 0.
 
-        Each process is taken for one replica.
+        Each process counts as one replica.
 
         Parameters
         ----------
         environ : mapping, optional
-            In place of this process's environment.
+            Replaces this process's environment.
 
         Raises
         ------
         ValueError
-            A variable is no number or out of range, only one of a pair is set, or two launchers
-            contradict each other. The message names the variables and their values.
+            A variable is not a number or out of range, only one of a pair is set, or two launchers contradict each
+            other. The message names the variables and their values.
 
         Notes
         -----
@@ -103,8 +103,8 @@ class InputContext:
                        you set in the pod's template (``JAX_PROCESS_COUNT`` will do)
         ============== ======================================================================
 
-        Several that say the same are fine, and so is a launcher that each task of another one has
-        started: torchrun with 8 processes on each of 2 tasks of Slurm is 16.
+        Several launchers may agree, and one may have been started by each task of another: torchrun with 8
+        processes on each of 2 Slurm tasks is 16.
 
         Examples
         --------

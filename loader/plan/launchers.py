@@ -1,7 +1,7 @@
-"""The number of this process among several, as launchers say it in the environment.
+"""The environment variables of launchers that number the processes of a job.
 
-Each launcher is a row of a table: the names of its variables. What several of them say has to agree,
-or one has to have been started inside the other: torchrun on every task of a Slurm job.
+Each launcher is a row of a table with the names of its variables. If several are set, they have to agree, or one must
+have been started inside the other: torchrun on every task of a Slurm job.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from itertools import pairwise
 from typing import Any
 
 MOST = 1_000_000
-"""More processes than this are a mistake."""
+"""A larger number of processes is taken for a mistake."""
 
 Environment = Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class Identity:
-    """The number of a process, how many there are, and who says so.
+    """A process's number, the number of processes, and the variables they came from.
 
     Attributes
     ----------
     count, index : int
-        How many processes, and which this one is.
+        The number of processes, and the number of this one.
     said : str
         The variables and their values, for messages.
     local : int, optional
-        How many of them the launcher has started on this machine, if it says.
+        The number of processes on this machine, if the launcher says.
     """
 
     count: int
@@ -39,16 +39,15 @@ class Identity:
     local: int | None = None
 
     def inside(self, other: Identity) -> bool:
-        """Return True if this may have been started by a task of another launcher."""
+        """Return True if this launcher may have been started by a task of the other one."""
         return self.local is not None and self.count == other.count * self.local
 
 
 @dataclass(frozen=True)
 class _Launcher:
-    """Names of variables; of several names for one thing the first that is set counts.
+    """The names of a launcher's variables; of several names for one value the first that is set counts.
 
-    A launcher that is not `shy` says both or neither; one that is shy sets one of the two for
-    others as well.
+    A launcher that is not `shy` sets both values or neither; a shy one sets one of them for other launchers as well.
     """
 
     index: tuple[str, ...]
@@ -89,7 +88,7 @@ class _Launcher:
 
 
 def identity(environ: Environment) -> Identity | None:
-    """Return what the launchers say together; None where no launcher says anything.
+    """Return this process's identity from all launchers; None if no launcher has set variables.
 
     Parameters
     ----------
@@ -99,8 +98,8 @@ def identity(environ: Environment) -> Identity | None:
     Raises
     ------
     ValueError
-        A variable is no number or out of its range, one of a pair is missing, or launchers
-        contradict each other; it names the variables and their values.
+        A variable is not a number or out of range, one of a pair is missing, or launchers contradict each other; the
+        message names the variables and their values.
     """
     if "TORCHELASTIC_RUN_ID" in environ:  # torchrun has started this very process
         return _TORCHRUN(environ)
@@ -128,17 +127,17 @@ def _number(environ: Environment, name: str) -> int:
 
 
 def number_of(name: str, text: str) -> int:
-    """Return the number that a variable says.
+    """Parse a variable's value as a number.
 
     Parameters
     ----------
     name, text : str
-        The variable, and its value.
+        The variable's name, and its value.
 
     Raises
     ------
     ValueError
-        It is none from 0 to `MOST`.
+        It is not a number from 0 to `MOST`.
     """
     digits = text.strip()
     if not (digits.isascii() and digits.isdecimal()):
@@ -153,7 +152,7 @@ def _shown(text: str) -> str:
 
 
 def _jax(_: Environment) -> Identity | None:
-    """Return what JAX knows in this process, if it is imported and running; nothing is imported or begun."""
+    """Return the identity that JAX has in this process, if JAX is initialized; does not import or initialize it."""
     jax: Any = sys.modules.get("jax")
     if jax is None:
         return None
@@ -173,7 +172,7 @@ def _jax(_: Environment) -> Identity | None:
 
 
 def tf_config(text: str) -> dict[str, Any]:
-    """Return the contents of ``TF_CONFIG``: `cluster` and `task` are dicts, if they are there.
+    """Parse ``TF_CONFIG``; check that its `cluster` and `task`, if present, are dicts.
 
     Parameters
     ----------
@@ -183,7 +182,7 @@ def tf_config(text: str) -> dict[str, Any]:
     Raises
     ------
     ValueError
-        It is no JSON, or something else.
+        It is not JSON, or not of that form.
     """
     try:
         config = json.loads(text.strip() or "{}")
@@ -198,17 +197,17 @@ def tf_config(text: str) -> dict[str, Any]:
 
 
 def tf_tasks(config: Mapping[str, Any]) -> dict[str, dict[int, str]]:
-    """Return the tasks of the cluster in ``TF_CONFIG``: of each job the addresses by number.
+    """Return the tasks in ``TF_CONFIG``'s cluster: for each job the addresses by task number.
 
     Parameters
     ----------
     config : mapping
-        What `tf_config` gave.
+        The result of `tf_config`.
 
     Raises
     ------
     ValueError
-        The tasks of a job are no list, and no dict by number.
+        The tasks of a job are neither a list nor a dict by number.
     """
     found: dict[str, dict[int, str]] = {}
     for job, tasks in config.get("cluster", {}).items():
@@ -228,17 +227,17 @@ def tf_tasks(config: Mapping[str, Any]) -> dict[str, dict[int, str]]:
 
 
 def tf_task(config: Mapping[str, Any]) -> tuple[str | None, int | None]:
-    """Return which task of which job ``TF_CONFIG`` says that this is.
+    """Return the job and the number of this task in ``TF_CONFIG``.
 
     Parameters
     ----------
     config : mapping
-        What `tf_config` gave.
+        The result of `tf_config`.
 
     Raises
     ------
     ValueError
-        The type is no str, or the index no number.
+        The type is not a str, or the index is not a number.
     """
     task = config.get("task", {})
     kind, index = task.get("type"), task.get("index")
@@ -251,7 +250,7 @@ def tf_task(config: Mapping[str, Any]) -> tuple[str | None, int | None]:
 
 
 def _tf_config(environ: Environment) -> Identity | None:
-    """``TF_CONFIG``: the chief and the workers read, in this order; an evaluator reads for itself."""
+    """Return the identity in ``TF_CONFIG``, where the chief and the workers read, in this order, and an evaluator alone."""
     config = tf_config(environ.get("TF_CONFIG", ""))
     cluster = tf_tasks(config)
     if not cluster:
@@ -281,7 +280,7 @@ def _tf_config(environ: Environment) -> Identity | None:
 
 
 def _job(environ: Environment) -> Identity | None:
-    """An indexed job of Kubernetes, which tells a pod its number and not how many there are."""
+    """Return the identity in an indexed Kubernetes job, which tells a pod its number but not their count."""
     name = "JOB_COMPLETION_INDEX"
     if name not in environ:
         return None
@@ -317,4 +316,4 @@ _LAUNCHERS: tuple[Callable[[Environment], Identity | None], ...] = (
     _Launcher(("SLURM_PROCID",), ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"), shy=True),
     _tf_config,
 )
-"""The innermost first: who may have been started by those behind."""
+"""Launchers, innermost first: each may have been started by those after it."""

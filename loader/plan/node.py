@@ -1,4 +1,4 @@
-"""Nodes of a plan: the inputs, the cardinality, and the ways to the elements that each of them has."""
+"""The base class of a plan's nodes: inputs, cardinality, arguments, seeds."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ INFINITE_CARDINALITY = -1
 UNKNOWN_CARDINALITY = -2
 
 Origin = Literal["input", "ordinal", "inside", "part"]
-"""Where an identity comes from.
+"""The source of an element's identity.
 
-* ``input``: it is that of the element it is made of;
+* ``input``: the identity of the element it is made of;
 * ``ordinal``: a new one, its number in the pass; the ref is ``(number, ...)``;
-* ``inside``: that of an input's element and a number within it; the ref is ``(ref, number)``;
-* ``part``: that of one of several inputs, and which; the ref is ``(which, ref)``.
+* ``inside``: the identity of an input's element and a number within it; the ref is ``(ref, number)``;
+* ``part``: the identity from one of several inputs, and that input's number; the ref is ``(which, ref)``.
 """
 
 _INPUTS = frozenset({"up", "ups", "first", "second", "choice", "make"})
-"""Fields that hold nodes, or the class of what a node makes: they are no arguments."""
+"""Fields that hold nodes, or the class of what a node makes; they are not arguments."""
 
 _GLOBAL_SEED: list[int | None] = [None]
 _SEEDINGS = [0]
@@ -39,7 +39,7 @@ def set_seed(seed: int | None) -> None:
     Parameters
     ----------
     seed : int or None
-        Used by iterators made from now on; None draws from the system again.
+        Applies to iterators made from now on; None draws from the system again.
     """
     _GLOBAL_SEED[0] = check_seed(seed)
     _SEEDINGS[0] += 1
@@ -51,79 +51,80 @@ def global_seed() -> int | None:
 
 
 def seedings() -> int:
-    """Return how often `set_seed` was called: a stream that starts anew with each call compares it."""
+    """Return the number of calls of `set_seed`, so that streams can restart with each call."""
     return _SEEDINGS[0]
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One operator of a plan; immutable, and only data: `tundish.loader.run` gives it meaning.
+    """An operator of a plan; immutable, and only data that `tundish.loader.run` interprets.
 
-    The class attributes say what machines and evaluators need to know of every kind of operator.
+    The class attributes tell machines and evaluators what they need to know of each kind of operator.
     """
 
     op: ClassVar[str] = ""
     origin: ClassVar[Origin] = "input"
-    """Where an element's identity comes from."""
+    """The source of an element's identity."""
     flat: ClassVar[bool] = True
-    """Whether its refs are those of its input; else they are tuples of its own."""
+    """True if its refs are those of its input; otherwise they are tuples of its own."""
     computing: ClassVar[bool] = False
-    """Whether the items of its stream have been computed at this node."""
+    """True if the items of its stream have been computed at this node."""
     noting: ClassVar[bool] = False
-    """Whether it asks something about each element, which is computed along with the element."""
+    """True if it computes a note about each element, along with the element."""
     sequential: ClassVar[bool] = False
-    """Whether what it does with an element depends on those before it: they must come in order."""
+    """True if what it does with an element depends on earlier ones, so that they must come in order."""
 
     transparent: ClassVar[bool] = False
-    """Whether its elements are those of its input, whatever its arguments."""
+    """True if its elements are those of its input, whatever its arguments."""
     tuning: ClassVar[frozenset[str]] = frozenset({"parallel", "deterministic"})
-    """Arguments that say how fast, not what."""
+    """Arguments that affect speed, not elements."""
     files: ClassVar[tuple[str, ...]] = ()
     """Arguments that are paths of files whose contents become elements."""
     meaning: ClassVar[int] = 1
-    """Raised when it gives other elements of the same arguments than before: a snapshot that was
-    written with the old meaning is not taken for one of the new."""
+    """Increased when the same arguments give other elements than before, so that snapshots with the old meaning
+    are not mistaken for new ones.
+    """
 
     @property
     def replays(self) -> bool:
-        """True if an element cannot be made of its ref alone: the pass is run again up to there."""
+        """True if an element cannot be computed from its ref alone, but needs its pass replayed."""
         return False
 
     @property
     def awaited(self) -> bool:
-        """True if it may have random access when an iterator is made, which the plan does not say.
+        """True if it may gain random access when an iterator is made, which the plan cannot tell.
 
-        Its elements stand in files by then, or its files are looked at.
+        By then its elements may be in files, or its files are indexed.
         """
         return False
 
     @property
     def unnumbered(self) -> str:
-        """The reason why nobody can tell which of its elements is number i, where its name does not say it."""
+        """The reason why element number i cannot be found, if the operator's name does not explain it."""
         return ""
 
     @property
     def fails(self) -> bool:
-        """True if it may give an error of its own: one that no element of its input is to blame for."""
+        """True if it may give an error of its own that is no input element's."""
         return False
 
     @property
     def dynamic(self) -> bool:
-        """True if the order of its stream depends on values, not on the plan alone."""
+        """True if the order of its stream depends on values, not only on the plan."""
         return False
 
     @property
     def seeded(self) -> bool:
-        """True if it has randomness of its own, keyed by its place among those of its kind."""
+        """True if it has randomness of its own, keyed by its number among operators of its kind."""
         return False
 
     @property
     def seedless(self) -> bool:
-        """True if it draws from the seed that an iterator has drawn."""
+        """True if it draws from the seed that the iterator has drawn."""
         return False
 
     def needs_replay(self, ref: Any) -> bool:
-        """Return True if this element of a node that `replays` needs the pass to be run again."""
+        """Return True if an element of a node that `replays` needs its pass replayed."""
         return self.replays
 
     @property
@@ -133,17 +134,17 @@ class Node:
 
     @property
     def running(self) -> tuple[Node, ...]:
-        """The inputs that are run: of a snapshot that is complete there are none."""
+        """The inputs that are run; a complete snapshot has none."""
         return self.inputs
 
     @property
     def cardinality(self) -> int:
-        """The number of elements, as far as the plan tells; else INFINITE or UNKNOWN."""
+        """The number of elements if the plan determines it; else INFINITE or UNKNOWN."""
         raise NotImplementedError
 
     @property
     def positional(self) -> bool:
-        """True if element p can be named without looking at elements 0..p-1."""
+        """True if the ref of element p can be computed without elements 0..p-1."""
         return False
 
     @property
@@ -153,11 +154,11 @@ class Node:
 
     @property
     def uniform(self) -> bool:
-        """True if its elements certainly have one structure, and leaves of one dtype and shape."""
+        """True if all elements have one structure, and each leaf one dtype and shape."""
         return all(node.uniform for node in self.inputs)
 
     def arguments(self) -> dict[str, Any]:
-        """The node's arguments that say what it computes, those that are None left out."""
+        """Return the arguments that determine what the node computes, without those that are None."""
         return {
             f.name: getattr(self, f.name)
             for f in fields(self)
@@ -172,7 +173,7 @@ class Node:
 
     @property
     def label(self) -> str:
-        """The operator's name, as the user spelt it."""
+        """The operator's name, as users write it."""
         return self.op or type(self).__name__.lower()
 
 
@@ -180,7 +181,7 @@ AnyNode = TypeVar("AnyNode", bound=Node)
 
 
 def walk(node: AnyNode, *, running: bool = False) -> Iterator[AnyNode]:
-    """Yield every node of a plan once, inputs first; `running`: only those that are run."""
+    """Yield every node of a plan once, inputs first; with `running`, only those that are run."""
     seen: set[int] = set()
     stack: list[tuple[AnyNode, bool]] = [(node, False)]
     while stack:
@@ -195,7 +196,7 @@ def walk(node: AnyNode, *, running: bool = False) -> Iterator[AnyNode]:
 
 
 def why_unnumbered(root: Node) -> str:
-    """Say what in a plan has no numbers, and why, to stand in an error; "" where nothing says it."""
+    """Explain for an error which operator of a plan cannot number its elements, and why; "" if unknown."""
     for node in walk(root):
         if node.unnumbered:
             return f" ({'' if node is root else f'{node.label}: '}{node.unnumbered})"
@@ -225,7 +226,7 @@ def plain(value: Any) -> Any:
 
 
 class OwnFunction:
-    """A function of ours in a node, a dataclass; its fields count as the node's arguments."""
+    """A function of the library's own in a node, as a dataclass; its fields count as the node's arguments."""
 
     def params(self) -> dict[str, Any]:
         """Return the fields of the function, as plain JSON."""
@@ -237,12 +238,12 @@ class OwnFunction:
 
 
 def function_name(function: Any) -> str:
-    """Return a callable's qualified name, or its type's; states know a method of `Dataset` by its first one."""
+    """Return a callable's qualified name, or its type's; a method of `Dataset` keeps its first name in states."""
     return first_qualname(function)
 
 
 def code_digest(function: Any) -> str:
-    """Return a digest of a function's bytecode and constants; '' for what has no code."""
+    """Return a digest of a function's bytecode and constants; '' if it has none."""
     function = getattr(function, "func", function)  # functools.partial
     code = getattr(function, "__code__", None)
     if code is None:
@@ -266,11 +267,11 @@ def _code_bytes(code: types.CodeType) -> bytes:
 
 
 MOST_WORKERS = 4096
-"""More of them are a mistake: each is a process."""
+"""A larger number of workers is taken for a mistake, since each is a process."""
 
 
 def check_workers(name: str, value: Any, *, least: int = 1) -> int:
-    """A number of workers, or AUTOTUNE."""
+    """Check a number of workers, which may be AUTOTUNE."""
     count = check_count(name, value)
     if count != AUTOTUNE and not least <= count <= MOST_WORKERS:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Options that say how a plan is to be run."""
+"""`Options`: how a plan is run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tundish.loader.plan.settings import (
 
 
 def worker_count(name: str, value: Any) -> int:
-    """A number of workers, 0 among them."""
+    """Check a number of workers, which may be 0."""
     return check_workers(name, value, least=0)
 
 
@@ -48,7 +48,7 @@ _SIZE = re.compile(
 
 
 def _size(name: str, value: Any) -> int | str:
-    """Check a number of bytes, or a text that `tundish.shm.budget.parse_bytes` reads later."""
+    """Check a number of bytes, or a text for `tundish.shm.budget.parse_bytes`."""
     if not isinstance(value, str):
         return check_count(name, value, least=1)
     match = _SIZE.fullmatch(value)
@@ -61,74 +61,72 @@ def _size(name: str, value: Any) -> int | str:
 
 @dataclass(kw_only=True, repr=False)
 class Options(Settings):
-    """The way a dataset is run; what is None is left to the library.
+    """How a dataset is run; an option that is None is left to the library.
 
-    Give them as arguments, or set them as attributes, as in tf.data. Once a dataset has them they
-    are its own: to change the object afterwards changes nothing there, and what `Dataset.options`
-    returns refuses to be changed.
+    Options are given as arguments, or set as attributes, as in tf.data. A dataset keeps its own copy: later changes of the
+    object do not affect it, and what `Dataset.options` returns cannot be changed.
 
     Parameters
     ----------
     workers : int, optional
-        How many workers run the user's functions; 0: in this process. Default: the largest
+        Workers that run the user's functions; 0: this process. Default: the largest
         `num_parallel_calls` of the plan, else 0. ``TUNDISH_WORKERS`` overrides it.
     executor : {"process", "thread"}, optional
-        Threads are for functions that release the GIL; one cannot be killed.
+        "thread" is for functions that release the GIL; threads cannot be killed.
     start : {"zygote", "spawn", "fork"}, optional
-        How worker processes begin. "zygote", the default on Linux: forked from an interpreter of ours, with
+        How worker processes start. "zygote", the default on Linux: forked from a bare interpreter, with
         nothing of this process but what the plan refers to. "spawn", the default elsewhere: each in an
         interpreter of its own. "fork": from a copy of this process as it is at ``iter()``, with all
-        globals, settings and open files; nothing is pickled. Refused where an accelerator is in use; a lock
-        that another thread holds then is a `StalledError` where a function waits for it.
+        globals, settings and open files; nothing is pickled. "fork" is refused if an accelerator is in use; a
+        function that waits for a lock that another thread held at the fork gets a `StalledError`.
         ``TUNDISH_START`` overrides it.
     deterministic : bool, optional
-        False delivers results in the order they are ready.
+        False delivers results in the order in which they are ready.
     on_error : {"raise", "skip", "retry"}, optional
-        For every `map`, `filter` and reader of files that says nothing itself; a reader never retries.
+        The policy of every `map`, `filter` and file reader that has none of its own; a reader never retries.
     deadline : float, optional
-        Seconds that the functions may take for one element, else its error is a `StalledError`
-        with the worker's stack. Needs process workers.
+        Seconds that the functions may take for one element; beyond that its error is a `StalledError`
+        with the worker's stack. Needs worker processes.
     max_deaths : int, optional
         Deaths of workers on one element before `WorkerDiedError`. Default 3; 0: no limit.
     memory_budget : int or str, optional
-        Bytes of shared memory, such as ``"2GB"``; the largest one asked for counts. A quarter of it is for
-        decoded rows of tables, where they are read by number. Default: a quarter of the cgroup's limit or of
+        Bytes of shared memory, such as ``"2GB"``; of several iterators the largest budget counts. A quarter of it
+        is for decoded rows of tables that are read by number. Default: a quarter of the cgroup's limit or of
         the machine's memory.
     worker_init : callable, optional
         Called as ``worker_init()`` in each worker before its first task; with 0 workers, in this
         process when an iterator is made.
     globals : {"ship", "error", "ignore"}, optional
-        What is done where a plain global of your modules, which functions read, was changed at run
-        time: workers are given its value, with a warning that names it (the default), or that is a
-        `ChangedGlobalsError`, or workers keep the value that they import.
+        What to do about a plain global of your modules that functions read, if it was changed at run time:
+        "ship" its value to workers, with a warning that names it (the default), raise `ChangedGlobalsError`, or
+        "ignore" it: workers keep the value that they import.
     max_intra_op_parallelism : int, optional
         Threads that BLAS and the like may use in a worker process. Default 1.
     threading : ThreadingOptions
-        How many threads or workers, in tf.data's words.
+        Numbers of threads or workers, under tf.data's names.
     autotune : AutotuneOptions
-        What the tuner may do.
+        Limits of the tuner.
     distribute : DistributeOptions
         How `td.distribute` divides the dataset.
     optimization : OptimizationOptions
         tf.data's rewrites.
     stats : StatsOptions
-        What is measured, and who is told.
+        Measurements, and where they are reported.
     service : ServiceOptions
-        Kept; there is no service yet.
+        Stored without effect; there is no service yet.
     external_state_policy : ExternalStatePolicy or str, optional
-        What `Iterator.state_dict`, `Iterator.save` and `Dataset.to_bytes` do where the plan holds
-        state that cannot be saved: "warn" (the default), "ignore", "fail".
+        The reaction of `Iterator.state_dict`, `Iterator.save` and `Dataset.to_bytes` to state in the plan that
+        cannot be saved: "warn" (the default), "ignore", "fail".
     slack : bool, optional
-        True: ``next()`` returns its element before it hands out more work, which is done at the
-        beginning of the following ``next()``, or in `Iterator.pump`. The step that the consumer
-        begins then has the time that this takes. Default: False.
+        True: ``next()`` returns its element before it hands out more work, which is done at the start of the
+        following ``next()``, or in `Iterator.pump`, so that the consumer's step starts earlier. Default: False.
     dataset_name : str, optional
-        What the pipeline is called where it is shown.
+        The pipeline's name where it is displayed.
     symbolic_checkpoint, warm_start : bool, optional
-        Always so here: a state holds positions and no elements, and workers begin when the iterator
-        is made. False changes nothing.
+        Always on: a state holds positions and no elements, and workers start when the iterator is made. False has
+        no effect.
     framework_type : list of str, optional
-        tf.data's, for its telemetry, of which there is none here. Kept.
+        For tf.data's telemetry, which does not exist here. Stored.
 
     Notes
     -----
@@ -138,8 +136,8 @@ class Options(Settings):
     places (`merge`), when an iterator is made. Equal options are those with equal settings; they
     have no hash, since they can be changed.
 
-    tf.data's default for `external_state_policy` is FAIL when an iterator is saved; every Python
-    function is such state there. Here functions are looked into, and the default is WARN.
+    tf.data's default of `external_state_policy` is FAIL when an iterator is saved; it counts every Python function as
+    such state. Here functions are searched for state, and the default is WARN.
 
     Examples
     --------
@@ -176,24 +174,24 @@ class Options(Settings):
 
     @property
     def intra_op_threads(self) -> int:
-        """Threads that BLAS and the like may use in a worker."""
+        """The number of threads that BLAS and the like may use in a worker."""
         return self.max_intra_op_parallelism or self.threading.max_intra_op_parallelism or 1
 
     @property
     def asked_workers(self) -> int | None:
-        """The number of workers that these options ask for, if they do."""
+        """The number of workers that these options request, if they do."""
         if self.workers is None and self.executor == "thread":
             size = self.threading.private_threadpool_size
             return AUTOTUNE if size == 0 else size
         return self.workers
 
     def parallel_of(self, node: Node) -> int | None:
-        """Return how many workers an operator asks for, if it does.
+        """Return the number of workers that an operator requests, if it does.
 
         Parameters
         ----------
         node : Node
-            Of a plan with these options.
+            A node of a plan with these options.
         """
         asked: int | None = getattr(node, "parallel", None)
         rewrites = {
@@ -203,7 +201,7 @@ class Options(Settings):
         return AUTOTUNE if asked is None and rewrites.get(node.label) else asked
 
     def cores(self, usable: int) -> int:
-        """Return how many workers AUTOTUNE may count on.
+        """Return the number of workers that AUTOTUNE may use.
 
         Parameters
         ----------

@@ -1,7 +1,7 @@
-"""Globals of the user's modules that functions read, and all functions that these call: nothing is run.
+"""Search for the globals that functions read, through all functions that they call; runs no code.
 
-What is called is found by name. A function that a module is asked for is that one; a method that an
-argument is asked for may be that of any class which was met.
+Calls are resolved by name. A name in a module is that function; a method called on an argument may be that of any
+class found so far.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _HOLDERS = {("argparse", "Namespace"), ("types", "SimpleNamespace")}
 
 
 def globals_read(roots: Iterable[FunctionType | type]) -> dict[Global, Any]:
-    """Return the globals that are read and never changed, with the values that they have now.
+    """Return the globals that functions read and never change, with their present values.
 
     Parameters
     ----------
     roots : iterable of functions and types
-        Functions that will be called, and types of objects whose methods will be.
+        Functions to be called, and types of objects whose methods may be called.
 
     Returns
     -------
     dict
-        Of functions, modules and the user's classes there is nothing in it, of these classes
-        and of objects with attributes there are those attributes that some code asks for.
+        Without functions, modules and the user's classes; for these classes, and for objects with attributes, the
+        attributes that some code reads.
     """
     search = _Search()
     for root in roots:
@@ -49,7 +49,7 @@ def globals_read(roots: Iterable[FunctionType | type]) -> dict[Global, Any]:
 
 
 class _Search:
-    """One walk over all code that can be reached."""
+    """A walk over all code that can be reached."""
 
     def __init__(self) -> None:
         self.values: dict[Global, Any] = {}
@@ -62,7 +62,7 @@ class _Search:
         self._bound: set[str] = set()  # attributes, of whatever object
 
     def run(self) -> None:
-        """Look at what waits, and at what that leads to, until there is nothing new."""
+        """Visit pending code and values until nothing new is found."""
         before: tuple[int, ...] = ()
         while before != (now := self._extent()):
             before = now
@@ -75,7 +75,7 @@ class _Search:
         return (*map(len, met), sum(self._types.values()))
 
     def changes(self, place: Global) -> bool:
-        """Return whether code that was met may change a global."""
+        """Return True if visited code may change a global."""
         if len(place.names) > 1 and place.names[-1] in self._bound:
             return True
         heads = (Global(place.module, place.names[:n]) for n in range(1, len(place.names) + 1))
@@ -90,12 +90,12 @@ class _Search:
             self._waiting.append(function)
 
     def type_of_object(self, kind: type, *, built: bool = False) -> None:
-        """Take note of a type; its methods are called when some code asks for their names."""
+        """Register a type; its methods are visited once some code asks for their names."""
         for base in _users_bases(kind):
             self._types[base] = self._types.get(base, False) or built
 
     def value(self, value: Any, place: Global | None = None) -> None:
-        """Take note of a value that code can get at: what it can call, and what it is if it has a place."""
+        """Register a value that code can reach: as something to call, and, if it has a place, as a global."""
         if is_of(value, FunctionType):
             self.function(value)
         elif is_of(value, MethodType):
@@ -183,7 +183,7 @@ class _Search:
     def _through_modules(
         self, read: Read, names: Names, namespace: Mapping[str, Any]
     ) -> tuple[Global | None, Any, tuple[str, ...]]:
-        """Return where a chain of names leads through modules, what is there, and what is asked of it."""
+        """Follow a chain of names through modules; return the place it leads to, its value, and the remaining names."""
         first, *rest = read.names
         value = names.look_up(read.kind, first)
         place = None
@@ -199,7 +199,7 @@ class _Search:
     # -- attributes ------------------------------------------------------------------------------
 
     def _members(self) -> None:
-        """Look at the members of types and objects that some code asks for by name."""
+        """Visit the members of types and objects that some code asks for by name."""
         for kind, built in list(self._types.items()):
             home = _home(kind)
             for name, member in list(vars(kind).items()):
@@ -222,7 +222,7 @@ def _users_bases(kind: type) -> Iterator[type]:
 
 
 def _home(kind: type) -> Global | None:
-    """Return where a class is found, None for one that was made in a function."""
+    """Return the place of a class; None for one made inside a function."""
     name = qualified_name(kind)
     return None if "<" in name else Global(module_of(kind), tuple(name.split(".")))
 
@@ -233,13 +233,13 @@ def _attribute(value: Any, name: str) -> Any:
 
 
 def _is_fixed(value: Any) -> bool:
-    """Return True if a value is changed only by another in its place: a member of an enumeration, say."""
+    """Return True if a value cannot be changed in place, like a member of an enumeration."""
     parameters = vars(type(value)).get("__dataclass_params__")
     return is_of(value, enum.Enum) or bool(getattr(parameters, "frozen", False))
 
 
 def _functions(member: Any) -> Iterator[FunctionType]:
-    """Return the functions that a member of a class is made of."""
+    """Return the functions that make up a member of a class."""
     names = () if is_of(member, FunctionType) else _WRAPPED
     parts = [member, *(getattr(member, name, None) for name in names)]
     return (part for part in parts if is_of(part, FunctionType))
@@ -256,6 +256,6 @@ def _items(value: Any) -> Iterable[Any]:
 
 
 def _is_installed(function: FunctionType) -> bool:
-    """Return True if a function's code is of Python, of an installed package or ours."""
+    """Return True if a function belongs to Python, an installed package or this library."""
     module = str(function.__globals__.get("__name__"))
     return is_ours(module) or is_installed_file(function.__code__.co_filename)

@@ -1,4 +1,4 @@
-"""Reads of a function's code: the names and chains of names it asks for outside of it, and what they mean."""
+"""What a function's code reads from outside: names and chains of names, and their values."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _MOVING = {"SWAP", "POP_TOP", "ROT_TWO", "NOP", "EXTENDED_ARG", "CACHE"}
 
 @dataclass(frozen=True)
 class Read:
-    """A name, and the attributes that are asked of it at once.
+    """A name and the attributes read from it, ``name.a.b``.
 
     Parameters
     ----------
     kind : {"global", "captured", "local", "import", "super"}
-        Where the name is looked up; of an import within the function, ``names`` begins with the
-        module, after dots if it is relative; of "super" it is what ``super()`` is asked for.
+        How the name is looked up. For an import within the function, ``names`` begins with the module, with leading
+        dots if it is relative; for "super" it is the attributes of ``super()``.
     names : tuple of str
-        The chain.
+        The chain of names.
     bare : bool
-        Whether it is called at once, without an argument, or with None alone.
+        True if it is called immediately, with no argument or only None.
     """
 
     kind: Literal["global", "captured", "local", "import", "super"]
@@ -44,18 +44,18 @@ class Read:
 
 @functools.lru_cache(maxsize=4096)
 def reads_of(code: CodeType) -> tuple[Read, ...]:
-    """Return what code reads, without the code within it."""
+    """Return what code reads, without the code nested in it."""
     return tuple(dict.fromkeys(_reads(list(dis.get_instructions(code)))))
 
 
 def codes_in(code: CodeType) -> Iterator[CodeType]:
-    """Return the code of functions that are made in a function."""
+    """Return the code of functions defined within a function's code."""
     return (each for each in code.co_consts if isinstance(each, CodeType))
 
 
 @functools.lru_cache(maxsize=4096)
 def imported_by(code: CodeType) -> dict[str, tuple[str, ...]]:
-    """Return what local names are imported as, within code: the module, and what is taken of it."""
+    """Map local names to what code imports them as: the module, and the names taken from it."""
     return _imported(list(dis.get_instructions(code)))
 
 
@@ -82,7 +82,7 @@ def _reads(instructions: list[dis.Instruction]) -> Iterator[Read]:
 
 
 def _above(instructions: list[dis.Instruction]) -> Iterator[Read]:
-    """Yield what is asked of the ``super()`` that these instructions follow."""
+    """Yield the attributes that instructions read from ``super()``."""
     for one in instructions:
         if one.opname in _ATTRIBUTE or one.opname.startswith("LOAD_SUPER"):
             yield Read("super", (one.argval,))
@@ -111,7 +111,7 @@ def _chain(
 
 
 def _imported(instructions: list[dis.Instruction]) -> dict[str, tuple[str, ...]]:
-    """Return what local names were imported as."""
+    """Map local names to what instructions import them as."""
     found: dict[str, tuple[str, ...]] = {}
     base: tuple[str, ...] = ()
     path: tuple[str, ...] = ()
@@ -135,7 +135,7 @@ def _imported(instructions: list[dis.Instruction]) -> dict[str, tuple[str, ...]]
 
 
 class Names:
-    """The meanings of names in a function; those that are given a value have no default."""
+    """The values of names in a function, as far as they have any."""
 
     _outer: Mapping[str, Any] = MappingProxyType({})
 
@@ -157,12 +157,12 @@ class Names:
         self._holder = holder
 
     def within(self, imported: Mapping[str, tuple[str, ...]]) -> Names:
-        """Return the names in a function that is made in it: its own names are others.
+        """Return the names of a function defined inside this one, with local names of its own.
 
         Parameters
         ----------
         imported : mapping
-            What names are imported as around it.
+            What the enclosing code imports its local names as.
         """
         inner: Names = object.__new__(Names)
         inner._globals, inner._cells, inner._locals = self._globals, self._cells, {}
@@ -175,7 +175,7 @@ class Names:
         return inner
 
     def look_up(self, kind: str, name: str) -> Any:
-        """Return the value of a name, as far as it has one now."""
+        """Return the value of a name, if it has one now."""
         if kind == "import":
             return self._module(name)
         if kind == "local":
@@ -188,7 +188,7 @@ class Names:
         return self._globals.get(name, UNKNOWN)
 
     def _module(self, name: str) -> Any:
-        """Return a module, if it is loaded; dots before its name mean a relative import."""
+        """Return a module if it is loaded; leading dots in its name mean a relative import."""
         if name.startswith("."):
             try:
                 name = importlib.util.resolve_name(name, self._globals.get("__package__") or "")
@@ -197,7 +197,7 @@ class Names:
         return sys.modules.get(name, UNKNOWN)
 
     def above(self, name: str) -> Any:
-        """Return what ``super()`` has by a name."""
+        """Return the attribute of ``super()`` with a name."""
         kind = self.look_up("captured", "__class__")
         if self._holder is None or kind is UNKNOWN:
             return UNKNOWN
@@ -206,14 +206,14 @@ class Names:
 
 @dataclass(frozen=True, order=True)
 class Global:
-    """A global variable, or an attribute of one.
+    """A global variable, or an attribute reached from one.
 
     Parameters
     ----------
     module : str
-        Whose.
+        The module of the variable.
     names : tuple of str
-        The variable, and the attributes that lead from its value to this one.
+        The variable, and the attributes that lead to this value.
     """
 
     module: str
@@ -223,5 +223,5 @@ class Global:
         return ".".join((self.module, *self.names))
 
     def of(self, name: str) -> Global:
-        """Return an attribute of this one."""
+        """Return an attribute of this global."""
         return Global(self.module, (*self.names, name))

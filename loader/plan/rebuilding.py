@@ -1,4 +1,4 @@
-"""A plan with some of its nodes exchanged."""
+"""Replacing nodes of a plan."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AnyNode = TypeVar("AnyNode", bound=Node)
 
 
 def other_inputs(node: Node, rebuilt: Callable[[Any], Node]) -> dict[str, Any]:
-    """The fields of a node that hold inputs, as they are when those are rebuilt; without what stays."""
+    """Return the fields of a node that hold inputs, with rebuilt inputs; unchanged fields are left out."""
     changes: dict[str, Any] = {}
     for part in fields(node):
         value = getattr(node, part.name)
@@ -31,14 +31,14 @@ def other_inputs(node: Node, rebuilt: Callable[[Any], Node]) -> dict[str, Any]:
 def exchanging(
     others: Mapping[int, Node], change: Callable[..., Any] = replace
 ) -> Callable[[Any], Any]:
-    """Make a function that gives a plan with other nodes in the place of some.
+    """Make a function that rebuilds a plan with some nodes replaced.
 
     Parameters
     ----------
     others : dict
-        What takes the place of a node, by its id.
+        The replacement of each node, by the node's id.
     change : callable
-        ``change(node, **inputs)``: the node with other inputs.
+        ``change(node, **inputs)`` returns the node with other inputs.
     """
     done: dict[int, Any] = dict(others)
 
@@ -55,7 +55,7 @@ _CHANGED: weakref.WeakKeyDictionary[Node, dict[Any, Any]] = weakref.WeakKeyDicti
 
 
 def changed(node: AnyNode, **inputs: Any) -> AnyNode:
-    """The node with other inputs: the same one whenever it is asked for, since caches are kept by node."""
+    """Return a node with other inputs; the same object every time, since caches are kept by node."""
     known = _CHANGED.setdefault(node, {})
     key = tuple([(name, _identities(value)) for name, value in inputs.items()])
     if key not in known:
@@ -69,7 +69,7 @@ _ORIGINALS: weakref.WeakKeyDictionary[Node, weakref.ref[Any]] = weakref.WeakKeyD
 
 
 def original(node: AnyNode) -> AnyNode:
-    """The node that one was `changed` from, as its user made it; else itself."""
+    """Return the node from which another was `changed`, as its user made it; else the node itself."""
     while node in _ORIGINALS:
         before = _ORIGINALS[node]()
         if before is None:

@@ -1,6 +1,6 @@
-"""A search for state in what a node was given: in functions, in what they have captured, read and call.
+"""Search for state in a node's arguments: in functions, and in what they capture, read and call.
 
-Code of installed packages, and ours, is not looked into.
+It does not look into the code of installed packages or of this library.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _ITEMS = ("__getitem__", "__getitems__")
 
 @dataclass(frozen=True)
 class Place:
-    """A place where something was found: by which names, in which function, and in what it is."""
+    """Where something was found: the chain of names, the function, and the object."""
 
     path: str
     function: str = ""
@@ -72,7 +72,7 @@ class Place:
         return Place(self.path, self.function, f"{part} of ")
 
     def called(self, method: Any) -> str:
-        """Say that a method, or a function of a module, is called."""
+        """Describe a call of a method, or of a function of a module."""
         name = method.__name__
         if not self.function:
             holder = getattr(method, "__self__", None)
@@ -82,7 +82,7 @@ class Place:
         return f"{self.function} calls {self.part}`{self.path}`{other}"
 
     def held(self, value: Any) -> str:
-        """Say that a value is read."""
+        """Describe a read of a value."""
         what = described(value)
         if self.function:
             return f"{self.function} reads {self.part}`{self.path}`, {what}"
@@ -90,7 +90,7 @@ class Place:
 
 
 class Search:
-    """One look into what a node was given."""
+    """A search through a node's arguments."""
 
     def __init__(self, *, seeded: bool, files: bool = True) -> None:
         self._seeded = seeded
@@ -103,12 +103,12 @@ class Search:
         self._reseeded: set[int] = set()
 
     def run(self) -> None:
-        """Look at what is waiting, and at what that leads to."""
+        """Visit pending values until nothing new is found."""
         while self._waiting:
             self._value(*self._waiting.popleft())
 
     def told(self) -> list[tuple[str, str]]:
-        """Return what was found: its kind, and what it is. A generator that is seeded anew is no state."""
+        """Return what was found, as (kind, description); a generator that is reseeded is not state."""
         return [found for found, of in self._found.items() if of not in self._reseeded]
 
     def _tell(self, kind: str, what: str, of: Any = None) -> None:
@@ -119,7 +119,7 @@ class Search:
     # -- values ----------------------------------------------------------------------------------
 
     def source(self, source: Any) -> None:
-        """A source of the user's: what makes its items. Its files are read by number."""
+        """Search a user's source; files in it are read by record number."""
         kind = type(source)
         if is_users_module(module_of(kind)):
             for name in _ITEMS:
@@ -128,7 +128,7 @@ class Search:
                     self._function(method, source)
 
     def value(self, value: Any, place: Place) -> None:
-        """Something that a node or a function holds: `run` looks at it."""
+        """Register something that a node or function holds, for `run` to visit."""
         self._waiting.append((value, place))
 
     def _value(self, value: Any, place: Place) -> None:
@@ -262,7 +262,7 @@ class Search:
             self.value(value, place)
 
     def _of_torch(self, name: str, given: bool, torch: Any, place: Place) -> bool:
-        """Note a function of torch that has to do with its global generator; return True if it is one."""
+        """Register a function of torch that involves its global generator; return True if it is one."""
         if name == "manual_seed":
             self._reseeded.add(id(torch))
         elif name in _DRAWS_OF_TORCH:

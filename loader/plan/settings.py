@@ -1,4 +1,4 @@
-"""Groups of settings: checked when they are set, merged, and closed once a dataset has them."""
+"""The base class of groups of settings: checked when set, merged, and frozen once a dataset has them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Check = Callable[[str, Any], Any]
 class Settings:
     """Attributes that are None until they are set; a subclass is a dataclass that lists them.
 
-    A field's ``metadata["check"]`` is called with the attribute's name and what it is set to, and
-    gives what is kept; None is allowed where it is the default. A field may itself be a group.
+    A field's ``metadata["check"]`` is called with the attribute's name and its new value, and returns the value to store;
+    None is allowed if it is the default. A field may itself be a group.
     """
 
     moved: ClassVar[dict[str, str]] = {}
-    """Names that tf.data had once, and what to do instead."""
+    """Names that tf.data once had, and what to do instead."""
 
     def __new__(cls, *_: Any, **given: Any) -> Self:
-        """Tell an unknown name, with near ones, before ``__init__`` does without."""
+        """Reject unknown names, with suggestions, before ``__init__`` does so without."""
         for name in given:
             if all(name != known.name for known in fields(cls)):  # type: ignore[arg-type]  # as below
                 raise TypeError(cls._unknown(name))
@@ -52,7 +52,7 @@ class Settings:
             return getattr(self, self._known(name).name)
 
     def _known(self, name: str) -> Any:
-        """The field of a name; ``experimental_`` before it is tf.data's older spelling."""
+        """Return the field of a name; the prefix ``experimental_`` is tf.data's older spelling."""
         names = {known.name: known for known in fields(self)}  # type: ignore[arg-type]  # subclasses are dataclasses
         found = names.get(name) or names.get(name.removeprefix("experimental_"))
         if found is None:
@@ -61,7 +61,7 @@ class Settings:
 
     @classmethod
     def _unknown(cls, name: str) -> str:
-        """Say that there is no such setting, and what to say instead."""
+        """Return the message for an unknown setting, with suggestions."""
         hint = cls.moved.get(name)
         if hint is None:
             names = [known.name for known in fields(cls)]  # type: ignore[arg-type]  # as above
@@ -76,7 +76,7 @@ class Settings:
         return type(self).__name__
 
     def given(self) -> dict[str, Any]:
-        """Return what is set, by name; that of a group as ``group.name``."""
+        """Return the settings that are set, by name; those of a group as ``group.name``."""
         found: dict[str, Any] = {}
         for each in fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
             value = getattr(self, each.name)
@@ -87,19 +87,19 @@ class Settings:
         return found
 
     def merge(self, other: Self) -> Self:
-        """Return these settings with what the other ones set; both stay as they are.
+        """Return the union of these settings and others; neither object changes.
 
-        Where both set one, and differently, the other's wins, with a warning that names it.
+        If both set one to different values, the other's wins, with a warning that names it.
 
         Parameters
         ----------
         other : the same kind of settings
-            Those win.
+            Their values win.
 
         Raises
         ------
         TypeError
-            They are of another kind.
+            They are of another class.
         """
         if not isinstance(other, type(self)):
             kind = type(other).__name__
@@ -108,7 +108,7 @@ class Settings:
         return self.merged(other)
 
     def differences(self, other: Self) -> list[tuple[str, Any, Any]]:
-        """Return what both set, and differently: name, here, there."""
+        """Return the settings that both set to different values: (name, here, there)."""
         mine, theirs = self.given(), other.given()
         return [
             (name, value, theirs[name])
@@ -117,13 +117,13 @@ class Settings:
         ]
 
     def warn_of_changes(self, other: Self, rule: str) -> None:
-        """Warn of what is about to be set again, and differently."""
+        """Warn of settings that are about to be overridden with another value."""
         for name, old, new in self.differences(other):
             what = f"{self._title}.{name} changes from {old!r} to {new!r}"
             warnings.warn(f"{what}: {rule}", stacklevel=callers_level())
 
     def merged(self, other: Self) -> Self:
-        """Return the same, without a word where both differ."""
+        """Return the union of these settings and others, without warnings."""
         merged = self.copied()
         for each in fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
             mine, value = getattr(self, each.name), getattr(other, each.name)
@@ -134,7 +134,7 @@ class Settings:
         return merged
 
     def copied(self) -> Self:
-        """Return a copy that may be changed."""
+        """Return a mutable copy."""
         again = object.__new__(type(self))
         for name, value in vars(self).items():
             if name != "_closed":
@@ -145,7 +145,7 @@ class Settings:
     __copy__ = copied  # else copies would share their groups
 
     def closed(self) -> Self:
-        """Return a copy that cannot be changed."""
+        """Return an immutable copy."""
         again = self.copied()
         for name, value in list(vars(again).items()):
             if isinstance(value, Settings):
@@ -155,12 +155,12 @@ class Settings:
 
 
 def at_least(least: int) -> Check:
-    """Return a check for an int that is not smaller."""
+    """Return a check for an int of at least `least`."""
     return lambda name, value: check_count(name, value, least=least)
 
 
 def one_of(*words: str) -> Check:
-    """Return a check for one of some words."""
+    """Return a check for one of several words."""
 
     def check(name: str, value: Any) -> str:
         if not isinstance(value, str) or value not in words:
@@ -172,7 +172,7 @@ def one_of(*words: str) -> Check:
 
 
 def member_of(kind: type[Enum]) -> Check:
-    """Return a check for a member of an enum, or its name as a word."""
+    """Return a check for a member of an enum, or its name."""
 
     def check(name: str, value: Any) -> Enum:
         if isinstance(value, kind):
@@ -187,19 +187,19 @@ def member_of(kind: type[Enum]) -> Check:
 
 
 def texts(name: str, value: Any) -> list[str]:
-    """Return a check for a list of str."""
+    """Check a list of str."""
     if not isinstance(value, (list, tuple)) or not all(isinstance(each, str) for each in value):
         raise TypeError(f"{name} must be a list of str, not {type(value).__name__} ({value!r})")
     return list(value)
 
 
 def checked(check: Check) -> Any:
-    """A field that is None until it is set, and checked then."""
+    """Define a field that is None by default, and checked when it is set."""
     return field(default=None, metadata={"check": check})
 
 
 def group_of(kind: type[Settings]) -> Any:
-    """A field that is a group of settings."""
+    """Define a field that is a group of settings."""
 
     def check(name: str, value: Any) -> Settings:
         return check_is(value, kind, f"{name} must be {kind.__name__}")

@@ -1,4 +1,4 @@
-"""Names that a function's code stores into or changes, and attributes that it asks of what it has computed."""
+"""What a function's code changes: names it stores to, objects it mutates, and attributes it reads from results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tundish.loader.plan.reads import Read, imported_by, reads_of
 _ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER")
 _GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME")
 _CONTAINER = {"STORE_SUBSCR": 1, "DELETE_SUBSCR": 1, "STORE_SLICE": 2}
-"""Instructions that change a container, and how many values lie on top of it."""
+"""Instructions that change a container, and how many stack entries lie above it."""
 
 _CHANGING = frozenset(
     [
@@ -48,21 +48,21 @@ _CHANGING = frozenset(
         "__setattr__",
     ]
 )
-"""Methods that change the dict, list, set or array they are of."""
+"""Methods that change the dict, list, set or array that they belong to."""
 
 
 @dataclass(frozen=True)
 class Stores:
-    """The changes that code makes, without the code within it.
+    """The changes that code makes, without the code nested in it.
 
     Parameters
     ----------
     variables : frozenset of str
-        Globals that it binds anew.
+        Globals that it assigns.
     chains : tuple of Read
-        Chains of names whose value it changes, or whose last attribute it binds anew.
+        Chains of names whose value it changes, or whose last attribute it assigns.
     attributes : frozenset of str
-        Attributes that it binds anew on values that have no such name.
+        Attributes that it assigns on values without such a name.
     """
 
     variables: frozenset[str]
@@ -72,7 +72,7 @@ class Stores:
 
 @functools.lru_cache(maxsize=4096)
 def stores_of(code: CodeType) -> Stores:
-    """Return what code changes, as far as its instructions tell without being followed."""
+    """Return what code changes, as far as its instructions show without running it."""
     instructions = list(dis.get_instructions(code))
     chains = _Chains(code, instructions)
     variables: set[str] = set()
@@ -99,7 +99,7 @@ def stores_of(code: CodeType) -> Stores:
 
 @functools.lru_cache(maxsize=4096)
 def asked_attributes(code: CodeType) -> frozenset[str]:
-    """Return the attributes that code asks of arguments, results and other values without a global name."""
+    """Return the attributes that code reads from arguments, results and other values without a global name."""
     instructions = list(dis.get_instructions(code))
     imported = imported_by(code)
     found: set[str] = set()
@@ -116,7 +116,7 @@ def asked_attributes(code: CodeType) -> frozenset[str]:
 
 
 class _Chains:
-    """Chains of names by the place on the stack where their value lies."""
+    """Chains of names, by the stack position of their value."""
 
     def __init__(self, code: CodeType, instructions: list[dis.Instruction]) -> None:
         self._instructions = instructions
@@ -129,12 +129,12 @@ class _Chains:
                     self._meant[one.argval] = found  # config = settings.CONFIG
 
     def meant(self, read: Read) -> Read:
-        """Return a chain with its local variable replaced by what that was set to."""
+        """Return a chain with its local variable replaced by what was assigned to it."""
         first = self._meant.get(read.names[0]) if read.kind == "local" else None
         return read if first is None else Read(first.kind, (*first.names, *read.names[1:]))
 
     def below(self, at: int, depth: int) -> Read | None:
-        """Return the chain whose value lies so deep on the stack before an instruction."""
+        """Return the chain whose value is `depth` entries down the stack before an instruction."""
         height = 0
         for before in range(at - 1, -1, -1):
             one = self._instructions[before]
@@ -146,7 +146,7 @@ class _Chains:
         return None
 
     def _ending(self, at: int) -> Read | None:
-        """Return the chain that an instruction completes; of an item, that of its container."""
+        """Return the chain that an instruction completes; for an item, the chain of its container."""
         names: tuple[str, ...] = ()
         one = self._instructions[at]
         while one.opname in ("LOAD_ATTR", "CACHE", "EXTENDED_ARG") and at:

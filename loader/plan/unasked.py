@@ -1,7 +1,7 @@
-"""Objects looked at without asking them: what they are, hold, and whether they are state; none of their code is run.
+"""Introspection that runs no user code: types, attributes, and kinds of state.
 
-`isinstance`, `getattr`, `len` and ``==`` of an object may be anything: a proxy that connects, a
-module that loads itself at the first look.
+`isinstance`, `getattr`, `len` and ``==`` may run any code of an object: a proxy that connects, a module that loads
+itself on first access.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 UNKNOWN: Any = object()
-"""What a name means that has no value now."""
+"""The value of a name that has none now."""
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _bases: Any = vars(type)["__mro__"].__get__
 _namespace: Any = vars(type)["__dict__"].__get__
 _module: Any = vars(type)["__module__"].__get__
 qualified_name: Any = vars(type)["__qualname__"].__get__
-"""A type's name, and of what it was made in."""
+"""Return the qualified name of a type."""
 
 
 def is_of(value: Any, *kinds: type) -> bool:
-    """Return True if a value is of a type, or of one derived from it; what is registered does not count."""
+    """Return True if a value's type is one of these types or derived from one; ABC registration does not count."""
     for base in _bases(type(value)):  # `in` would ask a metaclass whether types are equal
         for kind in kinds:
             if base is kind:
@@ -47,22 +47,22 @@ def is_of(value: Any, *kinds: type) -> bool:
 
 
 def module_of(kind: type) -> str:
-    """Return the name of the module that a type is of; "" where it says none."""
+    """Return the name of a type's module; "" if it has none."""
     name = _module(kind)
     return name if type(name) is str else ""
 
 
 def defined(kind: type, name: str, *, behind: type | None = None) -> Any:
-    """Return what a type, or one that it is derived from, defines by a name.
+    """Return what a type or a base of it defines under a name.
 
     Parameters
     ----------
     kind : type
-        Where to begin.
+        The first type to search.
     name : str
-        What is looked for.
+        The name.
     behind : type, optional
-        Begin behind this one, as ``super()`` does.
+        Start after this type, like ``super()``.
     """
     bases = _bases(kind)
     if behind is not None:
@@ -76,7 +76,7 @@ def defined(kind: type, name: str, *, behind: type | None = None) -> Any:
 
 
 def held_by(value: Any) -> Mapping[str, Any]:
-    """Return the attributes that an object has of its own, those in slots left out."""
+    """Return an object's own attributes, without those in slots."""
     found = defined(type(value), "__dict__")
     if type(found) is GetSetDescriptorType or type(found) is MemberDescriptorType:
         held = found.__get__(value)
@@ -86,16 +86,16 @@ def held_by(value: Any) -> Mapping[str, Any]:
 
 
 def attribute_of(value: Any, name: str, *, behind: type | None = None) -> Any:
-    """Return an attribute; a property is a method that has not been called.
+    """Return an attribute; a property is returned itself, without calling it.
 
     Parameters
     ----------
     value : object
-        Whose.
+        The object.
     name : str
-        Which.
+        The attribute's name.
     behind : type, optional
-        As ``super()`` of this type gives it.
+        Start after this type, like ``super()``.
     """
     is_type = is_of(value, type)
     if behind is None:
@@ -136,7 +136,7 @@ _READING = ("readable", "read", "readinto", "readline", "__next__")
 
 
 def kind_of(value: Any) -> str | None:
-    """Return what kind of state a value is; nothing of the user's is asked."""
+    """Return the kind of state that a value is, or None; runs no user code."""
     if is_of(value, type, ModuleType):
         return None
     if is_of(value, *_generators()):
@@ -152,7 +152,7 @@ def kind_of(value: Any) -> str | None:
 
 
 def _is_read(file: Any) -> bool:
-    """Return True if a file may be read: one that is only written to, a log, changes no element."""
+    """Return True if a file may be read; one that is only written to, such as a log, changes no element."""
     standard = (sys.stdin, sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
     if any(file is each for each in standard):
         return False
@@ -163,12 +163,12 @@ def _is_read(file: Any) -> bool:
 
 
 def numpy_random() -> Any:
-    """Return the random numbers of numpy, if they are loaded."""
+    """Return the module `numpy.random`, if it is loaded."""
     return sys.modules.get("numpy.random")
 
 
 def _generators() -> tuple[type, ...]:
-    """Types of random generators, of what is loaded."""
+    """Return the types of random generators in loaded modules."""
     found: list[type] = [random.Random]
     drawing = numpy_random()
     if drawing is not None:
@@ -180,7 +180,7 @@ def _generators() -> tuple[type, ...]:
 
 
 def makes_generators(value: Any) -> bool:
-    """Return True if it makes random generators, of a seed if it is given one."""
+    """Return True if a value makes random generators, from a seed if it is given one."""
     makers: list[Any] = [random.Random]
     drawing = numpy_random()
     if drawing is not None:
@@ -190,7 +190,7 @@ def makes_generators(value: Any) -> bool:
 
 
 def name_of(value: Any) -> tuple[str, str] | None:
-    """Return the module and the name of a function that is written somewhere else."""
+    """Return the module and name of a function that was defined elsewhere."""
     if not is_of(value, FunctionType, BuiltinMethodType):
         return None
     module, name = value.__module__, value.__name__
@@ -198,7 +198,7 @@ def name_of(value: Any) -> tuple[str, str] | None:
 
 
 def described(value: Any) -> str:
-    """``a numpy.random.Generator``, in the words of who made it."""
+    """Describe a value by its type, and its type's module: ``a numpy.random.Generator``."""
     kind = type(value)
     module = module_of(kind)
     users = is_users_module(module)

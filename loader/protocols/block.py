@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _SMALL_ROW = 16384
 
 COPY_BELOW = 65536
-"""Leaves of at most so many bytes are delivered as private copies: they pin no slot."""
+"""Leaves of at most so many bytes are delivered as private copies, so that they pin no slot."""
 
 
 class Block:

@@ -36,7 +36,7 @@ class Recording(Protocol):
     """A snapshot of the plan that is incomplete."""
 
     recorder: Any
-    """What is told of all that passes; None: nothing is written."""
+    """Records the elements that pass; None if nothing is written."""
 
     def unrecorded(self) -> Any:
         """Return a copy that records nothing, for replays."""
@@ -67,39 +67,39 @@ class Context:
     graph_seed: int | None = None
     prefix: tuple[Any, ...] = ()
     where: str = "in this process"
-    """Who computes, for notes on errors."""
+    """Describes the process that computes, for notes on errors."""
     labels: dict[int, str] = field(default_factory=dict)
     events: list[str] = field(default_factory=list)
-    """Skips and retries since somebody looked: what evaluators tell beside their value."""
+    """Skips and retries that evaluators have reported since the last look."""
     notes: list[Any] = field(default_factory=list)
-    """What a noting operator asked about the element that was just evaluated."""
+    """The notes of noting operators about the element that was evaluated last."""
     replay: Replay | None = None
-    """How a pass is run again, set by who can.
+    """Replays a pass; set by the engine.
 
-    It is told the context, and keeps none: dropping a network is to free what its plan holds (a
-    window's arrays) at once, not when the garbage collector comes by.
+    It receives the context and keeps no reference to it: dropping a network must free what its plan holds (a window's
+    arrays) at once, not at the next garbage collection.
     """
     wanted: dict[tuple[int, int], set[Ref]] = field(default_factory=dict)
     captured: dict[tuple[int, int, Ref], Any] = field(default_factory=dict)
     live: dict[int, Any] = field(default_factory=dict)
-    """The `Recording` of each snapshot of the plan that is not complete, by node."""
+    """The `Recording` of each incomplete snapshot of the plan, by node."""
     records: dict[int, dict[int, Any]] = field(default_factory=dict)
-    """What was read of a source ahead of its items, by node and index (`reading`)."""
+    """Elements that were read from a source ahead of their items, by node and index (`reading`)."""
 
     room: int = ROOM
-    """The bytes of decoded rows of tables that this process may keep for who asks for others of them."""
+    """The bytes of decoded table rows that this process may keep for later requests."""
 
     files: weakref.WeakSet[Closing] = field(default_factory=weakref.WeakSet)
-    """What has files open, to be closed with the iterator."""
+    """Objects with open files, to be closed with the iterator."""
 
     watch: Watch = field(default_factory=Watch)
-    """What is counted and timed."""
+    """Counts and times what is computed."""
 
     probes: tuple[Probe, ...] = ()
-    """What looks at every element."""
+    """The probes, which see every element."""
 
     sampling: Any = None
-    """When stages are timed, where this process computes them for the consumer."""
+    """Chooses when stages are timed, if this process computes them for the consumer."""
 
     def __post_init__(self) -> None:
         self._numbers: dict[int, int] = {}

@@ -20,35 +20,38 @@ if TYPE_CHECKING:
 Mark = Any
 
 Value = Callable[[Any, int], Any]
-"""``value(item, pass)``: the element, or `DROPPED`; raises what the user's function raises."""
+"""``value(item, pass)`` returns the element, or `DROPPED`; raises what the user's function raises."""
 
 Gather = Callable[[Any, int], Any]
-"""``gather(refs, pass)``: the columns of the elements of `refs`, a range, an array or a `Tuples`: new arrays, as `collate`
-stacks the elements. None: it cannot tell, since one of them may be an error; each is to be made by itself."""
+"""``gather(refs, pass)`` returns the columns of the elements of `refs` (a range, an array or a `Tuples`) as new arrays,
+stacked as by `collate`; None if one of them may be an error, so that each has to be made separately.
+"""
 
 Hand = Callable[..., Any] | None
-"""How an element that was just made is handed on: `lent`, `owned`, or as it is."""
+"""How a new element is handed on: `lent`, `owned`, or None for as it is."""
 
 Spec = Callable[["Operator"], Any]
-"""``spec(node)``: the nest of specs of a node's elements, or None."""
+"""``spec(node)`` returns the nest of specs of a node's elements, or None."""
 
 Step = Callable[[Iterator[Any]], Iterator[Any]]
-"""A generator of an operator's elements, given those of its input."""
+"""A generator of an operator's elements from those of its input."""
 
 Steps = tuple[str, Callable[..., Any], Callable[[Callable[..., Any], bool], Step]]
-"""An operator's label, the user's function, and ``make(function, owning)``: the step of that function, or of one
-that is timed, for a stage that owns what it gives or lends it."""
+"""An operator's label, the user's function, and ``make(function, owning)``, which makes the step of that function, or of
+a timed one, for a stage that owns the elements it gives, or lends them.
+"""
 
 Sweep = Callable[[range, int, list[Any]], Iterator[Any]]
-"""``sweep(refs, pass, raw)``: a generator of the elements of a whole range of refs; as long as something is in
-the list `raw`, of what the function returned, as it is."""
+"""``sweep(refs, pass, raw)`` is a generator of the elements of a range of refs; while the list `raw` is not empty, it
+yields what the function returned, unconverted.
+"""
 
 Identity = Callable[[Any, int], "tuple[int, Path]"]
-"""``identity(ref, pass)``: the number of the pass and the origin, which key an element's randomness."""
+"""``identity(ref, pass)`` returns the number of the pass and the origin, which key an element's randomness."""
 
 
 Short = Literal["keep", "drop", "error"]
-"""What is done with a last batch that is not whole."""
+"""What to do with a last batch that is not full."""
 
 
 class Machine(Protocol):
@@ -111,7 +114,7 @@ class Builder(Protocol):
 
     context: Context
     ahead: bool
-    """True if streams are asked before those who need them are."""
+    """True if streams are read before their elements are requested."""
 
     def keeps(self, machine: Forgettable) -> None:
         """Register a machine whose `forget` is called when it will not be read again."""

@@ -86,10 +86,10 @@ class _Numbers:
     """A dataset with numeric columns only."""
 
     columns: dict[str, tuple[Chunks, np.dtype[Any]]]
-    """Each with the dtype that its rows are given in."""
+    """The columns, each with the dtype of its rows."""
 
     selected: Chunks | None
-    """Which rows of the table these are, after a selection or a shuffle."""
+    """The rows of the table that the dataset has, after a selection or a shuffle."""
 
     def rows(self, at: np.ndarray, allocate: Allocate | None) -> dict[str, np.ndarray]:
         """Copy rows of all columns."""

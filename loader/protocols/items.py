@@ -20,7 +20,7 @@ from tundish.loader.protocols.failure import dumps_exception, loads_exception
 from tundish.loader.protocols.raised import carried
 
 Ref = Any
-"""An int, or a nested tuple of ints: where an element comes from."""
+"""An int, or a nested tuple of ints, that names an element within its node."""
 
 _SHORT = 2  # tuples of at most so many are not worth a number
 _FAR = 2**63
@@ -81,7 +81,7 @@ class Dropped:
 
 
 DROPPED = Dropped()
-"""What an evaluator gives for an element that a filter or an error policy left out."""
+"""The value of an evaluator for an element that a filter or an error policy has dropped."""
 
 
 def ref_of(item: Any) -> Ref:

@@ -39,25 +39,26 @@ SCALARS = frozenset(
         *(str, bytes, int, float, bool, complex, type(None), Dropped),
     }
 )
-"""Types of leaves that nobody can change."""
+"""Immutable types of leaves."""
 
 _CONSTANT = (
     *(Nested, np.dtype, type, range, slice, dt.date, dt.time, dt.timedelta),
     *(dt.tzinfo, decimal.Decimal, fractions.Fraction, uuid.UUID, pathlib.PurePath),
     *(types.FunctionType, types.BuiltinFunctionType, types.ModuleType),
 )
-"""Types of objects that are not copied: nobody changes them, or nobody could copy them."""
+"""Types of objects that are not copied, because they are immutable or cannot be copied."""
 
 _FIXED = SCALARS - {int, float, bool, complex, type(None)}
-"""Types of results that are elements as they are."""
+"""Types of results that already are elements."""
 
 _OWN_DATA, _WRITABLE = 0x4, 0x400
 _PRIVATE = _OWN_DATA | _WRITABLE
 
 _NEVER = -1
 _alone = _within = _under = _NEVER
-"""How many references there are to what nobody else refers to: to an element, to a part of one, and to
-the array that a view is of. `_calibrate` finds them; `_NEVER` has everything copied."""
+"""The reference counts of values that nobody else refers to: an element, a part of one, and the base of a view.
+`_calibrate` measures them; `_NEVER` makes everything be copied.
+"""
 
 
 def _at_once(otherwise: Callable[..., Any]) -> Callable[..., Any]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.items import Ref
 
 Stretch = tuple[Any, int, int]
-"""What is indexed by row, the first row, and the one behind the last."""
+"""An indexable by row, the first row, and the end of the range."""
 
 
 class Pieces(Sequence[Any]):

@@ -14,7 +14,7 @@ Allocate = Callable[[tuple[int, ...], "np.dtype[Any]"], np.ndarray]
 """``allocate(shape, dtype)``: writable memory for a column."""
 
 CARRIERS = {"bfloat16": np.dtype(np.int16)}
-"""What numpy lacks, and what has as many bits."""
+"""Dtypes that numpy lacks, and numpy's dtypes of the same size."""
 
 _CHARS = frozenset("?bBhHiIlefdFD")  # of which an array and its numbers become tensors alike
 _UNSIGNED = ("uint16", "uint32", "uint64")  # torch has few functions for these

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 8192
 _AHEAD = 2**15
-"""So many numbers of refs are made ahead at most, and at first `_FIRST`."""
+"""The largest number of refs that are computed ahead; `_FIRST` is the number at the beginning."""
 _FIRST = 64
 
 

@@ -15,7 +15,7 @@ Value = Callable[[Any, int], Any]
 Identity = Callable[[Any, int], tuple[int, Any]]
 
 Look = Callable[[str, Value, Callable[[], Identity]], Value]
-"""``look(label, value, identity)``: an evaluator in the place of a node's (`tundish.loader.run.evaluating.values`)."""
+"""``look(label, value, identity)`` wraps a node's evaluator (`tundish.loader.run.evaluating.values`)."""
 
 
 class Probe(Protocol):

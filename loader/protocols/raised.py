@@ -30,7 +30,7 @@ STOPPED = "the function raised StopIteration"
 
 _RAISE = opmap["RAISE_VARARGS"]
 _PASSED_ON = "asyncio.runners"
-"""It takes Ctrl-C for itself, cancels what runs, and raises a KeyboardInterrupt of its own."""
+"""The module that handles Ctrl-C itself, cancels what runs, and raises a KeyboardInterrupt of its own."""
 
 
 _in_worker = [False]

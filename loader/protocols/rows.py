@@ -74,7 +74,7 @@ def run_told(block: Block, first: int, stop: int, refs: Any = None) -> SharedRun
 
 
 Run = tuple[Block, int, int, "list[Ref] | None"]
-"""A block, its first row and the one behind the last; their refs, if they are not the block's."""
+"""A block and a range of its rows, with their refs if they are not the block's."""
 
 
 def refs_of(run: Run) -> list[Ref]:

@@ -14,7 +14,7 @@ from tundish.errors import CheckpointError
 from tundish.loader.protocols.items import from_json
 
 MOST = 2**62
-"""No count in a state is larger; as the place in a file it is its end."""
+"""The largest count that a state may contain; as an offset in a file it means the end."""
 
 _SHOWN = 60
 

@@ -36,13 +36,13 @@ class Traits(Node):
     passes: ClassVar[bool] = False
     """True if its elements are its inputs', unchanged: all or some of them, in any order."""
     choosing: ClassVar[bool] = False
-    """True if its elements are those of its input, by their refs: it says which of them come, and in what order."""
+    """True if it selects and orders elements of its input by their refs."""
     contiguous: ClassVar[bool] = False
     """True if it passes on whole runs of its input's elements, in order."""
     distributive: ClassVar[bool] = False
-    """True if over the parts of its input it gives, in all, what it gives over the whole, in any order."""
+    """True if the parts of a divided input give, in total, the elements that the whole input gives, in any order."""
     one_by_one: ClassVar[bool] = False
-    """True if it looks at one element at a time and counts none: a range of its input gives a range."""
+    """True if it handles elements one at a time without counting them, so that a range of its input gives a range."""
 
     @property
     def drops(self) -> bool:
@@ -55,11 +55,11 @@ class Traits(Node):
         return self.shuffles
 
     shuffles: ClassVar[bool] = False
-    """True if it shuffles: a position in its stream says nothing about a position in its input's."""
+    """True if it shuffles: a position in its stream says nothing about a position in its input."""
     deals: ClassVar[bool] = False
-    """True if its shards are stored apart, so that each reads little of what the others read."""
+    """True if its shards are stored separately, so that each reads little of what the others read."""
     ours: ClassVar[bool] = False
-    """True if it makes elements of nothing that a user has: nobody else holds them."""
+    """True if it makes its elements from nothing of the user's, so that nobody else refers to them."""
 
     @property
     def kept(self) -> bool:
@@ -67,7 +67,7 @@ class Traits(Node):
         return self.uncomputed and len(self.inputs) == 1 and self.inputs[0].kept
 
     light: ClassVar[bool] = False
-    """True if it makes numbers or paths of its refs, or numbers its input: what costs less than being asked for, and cannot fail."""
+    """True if making an element (a number, a path) from its ref costs less than a call, and cannot fail."""
 
     @property
     def reads(self) -> Literal["", "generator", "stream"]:
@@ -75,9 +75,9 @@ class Traits(Node):
         return "stream" if self.expands else ""
 
     expands: ClassVar[bool] = False
-    """True if it gives the elements of a dataset that a function makes of each element."""
+    """True if a function makes a dataset from each element, and it gives the elements of these."""
     joins: ClassVar[bool] = False
-    """True if it puts together what others made, or takes it apart, in the process where that is made."""
+    """True if it combines or splits the elements of others, in the process where they are made."""
     keeps: ClassVar[bool] = False
     """True if it keeps its input's elements for later passes."""
 
@@ -87,11 +87,11 @@ class Traits(Node):
         return False
 
     measures: ClassVar[bool] = False
-    """True if something of each element is noted as it passes."""
+    """True if it measures each element that passes."""
     gathers: ClassVar[bool] = False
-    """True if its elements may lie as rows of several blocks: a stage gathers one where it is wanted whole."""
+    """True if its elements may be rows of several blocks, which a stage gathers when an element is needed whole."""
     placed: ClassVar[bool] = False
-    """True if what names an element of an inner dataset is its place in a file, not its number."""
+    """True if an element of an inner dataset is named by its offset in a file, not by its number."""
 
     @property
     def inner(self) -> bool:
@@ -140,13 +140,13 @@ class Traits(Node):
 
     # -- where it is computed --------------------------------------------------------------
     elementwise: ClassVar[bool] = False
-    """True if it makes an element of one of its input's, by itself: it runs in one chain with such as are next to it."""
+    """True if it makes each element from one of its input's, independently; it is fused with its neighbours of this kind."""
     calls: ClassVar[bool] = False
-    """True if it calls a user's function with each element of its input, to make its own or choose among them; where it notes, `noting` says so."""
+    """True if it calls a user's function with each element of its input, to transform or select it, but not to note it."""
     relays: ClassVar[bool] = False
-    """True if it gives its inputs' items as they come, computed or not: it holds none that a state names."""
+    """True if it passes on its inputs' items as they come, computed or not, and a state names none that it holds."""
     recorded: ClassVar[bool] = False
-    """True if its stream is walked step by step while it is being written, and positional later."""
+    """True if its stream is read step by step while it is being written, and by position later."""
 
     @property
     def uncomputed(self) -> bool:
@@ -161,7 +161,7 @@ class Traits(Node):
         return self.choosing and self.flat and self.share is None
 
     cuts: ClassVar[bool] = False
-    """True if it computes nothing, and what is upstream of it is computed as a stage of its own."""
+    """True if it computes nothing itself, and everything before it is computed as a separate stage."""
 
     @property
     def prefetched(self) -> int | None:
@@ -287,7 +287,7 @@ class Traits(Node):
 
     # -- how it is shown -------------------------------------------------------------------
     at_work: ClassVar[str] = ""
-    """Where it is at work, in words, if it is not where others of its kind are."""
+    """Where it works, in words, if not where others of its kind do."""
 
     @property
     def redone(self) -> str:

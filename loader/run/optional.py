@@ -139,7 +139,7 @@ class Optional:
         Parameters
         ----------
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
         """
         return self._value is not _EMPTY
 
@@ -149,7 +149,7 @@ class Optional:
         Parameters
         ----------
         name : str, optional
-            For tf.data's sake; ignored.
+            Accepted for compatibility with tf.data; ignored.
 
         Raises
         ------
