@@ -10,15 +10,15 @@ who still reads one) is private to the coordinator and travels as messages::
       Poller   data and deaths, one wait
 
 =============  ================================================================================
-`backend`      what the environment asks for: TUNDISH_PORTABLE, TUNDISH_MEMORY
-`memory`       Arena: one sparse, nameless, sealed piece of memory a process, divided in slots
+`backend`      the back end that the environment selects: TUNDISH_PORTABLE, TUNDISH_MEMORY
+`memory`       Arena: one sparse, unnamed, sealed piece of memory a process, divided into slots
 `ring`         Ring: which slots are free, granted, leased or quarantined; leases by weak reference
-`budget`       how many bytes and cores this process may use, and who says so
+`budget`       how many bytes and cores this process may use, and where the limits come from
 `channel`      Channel: whole messages over one socket a worker; a death is a `ChannelClosed`
 `liveness`     Poller and sentinels: messages and deaths noticed by the same wait
-`layout`       where each array of a batch lies in a slot
+`layout`       the location of each array of a batch in a slot
 `encode`       elements that are not plain arrays, as bytes
 =============  ================================================================================
 
-Knows numpy and processes; knows nothing of datasets.
+May import numpy and the modules of `tundish` itself (errors, spec, ...); knows processes, not datasets.
 """

@@ -1,8 +1,8 @@
-"""A board: the news that a process tells of itself, for others of the same user to read by its pid.
+"""The board of a process: published data that other processes of the same user read by its pid.
 
-It is an anonymous file of memory that nobody has to be given: the reader finds it among the
-descriptors of the process, ``/proc/PID/fd``. So it has no name anywhere, and is gone with the
-process, however that ends. Nobody waits for anybody.
+It is an anonymous memory file that need not be passed to anybody: a reader finds it among the
+descriptors of the process, ``/proc/PID/fd``. So it has no name anywhere, and disappears with the
+process, however that ends. Neither side waits for the other.
 
 ::
 
@@ -11,10 +11,10 @@ process, however that ends. Nobody waits for anybody.
     128    seq, length, crc32, crc32 of these     of the second half
     4096   the first half, 4096 + LARGEST         the second half
 
-What is published goes to the half that is not the newest. Its head is made invalid before and
-written behind it: a writer that is stopped or killed at any point leaves the newest half as it
-was, and a reader that was overtaken sees that by the head, and by the checksum, and tries again.
-Both go through ``read`` and ``write``, not through a mapping: nothing can end in a SIGBUS.
+Data is written to the half that is not the newest. The half's header is invalidated before and
+written after the data: a writer that is stopped or killed at any point leaves the newest half
+unchanged, and a reader that was overtaken notices it by header and checksum, and retries.
+Both use ``read`` and ``write``, not a mapping, so nothing can end in a SIGBUS.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ _PROC = Path("/proc")
 
 
 class Board:
-    """The board of this process; its file is made when something is published first.
+    """The board of this process; its file is created by the first `publish`.
 
-    Not for several threads at a time. In a forked child it is the child's own, with nothing on it.
+    Not thread-safe. A forked child has its own, which is empty.
 
     Examples
     --------
@@ -75,20 +75,20 @@ class Board:
         self._close_fd: weakref.finalize[[int, tuple[int, int]], Board] | None = None
 
     def publish(self, data: bytes) -> None:
-        """Put this in the place of what was published before.
+        """Replace the published data.
 
         Parameters
         ----------
         data : bytes
-            `LARGEST` bytes at most.
+            At most `LARGEST` bytes.
 
         Raises
         ------
         ValueError
-            It is larger; what was published before stays.
+            It is larger; the published data does not change.
         OSError
-            This system has no memfd (only Linux has), no descriptor or no memory left; what was
-            published before stays.
+            The system has no memfd (only Linux has), or no descriptor or memory left; the published data does not
+            change.
         """
         if len(data) > LARGEST:
             raise ValueError(f"{len(data):,} bytes do not fit on a board of {LARGEST:,}")
@@ -121,14 +121,14 @@ class Board:
         self._close_fd.atexit = False
 
     def close(self) -> None:
-        """Take it down; `publish` makes a new one. Safe to call twice, and in a forked child."""
+        """Remove the board; `publish` makes a new one. Safe to call twice, and in a forked child."""
         if self._close_fd is not None:
             self._close_fd()
         self._close_fd, self._fd, self._owner = None, -1, 0
 
 
 def _is(fd: int, file: tuple[int, int]) -> bool:
-    """Return True if a descriptor still is of this file: a daemon closes all it has, and opens others."""
+    """Return True if a descriptor still refers to this file: a daemon closes all descriptors, and opens others."""
     try:
         status = os.fstat(fd)
     except OSError:
@@ -152,34 +152,33 @@ def _write(fd: int, data: bytes, at: int) -> None:
 
 
 def read_board(pid: int) -> bytes:
-    """Return what a process has published last.
+    """Return the data that a process has published last.
 
     Parameters
     ----------
     pid : int
-        Of this user's processes, or anybody's for root. A process in a container is read from
-        the host by the pid that it has on the host; what is outside a container cannot be seen
-        from within.
+        A process of this user, or any for root. A process in a container is read from
+        the host by its pid on the host; from inside a container only its own processes are visible.
 
     Returns
     -------
     bytes
-        Exactly what one call of `Board.publish` was given.
+        Exactly the argument of one call of `Board.publish`.
 
     Raises
     ------
     ProcessLookupError
         There is no such process, or it has ended.
     PermissionError
-        It belongs to somebody else.
+        It belongs to another user.
     FileNotFoundError
-        It has no board: nothing of this library has run in it for half a second yet, or it is not told.
+        It has no board: this library has not been in use there for half a second yet, or publishing is turned off.
     ValueError
-        No pid; or its board is of another version of this library.
+        The pid is invalid; or its board has another version.
     TimeoutError
-        It was written anew each time it was read.
+        It was rewritten during each attempt to read it.
     NotImplementedError
-        This is not Linux.
+        The system is not Linux.
     """
     if pid < 1:
         raise ValueError(f"{pid} is no pid: one is 1 or larger")
@@ -224,7 +223,7 @@ def read_board(pid: int) -> bytes:
 
 
 def pids_with_a_board() -> list[int]:
-    """The processes of this user that have published something, those that may be looked into."""
+    """Return the pids of processes with a board that this user may read."""
     found = []
     for folder in _PROC.iterdir() if sys.platform == "linux" else ():
         if not folder.name.isdecimal():
@@ -239,7 +238,7 @@ def pids_with_a_board() -> list[int]:
 
 
 def _must_live(pid: int) -> None:
-    """Raise an error for a process that has ended, or has begun to."""
+    """Raise an error for a process that has ended, or is ending."""
     text = (_PROC / str(pid) / "stat").read_text(errors="replace")
     state, *_, flags = text.rpartition(")")[2].split()[:7]  # before it stands a name: any text
     if state in "ZX" or int(flags) & _ENDING:
@@ -247,7 +246,7 @@ def _must_live(pid: int) -> None:
 
 
 def _own_pid(pid: int) -> int:
-    """The pid by which a process knows itself, in the innermost of its pid namespaces."""
+    """Return a process's pid in the innermost of its pid namespaces, by which it knows itself."""
     status = dict(
         line.split(":", 1)
         for line in (_PROC / str(pid) / "status").read_text(errors="replace").splitlines()
@@ -257,7 +256,7 @@ def _own_pid(pid: int) -> int:
 
 
 def _descriptors(pid: int) -> Iterator[int]:
-    """Open, for reading, each of the files of a process that is named as a board."""
+    """Yield descriptors, opened for reading, of a process's files with a board's name."""
     for link in (_PROC / str(pid) / "fd").iterdir():
         try:
             if str(link.readlink()).split(" ")[0] != _LINK:
@@ -269,7 +268,7 @@ def _descriptors(pid: int) -> Iterator[int]:
 
 
 def _identity(fd: int) -> tuple[int, int]:
-    """Version and pid of a board; (0, 0) of what is none, or is just being made."""
+    """Return version and pid of a board; (0, 0) for another file, or one that is being created."""
     found = os.pread(fd, _IDENTITY.size, 0)
     if len(found) < _IDENTITY.size:
         return 0, 0
@@ -296,7 +295,7 @@ def _newest(fd: int, pid: int) -> bytes:
 
 
 def _head(fd: int, at: int) -> tuple[int, int, int] | None:
-    """Sequence number, length and checksum of a half; None where they are being written."""
+    """Return sequence number, length and checksum of a half; None while it is being written."""
     found = os.pread(fd, len(_INVALID), at)
     head, check = found[: _HEAD.size], found[_HEAD.size :]
     if check != _CHECK.pack(zlib.crc32(head)) or found == _INVALID:

@@ -1,10 +1,10 @@
-"""The memory, the cores and the transport that this process may use, and who says so.
+"""Limits of this process on memory, cores and transport, and where they come from.
 
-The kernel does not turn an overrun of a container's memory into an error: it kills. So the limit
-is read here, at every level of the cgroup tree, and the pipeline keeps below a share of it.
+The kernel does not turn exceeding a container's memory into an error: it kills. So the limit
+is read here, at every level of the cgroup tree, and pipelines use less than a share of it.
 
-``TUNDISH_PORTABLE=1`` selects on Linux what other systems get: unlinked files, stream sockets,
-`select.poll`, no pidfd. ``TUNDISH_MEMORY`` names one kind of memory and rules the others out.
+``TUNDISH_PORTABLE=1`` makes Linux use what other systems have: unlinked files, stream sockets,
+`select.poll`, no pidfd. ``TUNDISH_MEMORY`` selects one kind of memory and excludes the others.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ _RANK_VARIABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The number of bytes that a process's pipelines may hold, and where it comes from.
+    """The number of bytes that a process's pipelines may hold, and its origin.
 
     Attributes
     ----------
     nbytes : int
         The budget.
     limit : int
-        What it is a share of: the machine's RAM or the cgroup's limit.
+        The machine's RAM or the cgroup's limit; the budget is a share of it.
     source : str
-        How it came about, to be read by people.
+        The origin of the budget, for display.
     ranks : int
-        Processes of one job on this machine, which share the limit.
+        The number of processes of one job on this machine, which share the limit.
     """
 
     nbytes: int
@@ -67,7 +67,7 @@ class Budget:
 def default_budget(
     *, environ: Mapping[str, str] = os.environ, proc: Path = PROC, ram: int | None = None
 ) -> Budget:
-    """Return the budget when the user sets none: ``TUNDISH_BUDGET``, else a share of the limit.
+    """Return the default budget: ``TUNDISH_BUDGET``, else a share of the limit.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def default_budget(
     Raises
     ------
     ValueError
-        When ``TUNDISH_BUDGET`` cannot be read.
+        ``TUNDISH_BUDGET`` cannot be parsed.
     """
     ram = psutil.virtual_memory().total if ram is None else ram
     cgroup = cgroup_memory_limit(proc)
@@ -114,7 +114,7 @@ def parse_bytes(size: str | int) -> int:
 
 
 def local_ranks(environ: Mapping[str, str] = os.environ) -> int:
-    """Return how many processes of this job a launcher has started on this machine; 1 if none."""
+    """Return how many processes of this job a launcher has started on this machine; 1 if unknown."""
     for name in _RANK_VARIABLES:
         text = environ.get(name, "")
         if text.isascii() and text.isdigit() and int(text) > 0:
@@ -126,8 +126,8 @@ def usable_cores(*, environ: Mapping[str, str] = os.environ, proc: Path = PROC) 
     """Return how many cores this process may keep busy, at least 1.
 
     That is the smaller of its affinity and its cgroup's CPU quota (rounded down: the consumer
-    wants the rest), divided by the local ranks. Ranks that the launcher has bound to cores of
-    their own are not divided by again.
+    needs the rest), divided by the local ranks. It is not divided if the launcher has bound each rank to its own
+    cores.
     """
     ranks = local_ranks(environ)
     mine = _affinity(0)
@@ -139,7 +139,7 @@ def usable_cores(*, environ: Mapping[str, str] = os.environ, proc: Path = PROC) 
 
 
 def cgroup_memory_limit(proc: Path = PROC) -> int | None:
-    """Return the smallest memory limit of this process's cgroup and all above it, or None."""
+    """Return the smallest memory limit of this process's cgroup and its parents, or None."""
     limits = []
     for folder in _cgroups("memory", proc):
         for name in ("memory.max", "memory.limit_in_bytes"):
@@ -150,7 +150,7 @@ def cgroup_memory_limit(proc: Path = PROC) -> int | None:
 
 
 def cgroup_cores(proc: Path = PROC) -> float | None:
-    """Return the smallest CPU quota, in cores, of this process's cgroup and all above it."""
+    """Return the smallest CPU quota, in cores, of this process's cgroup and its parents, or None."""
     quotas = []
     for folder in _cgroups("cpu", proc):
         words = _words(folder / "cpu.max") or (
@@ -162,16 +162,16 @@ def cgroup_cores(proc: Path = PROC) -> float | None:
 
 
 def _cgroups(controller: str, proc: Path) -> tuple[Path, ...]:
-    """Find the folders of this process's cgroup and of all above it, v2 and v1."""
+    """Return the folders of this process's cgroup and its parents, v2 and v1."""
     return _folders(controller, tuple(_lines(proc / "cgroup")), tuple(_lines(proc / "mountinfo")))
 
 
 @lru_cache(maxsize=16)
 def _folders(controller: str, cgroups: Sequence[str], mounts: Sequence[str]) -> tuple[Path, ...]:
-    """Find them in what the system says of cgroups and mounts.
+    """Return the folders of cgroups, from the contents of the system's files.
 
-    Which of the two holds a limit is seen by the files that are there; where both are mounted
-    (systemd's hybrid) a controller is in one of them.
+    The existing files show which of v1 and v2 has a limit; if both are mounted (systemd's hybrid), a controller is in one
+    of them.
     """
     paths: dict[str, str] = {}  # controller -> cgroup, from its tree's root; v2's controller is ""
     for line in cgroups:
@@ -221,17 +221,17 @@ MEMORY_KINDS = ("memfd", "dev-shm", "tmpdir")  # in the order they are tried
 
 
 def portable() -> bool:
-    """Return True if only what every Unix has shall be used."""
+    """Return True if only features of every Unix are to be used."""
     return os.environ.get("TUNDISH_PORTABLE", "0") not in ("", "0")
 
 
 def forced_memory() -> str | None:
-    """Return the one kind of memory that was asked for, or None for the best there is.
+    """Return the kind of memory that the environment selects, or None for the best one.
 
     Raises
     ------
     ValueError
-        When ``TUNDISH_MEMORY`` is none of ``memfd``, ``dev-shm``, ``tmpdir`` and ``none``.
+        ``TUNDISH_MEMORY`` is none of ``memfd``, ``dev-shm``, ``tmpdir`` and ``none``.
     """
     kind = os.environ.get("TUNDISH_MEMORY", "")
     if kind and kind != "none" and kind not in MEMORY_KINDS:

@@ -1,13 +1,13 @@
-"""One end of the socket between the coordinator and a worker; carries whole messages.
+"""The channel between the coordinator and a worker: a socket that carries whole messages.
 
-Two kinds. A *packet* socket keeps messages apart and delivers each whole or not at all, so a
-killed worker never leaves half of one. A *stream* socket is what every Unix has: each message is
+There are two kinds. A *packet* socket keeps messages separate and delivers each whole or not at all, so a
+killed worker never leaves half of one. Every Unix has *stream* sockets: there each message is
 preceded by its length, and may have any size.
 
-The coordinator's end never blocks: what the kernel does not take waits in a queue here. The
-worker's end blocks in both directions; that is its back-pressure.
+The coordinator's end never blocks: messages that the kernel does not accept are queued. The
+worker's end blocks in both directions, which is its back-pressure.
 
-A message orders memory: whoever has received it sees the shared memory as its sender saw it.
+A message orders memory: its receiver sees the shared memory as its sender did when it sent it.
 Nothing else in the transport relies on the order of writes.
 """
 
@@ -47,11 +47,11 @@ _LENGTH = struct.Struct("<Q")
 
 
 class ChannelClosed(Exception):  # noqa: N818 - an event to handle, not a mistake
-    """The other end is gone, or this end can no longer be trusted."""
+    """The other end is closed, or this end can no longer be trusted."""
 
 
 def default_kind() -> str:
-    """Return the kind of channel to use here: packet on Linux, else stream."""
+    """Return the kind of channel for this system: packet on Linux, else stream."""
     # Without shared memory whole batches travel in messages, and packets are too small for that.
     if portable() or forced_memory() == "none" or not sys.platform.startswith("linux"):
         return "stream"
@@ -61,9 +61,9 @@ def default_kind() -> str:
 class Channel:
     """One end of a pair; use `pair` or `adopt` to make one.
 
-    Any error in the middle of a transfer, a KeyboardInterrupt included, closes the channel: a
-    message may have been lost, and half a message would be read as something else. The peer is
-    then treated as dead, which heals everything.
+    Any error during a transfer, including KeyboardInterrupt, closes the channel: a
+    message may have been lost, and half a message would be misread. The peer is
+    then treated as dead, which restores a consistent state.
     """
 
     __slots__ = (
@@ -107,7 +107,7 @@ class Channel:
         Parameters
         ----------
         kind : {"packet", "stream"}, optional
-            By default what `default_kind` says.
+            By default the result of `default_kind`.
         """
         kind = default_kind() if kind is None else kind
         ends = socket.socketpair(socket.AF_UNIX, _type(kind))
@@ -121,7 +121,7 @@ class Channel:
 
     @classmethod
     def adopt(cls, fd: int, kind: str) -> Channel:
-        """Return the end whose descriptor this process has received; takes it over."""
+        """Make a channel from a received descriptor, which it then owns."""
         os.set_inheritable(fd, False)
         sock = socket.socket(fileno=fd)
         if sock.type != _type(kind):
@@ -130,7 +130,7 @@ class Channel:
         return cls(sock, kind)
 
     def set_nonblocking(self) -> None:
-        """Make this the coordinator's end."""
+        """Make this end non-blocking; it is the coordinator's."""
         self._socket.setblocking(False)
         self._blocking = False
 
@@ -145,7 +145,7 @@ class Channel:
 
     @property
     def pending(self) -> bool:
-        """True if messages wait here for the kernel to take them."""
+        """True if messages are queued here."""
         return bool(self._out)
 
     def send(self, message: Message) -> bool:
@@ -154,17 +154,17 @@ class Channel:
         Parameters
         ----------
         message : bytes or memoryview of bytes
-            Not empty, not larger than `max_message`, and not changed before it is out.
+            Not empty, not larger than `max_message`, and unchanged until it is sent.
 
         Returns
         -------
         bool
-            Whether everything is out. If not, call `flush` when the descriptor is writable.
+            True if everything was sent. If not, call `flush` when the descriptor is writable.
 
         Raises
         ------
         ChannelClosed
-            When the other end is gone.
+            The other end is closed.
         """
         if self._broken:
             raise ChannelClosed(_CLOSED)
@@ -182,7 +182,7 @@ class Channel:
         return not waiting and self.flush()
 
     def flush(self) -> bool:
-        """Send what is queued as far as the kernel takes it; return whether everything is out."""
+        """Send queued messages as far as the kernel accepts them; return True if everything was sent."""
         out = self._out
         if self._broken:
             raise ChannelClosed(_CLOSED)
@@ -210,29 +210,29 @@ class Channel:
         Returns
         -------
         bytes or memoryview or None
-            One whole message; None when a non-blocking end has none now.
+            One whole message; None if a non-blocking end has none now.
 
         Raises
         ------
         ChannelClosed
-            When the other end is gone and everything it sent has been returned.
+            The other end is closed, and everything it sent has been returned.
         """
         if not self._arrived:
             self._arrived += self.recv_all(1)
         return self._arrived.popleft() if self._arrived else None
 
     def recv_all(self, enough: float = math.inf) -> list[Message]:
-        """Return all messages that are there; a blocking end waits for the first.
+        """Return all messages that have arrived; a blocking end waits for the first.
 
         Parameters
         ----------
         enough : int
-            With so many no more are read.
+            Stop after this many.
 
         Raises
         ------
         ChannelClosed
-            As `recv`, when there is no message left to return.
+            As from `recv`, if there is no message left to return.
         """
         arrived, sock, frames, scratch = self._arrived, self._socket, self._frames, self._scratch
         while len(arrived) < enough:
@@ -268,7 +268,7 @@ class Channel:
 
 
 class _Frames:
-    """Takes a stream apart into messages."""
+    """Splits a stream into messages."""
 
     __slots__ = ("_filled", "_large", "_rest")
 
@@ -280,7 +280,7 @@ class _Frames:
     def receive(
         self, sock: socket.socket, flags: int, scratch: memoryview, arrived: deque[Message]
     ) -> int:
-        """Read once, append what has become whole, and return the number of bytes read."""
+        """Read once, append complete messages to `arrived`, and return the number of bytes read."""
         if self._large is None:
             count = sock.recv_into(scratch, 0, flags)
             self._rest += scratch[:count]

@@ -1,11 +1,11 @@
-"""Python values as one piece of bytes, and where the arrays of a block lie in a slot.
+"""The layout of a block's arrays in a slot, and Python values as one piece of bytes.
 
 A block is n elements of one structure. Leaves of a fixed size are columns, ``(n, *shape)``, one
-after another, each on a 128-byte line of its own, so that several workers can write their rows at
-once; what has no fixed size (str, bytes, objects) travels beside them.
+after another, each aligned to 128 bytes, so that several workers can write their rows at
+once; leaves without a fixed size (str, bytes, objects) are sent separately.
 
-The piece is a little table, the pickle, then each buffer on a 64-byte line. Decoded over shared
-memory, arrays (and Arrow tables) are views of it: nothing is copied but small things.
+A piece is a small table, the pickle, then each buffer aligned to 64 bytes. Decoded over shared
+memory, arrays (and Arrow tables) are views of it: only small things are copied.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ Key = tuple[Any, tuple[int, ...]] | type
 
 
 def is_fixed(key: Key) -> TypeGuard[tuple[Any, tuple[int, ...]]]:
-    """Return True if rows of a leaf can lie in one array in shared memory.
+    """Return True if rows of a leaf can form one array in shared memory.
 
-    Not ``str``, ``bytes`` and objects, which have no fixed size, nor an array with so many dimensions that there is
-    none left for the rows.
+    ``str``, ``bytes`` and objects cannot, since they have no fixed size, nor can an array with so many dimensions that
+    none is left for the rows.
     """
     return not isinstance(key, type) and not key[0].hasobject and len(key[1]) < MOST_DIMENSIONS
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns of a block.
+    """The columns of a block in a slot.
 
     Parameters
     ----------
     tree : Tree
         The elements' structure.
     keys : tuple of ((dtype, shape) or type)
-        Of every leaf; a type for one that is no array.
+        The key of every leaf; a type for one that is not an array.
     rows : int
-        How many elements.
+        The number of elements.
     """
 
     tree: Tree
@@ -76,7 +76,7 @@ class Layout:
         object.__setattr__(self, "row_nbytes", row)
 
     def columns(self, root: np.ndarray) -> list[np.ndarray | None]:
-        """The columns over a slot's root array; None for leaves without a fixed size.
+        """Return the columns over a slot's root array; None for leaves without a fixed size.
 
         Examples
         --------
@@ -90,7 +90,7 @@ class Layout:
         ]
 
     def spans(self, first: int, count: int) -> list[tuple[int, int]]:
-        """The byte ranges (offset, length) of some rows, a column each."""
+        """Return the byte ranges (offset, length) of some rows, one for each column."""
         found = []
         for key, offset in zip(self.keys, self.offsets, strict=True):
             if offset is not None:
@@ -105,12 +105,12 @@ _LEAST = 4096
 
 
 class Encoded:
-    """A value, ready to be written.
+    """A value, pickled and ready to be written.
 
     Parameters
     ----------
     value : object
-        Anything that pickle, or else cloudpickle, can take.
+        Anything that pickle, or else cloudpickle, can handle.
     """
 
     __slots__ = ("_buffers", "_head", "nbytes")
@@ -154,7 +154,7 @@ class Encoded:
             view[start:end] = raw
 
     def to_bytes(self) -> bytes:
-        """The piece as bytes of its own."""
+        """Return the piece as separate bytes."""
         if not self._buffers:
             return self._head
         target = bytearray(self.nbytes)
@@ -163,7 +163,7 @@ class Encoded:
 
 
 def decode(root: np.ndarray | bytes | bytearray) -> Any:
-    """The value of a piece; arrays are views of `root`, writable if it is.
+    """Decode a piece; arrays are views of `root`, writable if it is.
 
     Examples
     --------

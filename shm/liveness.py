@@ -1,4 +1,4 @@
-"""Waiting for messages and for deaths in one place."""
+"""One wait for both messages and deaths."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _LOOK_MS = 200.0
 
 
 class Poller:
-    """Waits until one of many descriptors is ready; epoll where there is one, else poll.
+    """Waits until one of many descriptors is ready; uses epoll if available, else poll.
 
-    In a forked child nothing can be changed: the child would change what its parent waits for. It may
-    be closed while it waits, by another thread or a signal's handler: the wait is over then.
+    A forked child must not change it, since it would change what its parent waits for. Another thread or a signal handler
+    may close it while it waits; the wait then ends.
     """
 
     def __init__(self) -> None:
@@ -42,40 +42,40 @@ class Poller:
         Parameters
         ----------
         fd : int
-            An open descriptor; call `unregister` before it is closed.
+            An open descriptor; call `unregister` before closing it.
         token : object
-            What `poll` names it by.
+            The name that `poll` returns for it.
         write : bool
-            Whether to wait until it can be written, too. Reading is always waited for.
+            True to wait until it is writable, too. Reading is always waited for.
         """
         if os.getpid() == self._owner:
             self._poll.register(fd, _READ | _WRITE if write else _READ)
             self._tokens[fd] = token
 
     def modify(self, fd: int, token: object, write: bool = False) -> None:
-        """Change a watched descriptor's token, and whether it is waited for to be writable."""
+        """Change a watched descriptor's token, and whether to wait until it is writable."""
         if os.getpid() == self._owner:
             self._poll.modify(fd, _READ | _WRITE if write else _READ)
             self._tokens[fd] = token
 
     def unregister(self, fd: int) -> None:
-        """Stop watching a descriptor; one that is not watched is no error."""
+        """Stop watching a descriptor; one that is not watched is ignored."""
         if os.getpid() == self._owner and self._tokens.pop(fd, self) is not self:
             self._poll.unregister(fd)
 
     def poll(self, timeout_s: float | None = None) -> list[tuple[Any, bool, bool]]:
-        """Wait until something is ready, for ever when there is no timeout.
+        """Wait until something is ready; without a timeout, as long as necessary.
 
         Returns
         -------
         list of (token, bool, bool)
-            What can be read (an end or an error is read, too) and written; empty when the time
-            is over.
+            Token, readable (also at an end or an error), and writable for each ready descriptor; empty after the
+            timeout.
 
         Raises
         ------
         ValueError
-            It is closed.
+            The poller is closed.
         """
         timeout = None if timeout_s is None else timeout_s * self._unit
         tokens = self._tokens
@@ -95,7 +95,7 @@ class Poller:
         return ready
 
     def close(self) -> None:
-        """Let go of the kernel's object. Safe to call twice, and in a forked child."""
+        """Release the kernel's object. Safe to call twice, and in a forked child."""
         self._tokens.clear()
         first, self._closed = not self._closed, True
         if not self._waiting or os.getpid() != self._owner:
@@ -114,7 +114,7 @@ class Poller:
                 self._let_go()
 
     def _polled(self, timeout: float | None) -> list[tuple[int, int]]:
-        """Poll as the system does; for ever means until it is closed, which the system does not notice by itself."""
+        """Poll; without a timeout, wake up to notice that it was closed, which the system does not report."""
         found: list[tuple[int, int]] = self._poll.poll(_LOOK_MS if timeout is None else timeout)
         while timeout is None and not found and not self._closed:
             found = self._poll.poll(_LOOK_MS)
@@ -134,7 +134,7 @@ def describe_exit(code: int) -> str:
     Parameters
     ----------
     code : int
-        The exit status, or a signal's number with a minus, as `subprocess` reports it.
+        The exit status, or minus the number of a signal, as `subprocess` reports it.
     """
     if code >= 0:
         return f"exit status {code}"

@@ -1,10 +1,10 @@
-"""One arena of shared memory a process: nameless, sparse, mapped once, divided in slots.
+"""The arena: a process's shared memory, unnamed, sparse, mapped once, divided into slots.
 
 The whole arena is reserved when it is made, which takes addresses but no memory, and is never
 mapped again: a slot grows in place by allocating more pages of its own range, and shrinks by
-giving them back. So there is one descriptor to send to a worker and no protocol for growth.
+releasing them. So there is one descriptor to send to a worker and no protocol for growth.
 
-Pages are always allocated before they are written. A write to a page that cannot be had is a
+Pages are always allocated before they are written. A write to a page that cannot be allocated is a
 SIGBUS, which no Python code can catch; an allocation that fails is an exception with numbers.
 """
 
@@ -52,22 +52,22 @@ _MFD_NOEXEC_SEAL = 0x8  # Python names it from 3.14 on
 
 
 class Arena:
-    """The shared memory of one process, divided in slots of one virtual size.
+    """The shared memory of one process, divided into slots of one virtual size.
 
     Attributes
     ----------
     kind : str
-        Where the memory is: ``memfd``, ``dev-shm``, ``tmpdir``; ``attached`` in a worker.
+        The kind of memory: ``memfd``, ``dev-shm``, ``tmpdir``; ``attached`` in a worker.
     fd : int
         The descriptor to send to workers. It is closed on exec.
     stride, slots, reserved : int
         Virtual bytes of a slot, the number of slots, and their product.
     capacity : int or None
-        Bytes the file system had free when the arena was made; None where only RAM bounds it.
+        Free bytes of the filesystem when the arena was made; None if only RAM limits it.
     map : mmap.mmap
         The mapping of the whole arena.
     owner : int
-        The process that made the arena and alone gives pages back; 0 in a worker.
+        The process that made the arena and alone releases pages; 0 in a worker.
     """
 
     def __init__(self, fd: int, stride: int, slots: int, *, kind: str, owner: int) -> None:
@@ -87,15 +87,15 @@ class Arena:
 
     @classmethod
     def create(cls, *, stride: int | None = None, slots: int = 256) -> Arena:
-        """Make the process's arena of the best kind of memory there is.
+        """Make the process's arena from the best available kind of memory.
 
         Parameters
         ----------
         stride : int, optional
-            Virtual bytes of a slot. By default as large as the limits allow, up to 4 GiB; where
+            Virtual bytes of a slot. By default as large as the limits allow, up to 4 GiB; if
             an address or file size limit leaves little, there are fewer slots, too.
         slots : int
-            How many slots.
+            The number of slots.
 
         Returns
         -------
@@ -104,7 +104,7 @@ class Arena:
         Raises
         ------
         SharedMemoryError
-            When no kind of memory is usable. Batches can still travel over the channel.
+            No kind of memory is usable. Batches can still be sent over the channel.
         """
         failures = []
         for kind in MEMORY_KINDS:
@@ -137,28 +137,28 @@ class Arena:
 
     @classmethod
     def attach(cls, fd: int, stride: int, slots: int) -> Arena:
-        """Map another process's arena, whose descriptor was received; takes the descriptor over."""
+        """Map another process's arena; takes ownership of the received descriptor."""
         os.set_inheritable(fd, False)
         return cls(fd, stride, slots, kind="attached", owner=0)
 
     def allocate(self, slot: int, offset: int, nbytes: int) -> None:
-        """Give a range of a slot pages, so that writing it cannot fail.
+        """Allocate pages for a range of a slot, so that writing to it cannot fail.
 
-        What is there already stays, except on systems without ``posix_fallocate`` (and with
-        ``TUNDISH_PORTABLE=1``), where the range is filled with zeros: there as here, the caller
-        owns the range it allocates. Bytes next to it are left alone everywhere.
+        Its contents are kept, except on systems without ``posix_fallocate`` (and with
+        ``TUNDISH_PORTABLE=1``), where the range is filled with zeros: the caller must own the range
+        it allocates. Adjacent bytes never change.
 
         Parameters
         ----------
         slot : int
-            Which slot.
+            The slot's number.
         offset, nbytes : int
             The range within the slot.
 
         Raises
         ------
         SharedMemoryError
-            When the system has not the memory, or the range does not fit into a slot.
+            There is not enough memory, or the range does not fit into a slot.
         """
         if offset + nbytes > self.stride:
             raise SharedMemoryError(
@@ -178,9 +178,9 @@ class Arena:
             ) from error
 
     def discard(self, slot: int, offset: int, nbytes: int) -> bool:
-        """Give a range's pages back to the system; its bytes read as zeros afterwards.
+        """Release a range's pages to the system; its bytes are zeros afterwards.
 
-        Returns whether they were given back: not every system can, and only the process that
+        Returns True if they were released: not every system can, and only the process that
         made the arena may (a forked child shares these pages with its parent).
         """
         if os.getpid() != self.owner:
@@ -200,7 +200,7 @@ class Arena:
         return np.frombuffer(self.map, np.uint8, nbytes, slot * self.stride)
 
     def close(self) -> None:
-        """Let go of the arena; the memory is freed when the last array over it is gone.
+        """Close the arena; the memory is freed when the last array over it is gone.
 
         Safe to call twice, and in a forked child.
         """
@@ -209,12 +209,12 @@ class Arena:
 
 
 def explain() -> list[tuple[str, bool, str]]:
-    """Tell which kinds of memory are usable here, and why or why not.
+    """Return which kinds of memory are usable here, and why or why not.
 
     Returns
     -------
     list of (str, bool, str)
-        Kind, usable, reason; in the order in which they are tried.
+        Kind, usable, reason; in order of preference.
     """
     rows = []
     for kind in MEMORY_KINDS:
@@ -230,7 +230,7 @@ def explain() -> list[tuple[str, bool, str]]:
 
 
 def _open(kind: str) -> int:
-    """Return an empty file of this kind that has been seen to allocate a page."""
+    """Return an empty file of a kind of memory, after checking that it can allocate a page."""
     forced = forced_memory()
     if forced is not None and forced != kind:
         raise OSError(errno.EPERM, f"ruled out by TUNDISH_MEMORY={forced}")
@@ -257,12 +257,12 @@ def _open_memfd(*, forced: bool) -> int:
 
 
 def open_memfd(name: str) -> int:
-    """Open an empty file of memory, closed on exec, that may be sealed; Linux only.
+    """Open an empty memory file, closed on exec, that may be sealed; Linux only.
 
     Parameters
     ----------
     name : str
-        What ``/proc/PID/fd`` shows; it is a name nowhere else.
+        The name in ``/proc/PID/fd``; it is visible nowhere else.
     """
     flags = os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
     try:
@@ -289,7 +289,7 @@ def _open_unlinked(folder: str) -> int:
 
 
 def _sizes(stride: int | None, slots: int) -> Iterator[tuple[int, int]]:
-    """Yield (stride, slots) to try, the best first."""
+    """Yield (stride, slots) to try, in order of preference."""
     if stride is not None:
         yield -(-stride // PAGE) * PAGE, slots
         return
@@ -305,7 +305,7 @@ def _sizes(stride: int | None, slots: int) -> Iterator[tuple[int, int]]:
 
 
 def _room() -> int:
-    """Return how many bytes an arena may reserve: the file size limit, half the addresses left."""
+    """Return how many bytes an arena may reserve: the file size limit, half of the free addresses."""
     # Asked for beforehand: to try a larger file raises SIGXFSZ, which Python ignores, but a user
     # may have restored. The other half of the addresses is for everything else the process does.
     room = sys.maxsize
@@ -331,7 +331,7 @@ def _allocate(fd: int, start: int, end: int) -> None:
 
 
 def _free_bytes(fd: int) -> int | None:
-    """Return what the file's file system has free, None where it has no size of its own."""
+    """Return the free bytes of a file's filesystem; None if it has no size of its own."""
     status = os.fstatvfs(fd)
     return status.f_bavail * status.f_frsize if status.f_blocks else None
 

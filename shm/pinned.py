@@ -1,8 +1,8 @@
-"""Slots that a device's driver has locked into memory, so that it copies from them by itself.
+"""Pinned slots: locked in memory by a device's driver, so that the device copies from them directly.
 
-A copy to a device may still run when the batch it was made from is dropped. So a slot that is
-registered is not free when its last view dies, but when everything that the device had been asked
-for by then is done: a *mark* is put into the device's queues, and looked at before the slot is
+A copy to a device may still be running when its batch is released. So a slot that is
+registered is not free when its last view is gone, but when everything that the device was asked
+for by then is done: a *mark* is put into the device's queues, and checked before the slot is
 granted again.
 """
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Mark(Protocol):
-    """A place in a device's queues."""
+    """A marker in a device's queues."""
 
     def passed(self) -> bool:
         """Return True if everything before it is done."""
@@ -23,30 +23,30 @@ class Mark(Protocol):
 
 
 class Driver(Protocol):
-    """The interface that locks memory for a device."""
+    """Locks memory for a device."""
 
     def register(self, address: int, nbytes: int) -> bool:
-        """Lock a range of memory; False if the driver would not."""
+        """Lock a range of memory; return False if the driver refuses."""
         ...
 
     def unregister(self, address: int) -> None:
-        """Let go of a range that begins there."""
+        """Unlock the range that begins at an address."""
         ...
 
     def mark(self) -> list[Mark]:
-        """Return marks after everything that all queues have been asked for and not yet done."""
+        """Return marks after all unfinished work in all queues."""
         ...
 
 
 class PinnedSlots:
-    """The slots of an arena that are registered, and with how many bytes.
+    """The registered slots of an arena, with their registered sizes.
 
     Parameters
     ----------
     arena : Arena
         The memory.
     driver : Driver
-        Of the device.
+        The device's driver.
     """
 
     def __init__(self, arena: Arena, driver: Driver) -> None:
@@ -57,14 +57,14 @@ class PinnedSlots:
         self.refused = False
 
     def lend(self, slot: int, nbytes: int) -> bool:
-        """Have a slot's first bytes registered, once; False if the driver will not.
+        """Register a slot's first bytes, once; return False if the driver refuses.
 
         Parameters
         ----------
         slot : int
-            It is granted: nobody copies from it.
+            A granted slot, from which nobody copies.
         nbytes : int
-            How many of its bytes have pages.
+            The number of its bytes that have pages.
         """
         if self._nbytes.get(slot, 0) >= nbytes:
             return True
@@ -78,17 +78,17 @@ class PinnedSlots:
         return True
 
     def mark(self, slot: int) -> list[Mark]:
-        """Return what a slot whose last view has died has to wait for."""
+        """Return the marks that a slot has to wait for after its last view is gone."""
         return self._driver.mark() if slot in self._nbytes else []
 
     def forget(self, slot: int) -> None:
-        """Let go of a slot, before its pages are given back: the device would keep the old ones."""
+        """Unregister a slot, before its pages are released: the device would keep the old ones."""
         if self._nbytes.pop(slot, 0):
             self._driver.unregister(self._at(slot))
 
     @property
     def nbytes(self) -> int:
-        """Bytes that are registered."""
+        """The total of registered bytes."""
         return sum(self._nbytes.values())
 
     def _at(self, slot: int) -> int:

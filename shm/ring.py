@@ -1,4 +1,4 @@
-"""A ring of slots: which pieces of shared memory are free, being written, or still held.
+"""The ring of slots: which pieces of shared memory are free, being written, or still held.
 
 ::
 
@@ -10,11 +10,11 @@
                         |  quarantine                 clear
                         +-------------> QUARANTINED -------------------> FREE
 
-Free slots are the pipeline's credits: who gets none waits, and nothing else limits how far the
-workers run ahead. Unlike a ring of fixed order it never waits for one particular slot, so a
-batch that somebody keeps costs one slot and no more.
+Free slots are the pipeline's credits: without one a stage waits, and nothing else limits how far the
+workers run ahead. Unlike a FIFO ring it never waits for one particular slot, so a
+batch that somebody keeps costs only its slot.
 
-The states live in the coordinator's own memory; there is nothing in shared memory to repair
+The states are in the coordinator's private memory; there is nothing in shared memory to repair
 when a process is killed.
 """
 
@@ -47,7 +47,7 @@ class SlotState(IntEnum):
 
 
 class _Lease(weakref.ref["Root"]):
-    """A weak reference to a lease's root that knows its slot."""
+    """A weak reference to a lease's root array that knows its slot."""
 
     __slots__ = ("slot",)
     slot: int
@@ -64,7 +64,7 @@ class Ring:
     arena : Arena
         The memory.
     budget_bytes : int
-        How much of it may be allocated; what the ring's users compare `used_bytes` with.
+        The number of bytes that may be allocated; users of the ring compare `used_bytes` with it.
     """
 
     def __init__(self, arena: Arena, budget_bytes: int) -> None:
@@ -93,7 +93,7 @@ class Ring:
         self._draining: list[tuple[int, list[Mark]]] = []
 
     def acquire(self) -> int | None:
-        """Take a free slot, the warmest there is; None when none is free."""
+        """Take a free slot, the most recently used one; None if none is free."""
         self._check_process()
         with self._lock:
             self._collect()
@@ -105,11 +105,11 @@ class Ring:
             return slot
 
     def release(self, slot: int) -> None:
-        """Put a granted slot back that was not delivered. Its writers must be done or dead."""
+        """Return a granted slot that was not delivered. Its writers must be done or dead."""
         self._finish(slot, SlotState.GRANTED)
 
     def empty(self, slot: int) -> None:
-        """Give all pages of a granted slot back: nobody has counted what its writers took."""
+        """Release all pages of a granted slot, whose writers may have allocated an unknown number."""
         if os.getpid() != self._owner:
             return
         with self._lock:
@@ -124,7 +124,7 @@ class Ring:
         return self.arena.discard(slot, 0, self.arena.stride)
 
     def quarantine(self, slot: int) -> None:
-        """Give up a granted slot whose writer may still be alive: nobody gets it until `clear`."""
+        """Quarantine a granted slot whose writer may still be alive: it is not granted until `clear`."""
         if os.getpid() != self._owner:
             return
         with self._lock:
@@ -132,18 +132,18 @@ class Ring:
             self._states[slot] = SlotState.QUARANTINED
 
     def clear(self, slot: int) -> None:
-        """Put a quarantined slot back: its writers are confirmed dead, or have answered."""
+        """Return a quarantined slot: its writers are confirmed dead, or have answered."""
         self._finish(slot, SlotState.QUARANTINED)
 
     def lease(self, slot: int, nbytes: int) -> Root:
-        """Deliver a granted slot.
+        """Lease a granted slot to the consumer.
 
         Parameters
         ----------
         slot : int
-            Which slot.
+            The slot's number.
         nbytes : int
-            How much of it.
+            The number of its bytes to lease.
 
         Returns
         -------
@@ -161,7 +161,7 @@ class Ring:
         return root
 
     def grew(self, slot: int, nbytes: int) -> None:
-        """Take note that the slot's first `nbytes` have pages; less than before changes nothing."""
+        """Record that the slot's first `nbytes` have pages; a smaller number than before is ignored."""
         if os.getpid() != self._owner:
             return
         with self._lock:
@@ -177,10 +177,10 @@ class Ring:
         return self._allocated[slot]
 
     def trim(self, keep_bytes: int) -> None:
-        """Give pages of free slots back, coldest first, until at most `keep_bytes` are in use.
+        """Release pages of free slots, least recently used first, until at most `keep_bytes` are in use.
 
-        With 0, every free slot gives back all it has, noted by `grew` or not (an allocation that
-        failed half way has left pages nobody noted).
+        With 0, every free slot releases all its pages, recorded by `grew` or not (a failed allocation
+        may leave unrecorded pages).
         """
         if os.getpid() != self._owner:
             return
@@ -199,19 +199,19 @@ class Ring:
 
     @property
     def free(self) -> int:
-        """The number of slots that could be acquired now."""
+        """The number of slots that can be acquired now."""
         with self._lock:
             self._collect()
             return len(self._free)
 
     @property
     def leased(self) -> int:
-        """The number of slots that somebody holds a view of."""
+        """The number of slots of which somebody holds a view."""
         return self.count(SlotState.LEASED)
 
     @property
     def free_bytes(self) -> int:
-        """Bytes of pages that free slots have."""
+        """The bytes of pages in free slots."""
         with self._lock:
             self._collect()
             return self._free_bytes
@@ -223,7 +223,7 @@ class Ring:
             return self._states.count(state)
 
     def _collect(self) -> None:
-        """Free the slots whose leases have ended; the lock is held."""
+        """Free the slots whose leases have ended; the caller holds the lock."""
         while self._returned:
             lease = self._returned.popleft()
             assert isinstance(lease, _Lease)  # nothing else has this callback
@@ -238,7 +238,7 @@ class Ring:
             self._drain()
 
     def _drain(self) -> None:
-        """Free the slots that no device reads any more; the lock is held."""
+        """Free the slots that no device reads any more; the caller holds the lock."""
         waiting, self._draining = self._draining, []
         for slot, marks in waiting:
             left = [mark for mark in marks if not mark.passed()]

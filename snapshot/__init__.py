@@ -1,6 +1,8 @@
-"""Snapshots, which outlive a run: elements on disk, as sharded Arrow IPC files that any process goes on with.
+"""Snapshots: elements that outlive a run, on disk as sharded Arrow IPC files, which any process can continue.
 
-Here is what stands in the files that decide (`records`, `manifest`, `journal`, `run`, `lease`) and what is
-found under a path (`catalog`, `outcome`, `takeover`, `parts`). Beside it, in folders: `files` of a store,
-`encoding` of elements, the `fingerprint` of a pipeline, `writing`, `reading`, and `upkeep`.
+The modules here define the files that decide (`records`, `manifest`, `journal`, `run`, `lease`) and find what is under
+a path (`catalog`, `outcome`, `takeover`, `parts`). The folders are: `files` of a store, `encoding` of elements, the
+`fingerprint` of a pipeline, `writing`, `reading`, and `upkeep`.
+
+May import `formats` and the modules of `tundish` itself (errors, spec, ...), and nothing of the loader.
 """

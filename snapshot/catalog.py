@@ -1,4 +1,4 @@
-"""The catalog of what stands under a path: keys, their runs and manifests."""
+"""The catalog of a snapshot path: its keys, their runs and manifests."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _LEASE = re.compile(r"lease(-\d+-of-\d+)?\.json\Z")
 
 
 class Catalog:
-    """The catalog of what stands under a path.
+    """The keys, runs and manifests under a path.
 
     Parameters
     ----------
     path : str or os.PathLike
         The path given to ``snapshot``.
     storage_options : mapping, optional
-        For a remote one.
+        Options of a remote filesystem.
     """
 
     def __init__(
@@ -48,15 +48,15 @@ class Catalog:
         self.store = open_store(path, storage_options)
 
     def keys(self) -> list[str]:
-        """Return every key that there is a folder of."""
+        """Return every key that has a folder."""
         return [name for name in self.store.list() if _KEY.match(name)]
 
     def at(self, key: str) -> Store:
-        """Return the store of a key's folder: `read_run` and its like take it."""
+        """Return the store of a key's folder, for `read_run` and similar functions."""
         return self.store.subfolder(key)
 
     def manifest(self, key: str) -> Manifest | None:
-        """Return the manifest of a key that is complete; None if it is not.
+        """Return the manifest of a key's complete snapshot; None if it is not complete.
 
         Raises
         ------
@@ -79,12 +79,12 @@ class Catalog:
         return manifest
 
     def pipeline(self, key: str) -> JSON | None:
-        """The description that was hashed; None if it is not there.
+        """Return the pipeline's description, which was hashed for the key; None if there is none.
 
         Raises
         ------
         SnapshotError
-            It is cut off.
+            The file is cut off.
         """
         name = f"{key}/pipeline.json"
         try:
@@ -93,7 +93,7 @@ class Catalog:
             return None
 
     def newest(self) -> str | None:
-        """The key of the snapshot that was completed last; damaged ones are passed over."""
+        """Return the key of the snapshot that was completed last; damaged ones are ignored."""
         found = []
         for key in self.keys():
             with suppress(SnapshotError):
@@ -103,11 +103,11 @@ class Catalog:
         return max(found, default=(None, None))[1]
 
     def runs(self, key: str) -> list[str]:
-        """Return every run that there is a folder of."""
+        """Return the names of a key's runs."""
         return [name for name in self.store.list(f"{key}/runs") if _RUN.match(name)]
 
     def prefixes(self, key: str) -> Iterator[Prefix]:
-        """Yield what is durable of each run that has a header."""
+        """Yield the durable prefix of each run that has a header."""
         store = self.at(key)
         for run in self.runs(key):
             with suppress(SnapshotError):
@@ -123,18 +123,18 @@ class Catalog:
         *,
         living: bool = False,
     ) -> Prefix | None:
-        """The run to continue: the one with most elements whose writer is not alive.
+        """Return the run to continue: the longest one whose writer is not alive.
 
         Parameters
         ----------
         key : str
-            Which snapshot.
+            The snapshot's key.
         seeds : mapping, optional
-            Only runs that drew these.
+            Restricts the search to runs with these seeds.
         part : (int, int), optional
-            Only runs of this part; default: only runs of the whole.
+            Restricts the search to runs of this part; default: runs of the whole source.
         living : bool, optional
-            Also runs whose writer is alive: to read what is durable of them, not to continue them.
+            Includes runs whose writer is alive, to read their durable prefix, not to continue them.
         """
         found = [
             prefix
@@ -151,12 +151,12 @@ class Catalog:
     # -- writing ----------------------------------------------------------------------------------
 
     def begin_run(self, key: str, header: RunHeader, pipeline: JSON) -> str:
-        """Make a run of its own, and the key's description if it is the first.
+        """Create a run, and the key's description if there is none.
 
         Returns
         -------
         str
-            Its name.
+            The run's name.
         """
         self.clean(key)
         run = uuid.uuid4().hex
@@ -168,7 +168,7 @@ class Catalog:
         return run
 
     def publish(self, key: str, manifest: Manifest) -> bool:
-        """Make a snapshot complete; False if it was already: another run won."""
+        """Publish a manifest, which completes a snapshot; return False if another run was published before."""
         name, data = f"{key}/manifest.json", manifest.to_bytes()
         if self.store.create(name, data, "manifest"):
             return True
@@ -177,20 +177,20 @@ class Catalog:
         return empty and replace_stale(self.store, name, b"", data)
 
     def replace(self, key: str, manifest: Manifest) -> None:
-        """Put a manifest over other runs in the place of the one that is there: for `compact`."""
+        """Replace the manifest by one over other runs, for `compact`."""
         self.store.replace(f"{key}/manifest.json", manifest.to_bytes())
 
     def clean(self, key: str) -> list[str]:
-        """Remove what dead processes left under a key, outside of runs that may be continued.
+        """Remove what dead processes left under a key, except runs that may be continued.
 
-        Temporary files of the key and of runs without a header go (one who is just beginning
-        makes his again), and of a complete snapshot those of its runs, with the leases of dead
+        That is temporary files of the key, runs without a header (a process that is just beginning one
+        makes it again), and in a complete snapshot temporary files of its runs and the leases of dead
         processes.
 
         Returns
         -------
         list of str
-            What was removed.
+            The names of what was removed.
         """
         names = self.store.list(key)
         found = [f"{key}/{name}" for name in names if temporary(name)]
@@ -214,7 +214,7 @@ class Catalog:
         return found
 
     def _remove(self, names: Sequence[str], folders: Sequence[str] = ()) -> list[str]:
-        """Remove files, and folders if they are empty; names. Who may only read leaves them."""
+        """Remove files, and folders if they are empty; return their names. Without write permission nothing is removed."""
         with suppress(OSError):
             for name in names:
                 self.store.remove(name)
@@ -232,14 +232,13 @@ class Catalog:
     # -- naming what is there ---------------------------------------------------------------------
 
     def outcome(self, key: str) -> Outcome:
-        """The name of what stands under a key."""
+        """Return the state of a key."""
         return self.examine(key)[0]
 
     def examine(self, key: str) -> tuple[Outcome, SnapshotError | None]:
-        """The name of what stands under a key, and what is wrong with it.
+        """Return the state of a key, and its problem.
 
-        Of several runs without a manifest it is the one that would be continued, else the one that
-        has most.
+        Of several runs without a manifest, the one that would be continued decides, else the longest.
         """
         try:
             manifest = self.manifest(key)
@@ -273,7 +272,7 @@ class Catalog:
     def _examine_run(
         self, key: str, run: str
     ) -> tuple[tuple[Any, ...], Outcome, SnapshotError | None]:
-        """Return how much it would count, its name, and what is wrong with it."""
+        """Return a run's rank among the key's runs, its state, and its problem."""
         try:
             prefix = read_run(self.at(key), run)
             self._own(key, prefix.header, run)
@@ -290,7 +289,7 @@ class Catalog:
 
 
 def _lives_elsewhere(holder: Mapping[str, JSON]) -> bool:
-    """Return True if a process other than this one is known to be alive."""
+    """Return True if a lease's holder is a process other than this one that is known to be alive."""
     try:
         process = Holder.from_json(holder)
     except SnapshotError:

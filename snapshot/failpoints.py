@@ -1,8 +1,8 @@
-"""Named steps of writing at which a test ends the process, or fails it.
+"""Failpoints: named steps of writing at which a test can kill the process or raise an error.
 
-``TUNDISH_FAILPOINT=journal.linked:kill`` kills the process when it reaches that step, ``:raise``
+``TUNDISH_FAILPOINT=journal.linked:kill`` kills the process at that step, ``:raise``
 raises an OSError there; ``journal.linked:3:kill`` does so the third time. With
-``TUNDISH_FAILPOINT_ONCE=<file>`` it happens in one process only: the first that creates the file.
+``TUNDISH_FAILPOINT_ONCE=<file>`` it happens in only one process: the first that creates the file.
 The environment is read at import; without the variable, `reach` does nothing.
 """
 
@@ -41,7 +41,7 @@ STEPS: tuple[str, ...] = (
 
 @dataclass
 class Failpoint:
-    """The step that `TUNDISH_FAILPOINT` asks for, and what happens there."""
+    """The step in `TUNDISH_FAILPOINT`, and what happens there."""
 
     step: str
     action: str
@@ -51,7 +51,7 @@ class Failpoint:
 
     @classmethod
     def parse(cls, text: str, once: str | None = None) -> Failpoint:
-        """``step[:n]:kill`` or ``step[:n]:raise``."""
+        """Parse ``step[:n]:kill`` or ``step[:n]:raise``."""
         step, *rest = text.split(":")
         action = rest[-1] if rest else ""
         nth = rest[0] if len(rest) == 2 else "1"
@@ -63,7 +63,7 @@ class Failpoint:
         return cls(step, action, int(nth), once)
 
     def reach(self, step: str) -> None:
-        """Act, if this is the step and its time has come."""
+        """Kill or raise, if this is the step and the call to fail."""
         if step not in STEPS:
             raise ValueError(f"{step} is not in tundish.snapshot.failpoints.STEPS")
         if step != self.step:

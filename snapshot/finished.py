@@ -1,7 +1,7 @@
-"""A finished run as its ``index.arrow`` tells it: without the journal, which may be long.
+"""Opening a finished run from its ``index.arrow``, without its journal, which may be long.
 
-The table of its shards, forms and errors is in the metadata of the index's schema, so a complete
-snapshot is opened with three files a run.
+The metadata of the index's schema contain the table of shards, forms and errors, so opening a complete
+snapshot takes three files a run.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 
 def read_finished(store: Store, entry: ManifestRun) -> Prefix:
-    """A run of a manifest.
+    """Read a run of a manifest.
 
     Parameters
     ----------
     store : Store
-        Of the folder ``<path>/<key>``.
+        The store of the folder ``<path>/<key>``.
     entry : ManifestRun
-        What the manifest says of it.
+        The run's entry in the manifest.
 
     Raises
     ------
     SnapshotError
-        It is damaged: the error names the file, and the batch where one is meant.
+        The run is damaged: the error names the file, and the batch if it is one.
     """
     prefix = read_indexed(store, entry)
     check_sizes(store, entry.run, prefix.shards, entries=prefix.entries)
@@ -46,7 +46,7 @@ def read_finished(store: Store, entry: ManifestRun) -> Prefix:
 
 
 def read_indexed(store: Store, entry: ManifestRun) -> Prefix:
-    """Return what the index says; its shards are not looked at."""
+    """Read a run from its index, without its shards."""
     header = read_header(store, entry.run)
     name = f"runs/{entry.run}/{entry.index.file}"
     path = store.shown(name)
@@ -81,7 +81,7 @@ def read_indexed(store: Store, entry: ManifestRun) -> Prefix:
 def _contradiction(
     entries: np.ndarray, shards: Sequence[Shard], errors: int, forms: int, rows: int
 ) -> str:
-    """Say what in an index does not fit; "" if everything does."""
+    """Describe an inconsistency of an index; "" if there is none."""
     found = int(entries["rows"].sum(dtype=np.int64))
     if found + errors != rows:
         return f"has {found} rows and {errors} errors, and the manifest says {rows} elements"
@@ -104,7 +104,7 @@ def _contradiction(
 
 
 def check_order(store: Store, entry: ManifestRun) -> None:
-    """See that the order of a run with user shards is there; its bytes are checked by who reads it."""
+    """Check that the order of a run with user shards is present; its bytes are checked when it is read."""
     if entry.order is None:
         return
     name = f"runs/{entry.run}/{entry.order.file}"

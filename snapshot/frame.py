@@ -1,7 +1,7 @@
-"""The frame of a snapshot's JSON files: a version first, a checksum last, and nothing believed.
+"""The frame of a snapshot's JSON files: format version, fields, checksum.
 
-Each is one JSON object that ends with the crc32 of all the bytes before it, so a cut or an edit is
-noticed before anything in it is used. Keys that are not known are ignored.
+Each file is one JSON object that ends with the crc32 of all bytes before it, so a cut or an edit is
+noticed before anything in it is used. Unknown keys are ignored.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _STAYS = "what was written before it stays readable"
 
 
 def pack(fields: Mapping[str, JSON]) -> bytes:
-    """Write one JSON object: the format's version first, the crc32 of all before it last."""
+    """Serialize fields as a JSON object: the format's version first, the crc32 of all before it last."""
     body = {"format": list(FORMAT), **fields}
     text = json.dumps(
         body, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=by_name
@@ -41,17 +41,17 @@ def pack(fields: Mapping[str, JSON]) -> bytes:
 
 
 def by_name(record: Any) -> dict[str, JSON]:
-    """Take a frozen value apart, as it stands in JSON: its fields by their names, in their order."""
+    """Return a frozen value's fields as they are in JSON, by name and in order."""
     return {each.name: getattr(record, each.name) for each in dataclasses.fields(record)}
 
 
 def unpack(data: bytes, path: str) -> Fields:
-    """Read what `pack` wrote.
+    """Read a JSON object that `pack` wrote.
 
     Raises
     ------
     SnapshotVersionError
-        It is of a higher major version, or requires what this version does not know.
+        It has a higher major version, or requires features that this version lacks.
     SnapshotCorruptError
         It is cut off, not JSON, or was changed; ``error.edited`` tells which.
     """
@@ -73,7 +73,7 @@ def unpack(data: bytes, path: str) -> Fields:
 
 
 def parse(data: bytes, path: str) -> JSON:
-    """JSON from bytes; whatever is wrong with them is a `SnapshotCorruptError`."""
+    """Parse JSON; any problem is a `SnapshotCorruptError`."""
     if not data.strip(b"\0 \n"):
         raise TornFileError(path, "is empty" if not data else "holds only zeros", remedy=_STAYS)
     try:
@@ -83,19 +83,19 @@ def parse(data: bytes, path: str) -> JSON:
 
 
 class LostFileError(SnapshotCorruptError):
-    """A file that should be there."""
+    """A file is missing."""
 
 
 class TornFileError(SnapshotCorruptError):
-    """A file that ends early, or is not JSON."""
+    """A file ends early, or is not JSON."""
 
 
 class EditedFileError(SnapshotCorruptError):
-    """A file that is JSON, and not as it was written."""
+    """A file is JSON, but not as it was written."""
 
 
 def check_version(fields: Fields) -> None:
-    """Refuse a format that is not known."""
+    """Raise if the format's version is unknown."""
     version = fields.value.get("format")
     if not (isinstance(version, list) and version and all(type(v) is int for v in version)):
         raise SnapshotCorruptError(fields.path, f"has the format {version!r}, not [major, minor]")
@@ -117,7 +117,7 @@ def _is_names(value: JSON) -> bool:
 
 @dataclass(frozen=True)
 class Fields:
-    """A JSON object of a file, read by name and type: what does not fit is an error of the file."""
+    """A JSON object of a file, read by name and type; a misfit is an error of the file."""
 
     value: dict[str, JSON]
     path: str
@@ -177,6 +177,6 @@ class Fields:
 
 
 def show(value: JSON) -> str:
-    """A value for a message, not longer than needed to find it."""
+    """Return a value for a message, shortened."""
     shown = json.dumps(value)
     return shown if len(shown) <= 40 else f"{shown[:40]}..."

@@ -1,6 +1,6 @@
-"""The index of a finished run: where every batch lies (``index.arrow``), and every row of one with user shards.
+"""The index of a finished run: the location of every batch (``index.arrow``), and with user shards of every row.
 
-Both follow from the journal alone, so they are made again, the same, by whoever finishes a run.
+Both follow from the journal alone, so any process that finishes the run writes the same bytes.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _TABLE = b"tundish.run"  # where, in the metadata of the schema, the table of th
 
 
 def index_bytes(entries: np.ndarray, table: bytes) -> bytes:
-    """Batches sorted by their first element, as the bytes of an Arrow file.
+    """Return the bytes of an Arrow file with the batches, sorted by first element.
 
     Parameters
     ----------
     entries : numpy.ndarray of `ENTRY`
-        In any order.
+        The batches, in any order.
     table : bytes
-        What `tundish.snapshot.run.run_table` says of the run beside its batches.
+        The rest of the run's description, from `tundish.snapshot.run.run_table`.
     """
     entries = np.sort(entries, order="start")
     schema = _SCHEMA.with_metadata({_TABLE: table})
@@ -57,12 +57,12 @@ def index_bytes(entries: np.ndarray, table: bytes) -> bytes:
 
 
 def read_index(data: bytes, path: str) -> tuple[np.ndarray, bytes]:
-    """The batches of an ``index.arrow``, of `ENTRY`, and the table of the run.
+    """Return the batches in an ``index.arrow``, as `ENTRY`, and the table of the run.
 
     Raises
     ------
     SnapshotCorruptError
-        It is not a whole index.
+        It is not a complete index.
     """
     try:
         file = pa.ipc.open_file(pa.py_buffer(data))
@@ -79,7 +79,7 @@ def read_index(data: bytes, path: str) -> tuple[np.ndarray, bytes]:
 
 
 def read_batch(store: Store, name: str, entry: np.void) -> bytes:
-    """The bytes of a batch of the index, which are those that were written."""
+    """Read a batch of the index, and check that its bytes are those that were written."""
     data = store.read_range(name, int(entry["offset"]), int(entry["length"]))
     if len(data) != entry["length"] or crc32(data) != entry["crc32"]:
         raise SnapshotCorruptError(
@@ -91,16 +91,16 @@ def read_batch(store: Store, name: str, entry: np.void) -> bytes:
 def order_blocks(
     entries: np.ndarray, numbers_of: Callable[[np.void], np.ndarray], rows: int
 ) -> Iterator[np.ndarray]:
-    """Yield where element 0, 1, ... stands, a block of int64 (n, 2) after the other: (batch, row).
+    """Yield the location (batch, row) of element 0, 1, ..., in int64 blocks of shape (n, 2).
 
     Parameters
     ----------
     entries : numpy.ndarray of `ENTRY`
-        Sorted by ``start``; "batch" counts these.
+        The batches, sorted by ``start``; "batch" is an index into them.
     numbers_of : callable
-        Gives the numbers of an entry's elements: ascending, beginning with its ``start``.
+        Returns the numbers of an entry's elements: ascending, beginning with its ``start``.
     rows : int
-        How many elements there are; those in no batch, which failed, stand at (-1, -1).
+        The number of elements; those that failed, which are in no batch, have location (-1, -1).
     """
     # A batch has no number below its start, so what is below the next batch's start is settled:
     # only the numbers of the batches that interleave are held at once.
@@ -119,14 +119,14 @@ def order_blocks(
 
 
 def grown(block: np.ndarray, length: int) -> np.ndarray:
-    """The same, at least so long."""
+    """Return a block enlarged to at least `length` rows."""
     if len(block) >= length:
         return block
     return np.concatenate([block, np.full((length - len(block), 2), -1, np.int64)])
 
 
 def npy_header(rows: int) -> bytes:
-    """Return what stands before the blocks of an ``order.npy``."""
+    """Return the header of an ``order.npy``, which precedes the blocks."""
     file = io.BytesIO()
     np.lib.format.write_array_header_1_0(
         file, {"descr": "<i8", "fortran_order": False, "shape": (rows, 2)}

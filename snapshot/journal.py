@@ -1,4 +1,4 @@
-"""The journal of a run: its records are the only commit points, numbered 0, 1, 2, ... without gap."""
+"""The journal of a run: its records, numbered 0, 1, 2, ... without gaps, are the only commit points."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def record_name(run: str, n: int) -> str:
 
 
 def append_record(store: Store, run: str, record: JournalRecord) -> bool:
-    """Commit; False if there is a record of that number already, by another process."""
+    """Append a record, which commits; return False if another process has written that number."""
     return store.create(record_name(run, record.n), record.to_bytes(), "journal")
 
 
 def read_records(store: Store, run: str, upto: int | None = None) -> Iterator[JournalRecord]:
-    """The records in order, up to the end or to the first that is not whole.
+    """Yield the records in order, up to the end or to the first damaged one.
 
     Raises
     ------
     LostFileError, TornFileError, EditedFileError, SnapshotCorruptError, SnapshotVersionError
-        In place of that first one. `LostFileError`: there are later ones, or `upto` were asked for.
+        Raised in place of the first damaged record. `LostFileError`: there are later ones, or `upto` is more.
     """
     numbers = record_numbers(store, run)
     last = max(numbers, default=-1)
@@ -54,6 +54,6 @@ def read_records(store: Store, run: str, upto: int | None = None) -> Iterator[Jo
 
 
 def record_numbers(store: Store, run: str) -> set[int]:
-    """The numbers of the records that are there."""
+    """Return the numbers of the existing records."""
     found = (_RECORD.match(name) for name in store.list(f"runs/{run}/journal"))
     return {int(match[1]) for match in found if match}

@@ -1,8 +1,8 @@
-"""Leases: who writes under a key, as a hint, which saves work done twice, and never decides what is right.
+"""Leases: hints that say who writes under a key; they save duplicate work, and never decide correctness.
 
-The lease is a file with the name of a process. It is stale when that process is known to be gone
-(it ran here), or when nobody has touched the file for `STALE_S`, by the clock of the filesystem that it
-lies on. Of all who find a stale one, one process puts its own in its place.
+The lease is a file with the name of a process. It is stale if that process is known to be gone
+(it ran on this machine), or if nobody has touched the file for `STALE_S`, by the clock of its filesystem. Of all
+processes that find a stale lease, one replaces it by its own.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ _LIMIT = 1 << 16  # bytes of a lease
 
 @dataclass(frozen=True)
 class Holder:
-    """A process, such that another of the same number is not taken for it.
+    """A process, distinguished from later ones with the same id.
 
     Parameters
     ----------
     place : str
-        The machine, since when it runs, and the process numbers' name space: processes are looked
-        for only where this is equal.
+        The machine, its boot, and the namespace of process ids: processes are only looked up
+        if this is equal.
     host : str
         The machine's name, for messages.
     pid : int
-        The process.
+        The process id.
     born : str
-        When it was started, as the system counts.
+        When it was started, in the system's units.
     """
 
     place: str
@@ -56,12 +56,12 @@ class Holder:
 
     @classmethod
     def here(cls) -> Self:
-        """The process that asks."""
+        """Return the calling process."""
         return cls(_place(), socket.gethostname(), os.getpid(), _born(os.getpid()) or "")
 
     @classmethod
     def from_json(cls, value: Mapping[str, JSON], path: str = "") -> Self:
-        """Read what `to_json` gave; raise SnapshotError for anything else."""
+        """Parse the result of `to_json`; raise SnapshotError for anything else."""
         fields = Fields(dict(value), path)
         return cls(
             fields.text("place"), fields.text("host"), fields.integer("pid"), fields.text("born")
@@ -73,7 +73,7 @@ class Holder:
 
     @property
     def alive(self) -> bool | None:
-        """True if it still runs; None where that cannot be known from here."""
+        """Return True if it is running; None if that cannot be known from here."""
         if self.place != _place():
             return None
         return _born(self.pid) == self.born
@@ -91,7 +91,7 @@ def _place() -> str:
 
 
 def _born(pid: int) -> str | None:
-    """Return when a process was started; None if there is none, or only its remains."""
+    """Return when a process was started; None if there is none, or it is a zombie."""
     with suppress(OSError, IndexError):
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return None if fields[0] in (b"Z", b"X") else fields[19].decode()
@@ -103,13 +103,13 @@ def _born(pid: int) -> str | None:
 
 
 def lease_name(key: str, part: tuple[int, int] | None = None) -> str:
-    """Return the name of the lease of a key, or of a part of it."""
+    """Return the file name of a key's lease, or of the lease of a part."""
     return f"{key}/lease.json" if part is None else f"{key}/lease-{part[0]}-of-{part[1]}.json"
 
 
 @dataclass(frozen=True)
 class Lease:
-    """A lease that this process took."""
+    """A lease that this process holds."""
 
     store: Store
     name: str
@@ -117,7 +117,7 @@ class Lease:
     token: str
 
     def refresh(self) -> bool:
-        """Say that the holder lives; False if it is no longer ours."""
+        """Renew the lease; return False if it is no longer ours."""
         if not self._ours():
             return False
         with suppress(FileNotFoundError):
@@ -126,7 +126,7 @@ class Lease:
         return False
 
     def release(self) -> None:
-        """Give it back, if it is still ours."""
+        """Release the lease, if it is still ours."""
         if self._ours():
             self.store.remove(self.name)
             reach("lease.released")
@@ -144,18 +144,18 @@ def take(
     holder: Holder | None = None,
     part: tuple[int, int] | None = None,
 ) -> Lease | None:
-    """Take the lease of a key; None if another process has it.
+    """Take the lease of a key; return None if another process holds it.
 
     Parameters
     ----------
     store : Store
-        Of the snapshot's path.
+        The store of the snapshot's path.
     key, run : str
-        Which; and what will be written, for `info` to show.
+        The key; and the run to be written, which `info` shows.
     holder : Holder, optional
         Default: this process.
     part : (int, int), optional
-        Of the i-th of n parts, each of which has a lease of its own.
+        (i, n) for the i-th of n parts, each of which has its own lease.
     """
     name, token = lease_name(key, part), secrets.token_hex(8)
     lease = Lease(store, name, run, token)
@@ -171,14 +171,14 @@ def take(
 
 
 def is_stale(store: Store, name: str) -> bool:
-    """Return True if the lease's holder is gone, or shows no sign of life.
+    """Return True if the lease's holder is gone, or has not renewed it.
 
     Parameters
     ----------
     store : Store
-        Of the snapshot's path.
+        The store of the snapshot's path.
     name : str
-        `lease_name`.
+        The result of `lease_name`.
     """
     holder = holder_of(store, name)
     if holder is not None and holder.alive is not None:
@@ -197,7 +197,7 @@ def holder_of(store: Store, name: str) -> Holder | None:
 
 
 def own_token(store: Store, name: str) -> str | None:
-    """The token of a lease that this process took and has not given back."""
+    """Return the token of a lease that this process has taken and not released."""
     fields = _read(store, name)
     if fields is None or holder_of(store, name) != Holder.here():
         return None
@@ -207,7 +207,7 @@ def own_token(store: Store, name: str) -> str | None:
 
 
 def _read(store: Store, name: str) -> Fields | None:
-    """The lease's fields; None if it is gone, or was cut off when its writer died."""
+    """Return the lease's fields; None if it is gone, or was cut off when its writer died."""
     with suppress(FileNotFoundError, SnapshotError):
         return unpack(store.read(name, _LIMIT), store.shown(name))
     return None

@@ -1,4 +1,4 @@
-"""The manifest, which says that a snapshot is complete (``manifest.json``), and what else can stand under one key."""
+"""The manifest (``manifest.json``), which marks a snapshot as complete, and the states of keys and runs."""
 
 from __future__ import annotations
 
@@ -49,25 +49,25 @@ class Manifest:
     Parameters
     ----------
     key, content : str
-        The fingerprint's; and a name of the elements in their order, which `compact` keeps.
+        The fingerprint's key; and a name of the elements in their order, which `compact` keeps.
     runs : tuple of ManifestRun
-        In the order of their elements.
+        The runs, in the order of their elements.
     rows, bytes : int
-        Elements (also those that failed), and bytes of all shards.
+        The number of elements (including those that failed), and the size of all shards.
     compression : str, optional
         None, "lz4" or "zstd".
     user_shards : bool
-        Whether there was a ``shard_func``.
+        True if there was a ``shard_func``.
     element_spec : JSON
-        To be shown; the schemas of the shards are what is read.
+        For display; readers use the schemas of the shards.
     marks : mapping
-        "skipped", "unordered", "random".
+        The entries "skipped", "unordered", "random".
     inputs : list
-        What the source was made of: names and sizes.
+        Names and sizes of the source's files.
     created, library : str
-        When, and by which version of this library.
+        The time, and the version of this library.
     generation : int
-        How often it was replaced by `compact`.
+        The number of times it was replaced by `compact`.
     """
 
     key: str
@@ -111,11 +111,11 @@ class Manifest:
 
 
 class Outcome(Enum):
-    """The state of one key, or of one run; its value says it to a reader.
+    """The state of a key or a run; its value is a description for people.
 
-    `served` outcomes have elements that are read; `continued` ones are runs that a writer goes on
-    with. What is neither is left as it is: nothing is read from it, and a new run is begun beside
-    it or, where the snapshot had been complete, an error names the file.
+    A reader gets elements in `served` states; a writer continues runs in `continued` states. Anything else is left
+    alone: nothing is read from it, and a new run is begun beside it, or an error names the file if the snapshot had
+    been complete.
     """
 
     EMPTY = "nothing is there"
@@ -156,12 +156,12 @@ class Outcome(Enum):
 
     @property
     def served(self) -> bool:
-        """True if a reader is given elements (which may be none)."""
+        """True if readers get elements (possibly none)."""
         return self in _SERVED
 
     @property
     def continued(self) -> bool:
-        """True if a writer may go on with the run."""
+        """True if a writer may continue the run."""
         return self in _CONTINUED
 
 

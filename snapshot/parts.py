@@ -1,7 +1,7 @@
-"""A snapshot whose ranges were made by several processes, and is put together in the end.
+"""Snapshots whose ranges are written by several processes and joined at the end.
 
 Each range is a run of its own, with ``part: [i, n]`` in its header and, once it is complete, a
-manifest of its own beside its index. Together they are one snapshot when a manifest over all of
+manifest of its own beside its index. They become one snapshot when a manifest over all of
 them, in the order of the ranges, is published.
 """
 
@@ -33,13 +33,13 @@ class Part:
     Parameters
     ----------
     index, count : int
-        Which of how many.
+        The number of the range, and how many ranges there are.
     prefix : Prefix or None
-        The run that has most of it; None: there is none.
+        The longest run of it; None if there is none.
     manifest : Manifest or None
-        Its manifest; None: it is not complete.
+        Its manifest; None if it is not complete.
     problem : SnapshotError or None
-        What is wrong with its manifest.
+        The problem of its manifest.
     """
 
     index: int
@@ -50,12 +50,12 @@ class Part:
 
     @property
     def rows(self) -> int:
-        """The number of elements that are durable."""
+        """The number of durable elements."""
         return 0 if self.prefix is None else self.prefix.next
 
 
 def part_manifest(catalog: Catalog, key: str, run: str) -> Manifest | None:
-    """The manifest of a run that is a part; None if it is not complete."""
+    """Return the manifest of a run that is a part; None if it is not complete."""
     store, name = catalog.at(key), f"runs/{run}/manifest.json"
     try:
         data = store.read(name)
@@ -65,7 +65,7 @@ def part_manifest(catalog: Catalog, key: str, run: str) -> Manifest | None:
 
 
 def numbers_of_parts(catalog: Catalog, key: str) -> dict[int, str]:
-    """Return into how many ranges runs of a key divide it, each with when the latest of them was begun."""
+    """Return the numbers of ranges into which runs divide a key, with the time at which the latest such run was begun."""
     found: dict[int, str] = {}
     for prefix in catalog.prefixes(key):
         if prefix.header.part is not None:
@@ -75,7 +75,7 @@ def numbers_of_parts(catalog: Catalog, key: str) -> dict[int, str]:
 
 
 def parts_of(catalog: Catalog, key: str, count: int) -> list[Part]:
-    """Return what stands of each of `count` ranges, in their order."""
+    """Return the state of each of `count` ranges, in order."""
     best: dict[int, Part] = {}
     for prefix in catalog.prefixes(key):
         part = prefix.header.part
@@ -97,13 +97,12 @@ def _rank(part: Part | None) -> tuple[bool, int]:
 
 
 def joined(parts: Sequence[Part]) -> Manifest:
-    """The manifest over all ranges, which must be complete.
+    """Return the manifest over all ranges, which must be complete.
 
     Raises
     ------
     SnapshotError
-        They do not belong together: their random numbers were seeded differently, or their
-        elements differ in more than shapes.
+        They do not belong together: their random seeds differ, or their elements differ in more than shapes.
     """
     manifests = [part.manifest for part in parts if part.manifest is not None]
     assert len(manifests) == len(parts)
@@ -133,7 +132,7 @@ def joined(parts: Sequence[Part]) -> Manifest:
 
 
 def _marks(several: Sequence[Mapping[str, JSON]]) -> dict[str, JSON]:
-    """Add counts up; a mark that holds for one part holds for all."""
+    """Add up counts; a mark that holds for one part holds for all."""
     found: dict[str, JSON] = {}
     for marks in several:
         for name, mark in marks.items():
@@ -143,7 +142,7 @@ def _marks(several: Sequence[Mapping[str, JSON]]) -> dict[str, JSON]:
 
 
 def _check_alike(parts: Sequence[Part]) -> None:
-    """Refuse elements of which one process could not have made one snapshot."""
+    """Raise if the parts' elements could not be in one snapshot."""
     known: tuple[int, Form] | None = None
     for part in parts:
         assert part.prefix is not None
@@ -162,7 +161,7 @@ def _check_alike(parts: Sequence[Part]) -> None:
 
 
 def _wider(form: Form, other: Form) -> Form:
-    """A form for the elements of both; SpecError if there is none."""
+    """Return a form for the elements of both; raise SpecError if there is none."""
     if not same_structure(form.tree, other.tree):
         raise SpecError(f"the structures are {show_tree(form.tree)} and {show_tree(other.tree)}")
     by_path = dict(zip(paths(other.tree), other.kinds, strict=True))

@@ -1,4 +1,4 @@
-"""Records in a snapshot's JSON files, as frozen values; design page 006 has every field."""
+"""Records of a snapshot's JSON files, as frozen values; design page 006 has every field."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Bytes = bytes  # where a field has that name
 
 
 class Batch(NamedTuple):
-    """The place of one record batch: elements `start` .. `start + rows` at these bytes of its shard."""
+    """The location of a record batch: elements `start` .. `start + rows` at a byte range of its shard."""
 
     start: int
     rows: int
@@ -45,9 +45,9 @@ class Batch(NamedTuple):
 class Shard:
     """One Arrow file of a run.
 
-    `user_shard` is what ``shard_func`` said, None without one; `form` is the number of the schema
-    among the run's. `frame` is the crc32 of the bytes that are in no batch, from the front: what
-    other tools read first and we never; None where it is not known.
+    `user_shard` is the number from ``shard_func``, None without one; `form` is the number of its schema
+    among the run's. `frame` is the crc32 of the bytes outside of all batches, from the front, which
+    other tools read and this library does not; None if it is not known.
     """
 
     file: str
@@ -60,7 +60,7 @@ class Shard:
 
     @classmethod
     def from_json(cls, fields: Fields, *, indexed: bool = False) -> Self:
-        """Read it; `indexed`: its batches stand elsewhere."""
+        """Parse it; `indexed` means that its batches are stored elsewhere."""
         shard = cls(
             fields.text("file", _SHARD),
             fields.integer("bytes"),
@@ -92,7 +92,7 @@ def _batch(entry: JSON, fields: Fields) -> Batch:
 
 
 class StoredError(NamedTuple):
-    """The element `n` failed when it was computed: its place is kept, reading it raises this."""
+    """The error of element `n`, which failed when it was computed; reading the element raises it."""
 
     n: int
     type: str
@@ -101,7 +101,7 @@ class StoredError(NamedTuple):
 
     @classmethod
     def of(cls, n: int, error: BaseException) -> Self:
-        """Describe an exception; its arguments are kept where JSON can say them."""
+        """Describe an exception; its arguments are kept if JSON can represent them."""
         kind = type(error)
         name = (
             kind.__name__
@@ -116,7 +116,7 @@ class StoredError(NamedTuple):
         return cls(n, name, tuple(args) if same else None, repr(error))
 
     def exception(self) -> BaseException:
-        """Make the exception: of the same type if it is a builtin one, else a `TransformError`."""
+        """Make the exception: of the same type if that is a builtin, else a `TransformError`."""
         kind = getattr(builtins, self.type, None)
         if self.args is not None and isinstance(kind, type) and issubclass(kind, BaseException):
             try:
@@ -142,7 +142,7 @@ def _error(entry: JSON, path: str) -> StoredError:
 
 @dataclass(frozen=True)
 class Checked:
-    """A file beside a record: its name in the run, its size and the crc32 of its bytes."""
+    """A file that belongs to a record: its name in the run, its size and its crc32."""
 
     file: str
     bytes: int
@@ -153,7 +153,7 @@ class Checked:
         return cls(file, len(data), crc32(data))
 
     def check(self, data: Bytes, path: str) -> Bytes:
-        """The bytes, if they are those that were written."""
+        """Return the bytes, if they are those that were written; else raise."""
         if len(data) != self.bytes:
             raise TornFileError(path, f"has {len(data):,} bytes, and {self.bytes:,} were written")
         found = crc32(data)
@@ -170,26 +170,26 @@ class Checked:
 
 @dataclass(frozen=True)
 class RunHeader:
-    """``run.json``, written before anything else of a run.
+    """``run.json``, the first file of a run.
 
     Parameters
     ----------
     key : str
-        The fingerprint's.
+        The fingerprint's key.
     created : str
-        When, as ISO 8601 in UTC; to be shown, never compared.
+        The time, as ISO 8601 in UTC; for display, never compared.
     holder : mapping
-        Which process began it: `tundish.snapshot.lease.Holder` as JSON.
+        The process that began it: `tundish.snapshot.lease.Holder` as JSON.
     library : str
         The version of this library.
     compression : str, optional
         None, "lz4" or "zstd".
     seeds : mapping
-        "seed" and "graph_seed": what random operators below drew.
+        "seed" and "graph_seed", which the random operators before the snapshot used.
     part : (int, int), optional
         (i, n): the i-th of n contiguous ranges of the source; None: all of it.
     options : mapping
-        Whatever else the writer was told; to be shown.
+        Other options of the writer, for display.
     """
 
     key: str
@@ -230,26 +230,26 @@ def _part(fields: Fields) -> tuple[int, int] | None:
 
 @dataclass(frozen=True)
 class JournalRecord:
-    """``journal/<n>.json``: the shards that it names are durable from here on.
+    """``journal/<n>.json``: a commit, which makes the shards that it names durable.
 
     Parameters
     ----------
     n : int
         Its number: 0, 1, 2, ... without a gap.
     shards : tuple of Shard
-        Those that came since the record before.
+        The shards since the previous record.
     forms : tuple of bytes
-        The serialised schemas that came since then; a shard's `form` counts them over the run.
+        The serialised schemas since the previous record; a shard's `form` is an index into all of the run.
     errors : tuple of StoredError
-        The elements that failed since then.
+        The elements that failed since the previous record.
     next : int
-        How many elements the run has: the index of the first that is not in it.
+        The number of the run's elements: the index of the first that is not in it.
     state : Checked, optional
-        The file of the upstream's position behind `next`; None where it cannot tell one.
+        The file with the upstream's state after the last element; None if the upstream has none.
     counts : mapping
-        Sums over the run so far, by name: what was skipped, ...
+        Sums over the run so far, by name: skipped elements, ...
     holder : mapping, optional
-        The process that took the run over with this record; None in one that a writer committed.
+        The process that took the run over with this record; None in a writer's commit.
     """
 
     n: int
@@ -281,17 +281,17 @@ class JournalRecord:
 
 
 def errors_of(fields: Fields) -> tuple[StoredError, ...]:
-    """The elements of "errors"."""
+    """Parse the entry "errors"."""
     return tuple(_error(entry, fields.path) for entry in fields.items("errors"))
 
 
 def texts_of(forms: Iterable[bytes]) -> list[str]:
-    """Write schemas as "forms" has them, in base64."""
+    """Convert schemas to base64, for the entry "forms"."""
     return [base64.b64encode(form).decode() for form in forms]
 
 
 def forms_of(fields: Fields) -> tuple[bytes, ...]:
-    """The schemas of "forms", as bytes."""
+    """Parse the entry "forms": schemas as bytes."""
     try:
         return tuple(base64.b64decode(form, validate=True) for form in fields.items("forms"))
     except (TypeError, ValueError, binascii.Error):

@@ -1,4 +1,4 @@
-"""Runs, as far as they are durable: the journal of one, as far as it holds."""
+"""Runs: reading the durable prefix of one from its journal."""
 
 from __future__ import annotations
 
@@ -32,32 +32,34 @@ _INDEX_LIMIT = 1 << 32  # bytes, enough for a hundred million batches
 
 @dataclass(frozen=True)
 class Prefix:
-    """The durable part of a run: its elements 0 .. `next`.
+    """The durable prefix of a run: elements 0 .. `next`.
 
     Attributes
     ----------
-    run, header
-        Which run, and its ``run.json``.
+    run : str
+        The run's name.
+    header : RunHeader
+        Its ``run.json``.
     next, records : int
-        The first element that is not in it, and how many journal records say so.
+        The number of its elements, and of the journal records that commit them.
     shards : tuple of Shard
-        In the order of the journal.
+        The shards, in the order of the journal.
     entries : numpy.ndarray of `tundish.snapshot.index.ENTRY`
-        The batches, sorted by their first element; ``shard`` counts `shards`.
+        The batches, sorted by their first element; ``shard`` is an index into `shards`.
     forms : tuple of bytes
-        The serialised schemas; a shard's `form` counts them.
+        The serialised schemas; a shard's `form` is an index into them.
     errors : dict of int to StoredError
-        The elements that failed.
+        The elements that failed, by number.
     state : JSON
-        The upstream's position behind `next`; None if it is not known.
+        The upstream's state after the last element; None if it is not known.
     counts : dict of str to int
         Sums over the prefix, as the writer gave them.
     holder : dict
-        Which process wrote the last record, or began the run.
+        The process that wrote the last record, or began the run.
     outcome : Outcome
-        What the run is.
+        The state of the run.
     problem : SnapshotError or None
-        Why the prefix ends where it ends, if not because the journal does.
+        Why the prefix ends before the journal does, if so.
     """
 
     run: str
@@ -77,7 +79,7 @@ class Prefix:
 
     @property
     def bytes(self) -> int:
-        """The number of bytes of all its shards."""
+        """The total size of its shards in bytes."""
         return sum(shard.bytes for shard in self.shards)
 
     @property
@@ -92,9 +94,9 @@ def read_header(store: Store, run: str) -> RunHeader:
     Raises
     ------
     LostFileError
-        It is not there.
+        The file does not exist.
     SnapshotError
-        It is not what was written, or of a higher version.
+        The file was changed, or has a higher version.
     """
     name = f"runs/{run}/run.json"
     try:
@@ -105,17 +107,17 @@ def read_header(store: Store, run: str) -> RunHeader:
 
 
 def read_run(store: Store, run: str, upto: int | None = None) -> Prefix:
-    """Read what is durable of a run.
+    """Read the durable prefix of a run.
 
     Parameters
     ----------
     store : Store
-        Of the folder ``<path>/<key>``.
+        The store of the folder ``<path>/<key>``.
     run : str
-        Its name.
+        The run's name.
     upto : int, optional
-        How many journal records to read; default: up to the last, or the first that is damaged,
-        and then `Prefix.problem` says what is wrong with it.
+        The number of journal records to read; default: up to the last, or before the first that is damaged,
+        with its problem in `Prefix.problem`.
 
     Raises
     ------
@@ -151,7 +153,7 @@ def read_run(store: Store, run: str, upto: int | None = None) -> Prefix:
 
 
 def _finished(store: Store, prefix: Prefix) -> tuple[Outcome, SnapshotError | None]:
-    """Return what a run is that has an index: finished, if the journal says the same."""
+    """Return the state of a run that has an index: finished, if the journal agrees."""
     name = f"runs/{prefix.run}/{INDEX_FILE}"
     try:
         entries, table = read_index(store.read(name, _INDEX_LIMIT), store.shown(name))
@@ -170,7 +172,7 @@ def _finished(store: Store, prefix: Prefix) -> tuple[Outcome, SnapshotError | No
 
 
 def run_table(prefix: Prefix) -> bytes:
-    """Return what an index says of its run beside the batches: for the metadata of its schema."""
+    """Return the description of a run, without its batches, for the metadata of its index."""
     return pack(
         {
             "shards": [replace(shard, batches=()) for shard in prefix.shards],
@@ -181,7 +183,7 @@ def run_table(prefix: Prefix) -> bytes:
 
 
 def _with_state(store: Store, prefix: Prefix) -> tuple[Prefix, SnapshotError | None]:
-    """Return the prefix with the position after it; what is wrong with that does not shorten it."""
+    """Return the prefix with its upstream state; a problem with the state does not shorten the prefix."""
     if prefix.state_file is None:
         return prefix, None
     name = f"runs/{prefix.run}/{prefix.state_file.file}"
@@ -204,25 +206,25 @@ def check_sizes(
     sizes: Mapping[str, int] | None = None,
     entries: np.ndarray | None = None,
 ) -> None:
-    """See that the shards of a run are there, with the sizes that they had.
+    """Check that the shards of a run exist with their sizes.
 
     Parameters
     ----------
     store : Store
-        Of the folder ``<path>/<key>``.
+        The store of the folder ``<path>/<key>``.
     run : str
-        Its name.
+        The run's name.
     shards : sequence of Shard
-        Which.
+        The shards to check.
     sizes : mapping, optional
-        The files of the run's folder; default: they are asked for.
+        The files of the run's folder with sizes; default: they are looked up.
     entries : numpy.ndarray of `tundish.snapshot.index.ENTRY`, optional
-        The batches of the shards; default: those that the shards name.
+        The batches of the shards; default: those in the shards' records.
 
     Raises
     ------
     SnapshotCorruptError
-        With the file, and the first batch that is not there.
+        Names the file, and the first missing batch.
     """
     found = store.sizes(f"runs/{run}") if sizes is None else sizes
     for k, shard in enumerate(shards):
@@ -242,7 +244,7 @@ def check_sizes(
 
 
 class _Growing:
-    """A prefix, a record at a time; a record that does not fit leaves it as it was."""
+    """A prefix that is built record by record; a record that does not fit leaves it unchanged."""
 
     def __init__(self, store: Store, run: str) -> None:
         self.store, self.run = store, run
@@ -256,7 +258,7 @@ class _Growing:
         self.holder: Mapping[str, JSON] | None = None
 
     def check(self, record: JournalRecord) -> None:
-        """See that a record can follow what is there."""
+        """Raise if a record cannot follow the present ones."""
         wrong = self._contradiction(record)
         if wrong:
             raise SnapshotCorruptError(self.store.shown(record_name(self.run, record.n)), wrong)
@@ -271,7 +273,7 @@ class _Growing:
         self.holder = record.holder or self.holder
 
     def _contradiction(self, record: JournalRecord) -> str:
-        """Say why a record cannot follow what is there; "" if it can."""
+        """Describe why a record cannot follow the present ones; "" if it can."""
         first, forms = self.next, len(self.forms) + len(record.forms)
         files = [shard.file for shard in record.shards]
         if len(set(files)) < len(files) or self.files & set(files):
@@ -314,7 +316,7 @@ class _Growing:
 
 
 def _spans(shards: Sequence[Shard]) -> list[tuple[int, int]]:
-    """Return from where to where each batch goes; of user shards, whose rows lie apart, only where it begins."""
+    """Return the range of elements of each batch; in user shards, whose rows are not consecutive, only the first element."""
     return [
         (
             batch.start,
@@ -326,7 +328,7 @@ def _spans(shards: Sequence[Shard]) -> list[tuple[int, int]]:
 
 
 def entries_of(shards: Sequence[Shard]) -> np.ndarray:
-    """The batches of shards, sorted by their first element."""
+    """Return the batches of shards, sorted by their first element."""
     rows = [
         (b.start, b.rows, k, b.offset, b.length, b.crc32)
         for k, shard in enumerate(shards)
@@ -343,7 +345,7 @@ _HOW: dict[type[SnapshotError], str] = {
 
 
 def damage(error: SnapshotError, file: str) -> Outcome:
-    """The name of what is wrong with a file: ``"JOURNAL"``, ``"MANIFEST"``, ..."""
+    """Return the state for damage of a file: ``"JOURNAL"``, ``"MANIFEST"``, ..."""
     if isinstance(error, SnapshotVersionError):
         return Outcome.NEWER_FORMAT
     how = _HOW.get(type(error), "WRONG")

@@ -1,4 +1,4 @@
-"""Writers that died: how old their files are, taking their place, and going on with their runs."""
+"""Dead writers: the age of their files, taking over their leases, and continuing their runs."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ STALE_S = 60.0
 
 
 def age(store: Store, name: str) -> float:
-    """Return for how many seconds a file was not touched, by the clock of the filesystem it lies on.
+    """Return the seconds since a file was touched, by the clock of its filesystem.
 
-    That clock is read by touching another file: clocks of machines are never compared.
+    The clock is read by touching another file, since machines' clocks are never compared.
     """
     touched = store.modified(name)
     probe = f"{name}.{secrets.token_hex(8)}.tmp"
@@ -40,18 +40,18 @@ def age(store: Store, name: str) -> float:
 
 
 def replace_stale(store: Store, name: str, seen: bytes, data: bytes) -> bool:
-    """Put a file in the place of one whose writer died; False if another process did.
+    """Replace a file of a dead writer; return False if another process did.
 
     Parameters
     ----------
     store : Store
-        Where.
+        The store of the file.
     name : str
-        The file.
+        The file's name.
     seen : bytes
-        What it holds.
+        Its present contents.
     data : bytes
-        What it shall hold.
+        Its new contents.
     """
     guard = f"{name}.{crc32(seen):08x}.tmp"  # one process at a time may replace what was seen
     if not store.claim(guard, b"guard"):
@@ -69,25 +69,24 @@ def replace_stale(store: Store, name: str, seen: bytes, data: bytes) -> bool:
 
 
 def adopt_run(store: Store, run: str, holder: Mapping[str, JSON]) -> Prefix | None:
-    """Continue the run of a writer that died, or of one that only seems dead.
+    """Take over the run of a writer that died, or only seems dead.
 
-    An empty record behind the last one is the fence: journal records are created, never replaced,
-    so a writer that is still alive cannot commit any more, and what the journal does not name is
-    nobody's.
+    An empty record after the last one is the fence: journal records are created, never replaced,
+    so a writer that is still alive cannot commit any more, and what the journal does not name belongs to nobody.
 
     Parameters
     ----------
     store : Store
-        Of the folder ``<path>/<key>``.
+        The store of the folder ``<path>/<key>``.
     run : str
-        Its name.
+        The run's name.
     holder : mapping
-        The process that takes it: `tundish.snapshot.lease.Holder` as JSON.
+        The process that takes over: `tundish.snapshot.lease.Holder` as JSON.
 
     Returns
     -------
     Prefix or None
-        What is durable, the fence included. None: it is damaged, or another process was faster;
+        The durable prefix, including the fence. None: the run is damaged, or another process was faster;
         begin a new one.
     """
     found = read_run(store, run)
@@ -108,12 +107,12 @@ def adopt_run(store: Store, run: str, holder: Mapping[str, JSON]) -> Prefix | No
 
 
 def clean_run(store: Store, run: str, prefix: Prefix) -> list[str]:
-    """Remove what no journal record names. Only for who owns the run: see `adopt_run`.
+    """Remove files that no journal record names. Only for the owner of the run: see `adopt_run`.
 
     Returns
     -------
     list of str
-        The names of what was removed.
+        The names of the removed files.
     """
     folder = f"runs/{run}"
     named = {shard.file for shard in prefix.shards}
@@ -137,5 +136,5 @@ def clean_run(store: Store, run: str, prefix: Prefix) -> list[str]:
 
 
 def temporary(name: str) -> bool:
-    """Return True if a file is not yet what it will be."""
+    """Return True if a name is that of a temporary file."""
     return name.endswith((".tmp", ".tmp.log"))

@@ -1,1 +1,1 @@
-"""Elements in Arrow: each leaf by a carrier of the same bits."""
+"""Encoding of elements in Arrow: each leaf by a carrier type with the same bits."""

@@ -1,8 +1,7 @@
-"""Arrow arrays made of numpy's and of Python's values, without a copy where they lie in one piece.
+"""Arrow arrays made from numpy arrays and Python values, without a copy if they are contiguous.
 
-Arrow has no complex numbers, structures, big-endian numbers, bfloat16 and so on. What it stores is the
-*carrier*: an Arrow type of the same bytes, reached by a view and never by a conversion, so that every bit
-comes back.
+Arrow has no complex numbers, structures, big-endian numbers, bfloat16 and so on. It stores a *carrier* in their place:
+an Arrow type of the same size, reached by a view and never by a conversion, so that every bit is restored.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ _UNSIGNED = {1: pa.uint8(), 2: pa.uint16(), 4: pa.uint32(), 8: pa.uint64()}
 
 
 def carrier(dtype: np.dtype) -> tuple[pa.DataType, int]:
-    """Return what Arrow stores in place of a dtype: the type, and how many of it an item takes.
+    """Return the carrier of a dtype: the Arrow type, and how many of its values an item takes.
 
     Returns
     -------
     pyarrow.DataType
-        Null where items have no bytes.
+        Null if items have no bytes.
     int
-        1 where an item is one value of it.
+        1 if an item is a single value of it.
 
     Examples
     --------
@@ -56,7 +55,7 @@ def carrier(dtype: np.dtype) -> tuple[pa.DataType, int]:
 
 
 def values_array(array: np.ndarray) -> Any:
-    """The Arrow array that carries the items of a contiguous array of one dimension, without a copy."""
+    """Return the Arrow array that carries the items of a contiguous one-dimensional array, without a copy."""
     item = item_type(array.dtype)
     if pa.types.is_null(item):
         return pa.nulls(array.size)
@@ -71,7 +70,7 @@ def values_array(array: np.ndarray) -> Any:
 
 
 def item_type(dtype: np.dtype) -> Any:
-    """The Arrow type of one item: its carrier, or as many of them as it takes."""
+    """Return the Arrow type of one item: its carrier, or a fixed-size list of carriers."""
     carried, width = carrier(dtype)
     if width == 1:
         return carried
@@ -79,12 +78,12 @@ def item_type(dtype: np.dtype) -> Any:
 
 
 def inner(values: Any) -> Any:
-    """The carriers of items that take several."""
+    """Return the carriers of items that take several."""
     return values.values if isinstance(values, pa.FixedSizeListArray) else values
 
 
 def join_rows(pieces: Sequence[Piece], dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    """Pieces as one contiguous array, of which a single one stays as it is."""
+    """Concatenate pieces to one contiguous array; a single piece is returned as it is."""
     if len(pieces) == 1 and isinstance(pieces[0], np.ndarray) and pieces[0].flags.c_contiguous:
         return pieces[0]
     array = _new((sum(map(len, pieces)), *shape), dtype)
@@ -97,7 +96,7 @@ def join_rows(pieces: Sequence[Piece], dtype: np.dtype, shape: tuple[int, ...]) 
 
 
 def stack(values: Sequence[Any], dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-    """Values of one dtype and shape in one array, every byte of them."""
+    """Stack values of one dtype and shape, preserving every byte."""
     array = _new((len(values), *shape), dtype)
     target = bits(array)
     for k, value in enumerate(values):
@@ -113,7 +112,7 @@ def _new(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 def join_items(
     pieces: Sequence[Piece], dtype: np.dtype, ndim: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the shapes of all rows, and their items one after the other."""
+    """Return the shapes of all rows, and their items concatenated."""
     rows = [np.asarray(value) for piece in pieces for value in piece]
     shapes = np.array([row.shape for row in rows], np.int64).reshape(len(rows), ndim)
     flat = _new((int(shapes.prod(axis=1).sum()),), dtype)
@@ -124,7 +123,7 @@ def join_items(
 
 
 def bits(array: np.ndarray) -> np.ndarray:
-    """The same bytes as items that are copied whole: of a structure, numpy copies only the fields."""
+    """Return a view with items that numpy copies whole: of a structure it copies only the fields."""
     return array.view(f"V{array.dtype.itemsize}") if array.dtype.names is not None else array
 
 
@@ -132,7 +131,7 @@ def bits(array: np.ndarray) -> np.ndarray:
 
 
 def list_type(item: Any, ndim: int) -> Any:
-    """The Arrow type of rows that differ in shape."""
+    """Return the Arrow type of rows of different shapes."""
     data = pa.large_list(pa.field("item", item, nullable=pa.types.is_null(item)))
     if ndim == 1:
         return data
@@ -143,7 +142,7 @@ def list_type(item: Any, ndim: int) -> Any:
 
 
 def list_array(arrow: Any, shapes: np.ndarray, values: Any) -> Any:
-    """The Arrow array of rows of given shapes (rows, ndim) over their items."""
+    """Return the Arrow array of rows with shapes (rows, ndim) over their items."""
     rows, ndim = shapes.shape
     offsets = np.zeros(rows + 1, np.int64)
     np.cumsum(shapes.prod(axis=1), out=offsets[1:])
@@ -162,12 +161,12 @@ def list_array(arrow: Any, shapes: np.ndarray, values: Any) -> Any:
 
 
 def text_type(name: str | None, *, surrogates: bool) -> Any:
-    """The Arrow type of ``str`` or ``bytes``; what is no Unicode text has no UTF-8 and is binary."""
+    """Return the Arrow type of ``str`` or ``bytes``; text with lone surrogates has no UTF-8 and is binary."""
     return pa.large_binary() if name == "bytes" or surrogates else pa.large_string()
 
 
 def text_array(values: list[Any], name: str | None, *, surrogates: bool) -> Any:
-    """The Arrow array of strings."""
+    """Return the Arrow array of strings."""
     if surrogates:
         values = [value.encode("utf-8", "surrogatepass") for value in values]
     return pa.array(values, text_type(name, surrogates=surrogates))

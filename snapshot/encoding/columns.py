@@ -1,7 +1,7 @@
-"""Leaves as they are read: views of what Arrow has mapped or decompressed.
+"""Decoded leaves: views of mapped or decompressed Arrow buffers.
 
-One class for each kind of leaf (`tundish.snapshot.encoding.kinds`), each with `one` row, `many` rows as a list and
-rows `stacked` in one array.
+There is a class for each kind of leaf (`tundish.snapshot.encoding.kinds`), which gives `one` row, `many` rows as a list,
+or rows `stacked` in one array.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Column(ABC):
     Attributes
     ----------
     array : numpy.ndarray or None
-        All rows in one read-only array, where that is a view.
+        All rows in one read-only array, if that is a view.
     cost : int
-        Bytes of memory that it takes beside the buffers it looks at.
+        The bytes of memory that it takes in addition to the buffers.
     """
 
     __slots__ = ("array", "cost")
@@ -43,7 +43,7 @@ class Column(ABC):
         """Return the leaf of row k."""
 
     def many(self, first: int, stop: int) -> list[Any]:
-        """Return the leaf of some rows; of short ones copies, which cost less than to watch their file."""
+        """Return the leaf of several rows; short ones as copies, which cost less than watching their file."""
         return [self.one(k) for k in range(first, stop)]
 
     def views(self, first: int, stop: int) -> bool:
@@ -51,19 +51,19 @@ class Column(ABC):
         return False
 
     def stacked(self, first: int, stop: int) -> np.ndarray | None:
-        """Return some rows in one array; None where their shapes differ."""
+        """Return several rows as one array; None if their shapes differ."""
         return as_objects(self.many(first, stop))
 
 
 def as_objects(values: Sequence[Any]) -> np.ndarray:
-    """A one-dimensional object array of ``str``, ``bytes`` and None, which numpy takes for scalars."""
+    """Return a one-dimensional object array of ``str``, ``bytes`` and None, which numpy would treat as scalars."""
     array = np.empty(len(values), object)
     array[:] = values
     return array
 
 
 def is_mapped(array: np.ndarray) -> bool:
-    """Return True if an array is a view of a mapped file of a snapshot, which nobody changes."""
+    """Return True if an array is a view of a mapped snapshot file, which nobody changes."""
     base = array.base
     while isinstance(base, np.ndarray):
         base = base.base
@@ -71,12 +71,12 @@ def is_mapped(array: np.ndarray) -> bool:
 
 
 class Memory:
-    """The memory in which the buffers of a batch lie: it makes arrays over them.
+    """Makes arrays over the memory of a batch's buffers.
 
     Parameters
     ----------
     mapping : object, optional
-        The mapped file, with the buffer protocol. Arrays that lie in it have it as their ``base``.
+        The mapped file, with the buffer protocol; the ``base`` of arrays that lie in it.
     """
 
     def __init__(self, mapping: Any = None) -> None:
@@ -87,12 +87,12 @@ class Memory:
             self._end = self._first + len(mapping)
 
     def array(self, buffer: Any, start: int, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-        """A read-only array over a part of a buffer.
+        """Return a read-only array over a part of a buffer.
 
         Raises
         ------
         ValueError
-            The buffer does not reach so far.
+            The buffer is too short.
         """
         needed = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         if needed == 0:
@@ -111,7 +111,7 @@ class Memory:
         return array
 
     def values(self, array: Any, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
-        """The numbers of an Arrow array, whatever lists and extensions they are wrapped in."""
+        """Return the numbers of an Arrow array inside any lists and extensions."""
         start = 0
         while True:
             if isinstance(array, pa.ExtensionArray):
@@ -127,12 +127,12 @@ class Memory:
         return self.array(array.buffers()[1], (start + array.offset) * width, dtype, shape)
 
     def offsets(self, array: Any, limit: int | None = None) -> list[int]:
-        """Return where the rows of a list, string or binary array begin and end.
+        """Return the bounds of the rows of a list, string or binary array.
 
         Raises
         ------
         ValueError
-            They do not ascend, or go beyond `limit`.
+            They do not ascend, or exceed `limit`.
         """
         rows = len(array)
         if rows == 0:
@@ -144,7 +144,7 @@ class Memory:
         return told
 
     def lists(self, array: Any, ndim: int) -> tuple[Any, list[int], list[tuple[int, ...]] | None]:
-        """Rows that differ in shape: the Arrow array of all items, where rows begin and end, shapes.
+        """Return rows of different shapes: the Arrow array of all items, the bounds of rows, and shapes.
 
         Raises
         ------
@@ -169,7 +169,7 @@ def _nothing(dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def is_simple(dtype: np.dtype) -> bool:
-    """Return True if numpy copies each byte of its items: of records it leaves the padding out."""
+    """Return True if numpy copies each byte of a dtype's items; of records it omits the padding."""
     return dtype.kind in "biufcmMSU"
 
 

@@ -1,8 +1,8 @@
-"""Elements as record batches of Arrow, bit for bit.
+"""Elements as Arrow record batches, bit for bit.
 
-`Columns` are consecutive elements, leaf by leaf. A `Form` says how elements of one structure are stored
+`Columns` are consecutive elements, leaf by leaf. A `Form` describes how elements of one structure are stored
 and is in every file: the structure in the schema's metadata, the kind of each leaf in its field's, both
-JSON. `encode` makes a record batch, `decode` gives the elements back, as read-only views of its buffers.
+as JSON. `encode` makes a record batch, `decode` returns the elements, as read-only views of its buffers.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class Columns:
     Attributes
     ----------
     tree : Tree
-        Their structure.
+        The elements' structure.
     leaves : tuple of (numpy.ndarray or list)
-        By leaf: an array of the rows where dtype and shape are one, else a list of leaf values.
+        For each leaf an array of the rows if they have one dtype and shape, else a list of values.
     rows : int
-        How many elements.
+        The number of elements.
     """
 
     tree: Tree
@@ -57,7 +57,7 @@ class Columns:
     rows: int
 
     def reordered(self, tree: Tree) -> tuple[Piece, ...]:
-        """The leaves in the order of a structure that differs in the order of keys at most."""
+        """Return the leaves in the order of another structure, which may differ in the order of keys."""
         if self.tree == tree:
             return self.leaves
         by_path = dict(zip(paths(self.tree), self.leaves, strict=True))
@@ -65,17 +65,17 @@ class Columns:
 
 
 def columns_of(elements: Sequence[Any]) -> Columns:
-    """Take elements apart, leaf by leaf; the order of a dict's keys is the first one's.
+    """Convert elements to columns; the order of a dict's keys is that of the first element.
 
     Parameters
     ----------
     elements : sequence
-        At least one, as `tundish.spec.normalise` gives them.
+        Elements as `tundish.spec.normalise` returns them; at least one.
 
     Raises
     ------
     SpecError
-        They are not of one structure.
+        They have different structures.
     """
     first, tree = flatten(elements[0])
     if tree is None and not any(map(_is_nest, elements)):
@@ -98,7 +98,7 @@ def _is_nest(value: Any) -> bool:
 
 
 def _stacked(values: list[Any]) -> Piece:
-    """Values in one array if they are of one dtype and shape, and not objects."""
+    """Return values as one array if they have one dtype and shape, and are not objects."""
     key = leaf_key(values[0])
     if isinstance(key, type) or key[0].hasobject or _is_odd(values[0]):
         return values
@@ -113,20 +113,20 @@ def _stacked(values: list[Any]) -> Piece:
 
 
 def _is_odd(value: Any) -> bool:
-    """Return True if a value only looks like an array: a masked one has more than its items."""
+    """Return True if a value is an array with more than its items, such as a masked one."""
     return type(value) is not np.ndarray and not isinstance(value, np.generic)
 
 
 @dataclass(frozen=True)
 class Form:
-    """The form in which elements of one structure are stored.
+    """How elements of one structure are stored.
 
     Attributes
     ----------
     tree : Tree
         The structure.
     kinds : tuple of Kind
-        Of each leaf.
+        The kind of each leaf.
     """
 
     tree: Tree
@@ -134,7 +134,7 @@ class Form:
 
     @cached_property
     def schema(self) -> Any:
-        """The schema of its record batches, which describes itself."""
+        """The schema of its record batches, which contains its description."""
         names = column_names(self.tree)
         fields = [
             pa.field(
@@ -151,12 +151,12 @@ class Form:
 
     @staticmethod
     def of(pieces: Sequence[Columns]) -> Form:
-        """Return the narrowest form of some elements.
+        """Return the narrowest form that fits some elements.
 
         Raises
         ------
         SpecError
-            A leaf cannot be stored, or elements differ in more than shapes; names the leaf.
+            A leaf cannot be stored, or elements differ in more than shapes; the message names the leaf.
         """
         first, *rest = pieces
         kinds = [
@@ -169,19 +169,19 @@ class Form:
         return form.widened(rest) if rest else form
 
     def fits(self, pieces: Sequence[Columns]) -> bool:
-        """Return True if elements can be stored in it as it is."""
+        """Return True if elements can be stored in this form."""
         try:
             return self.widened(pieces) == self
         except SpecError:
             return False
 
     def widened(self, pieces: Sequence[Columns]) -> Form:
-        """Return the narrowest form for its elements and others.
+        """Return the narrowest form that fits this form's elements and others.
 
         Raises
         ------
         SpecError
-            The others have another structure, dtype or rank; names the leaf.
+            The others have another structure, dtype or rank; the message names the leaf.
         """
         kinds = list(self.kinds)
         where = paths(self.tree)
@@ -197,12 +197,12 @@ class Form:
 
     @staticmethod
     def from_schema(schema: Any) -> Form:
-        """The form that a file describes; the column `INDEX`, if it is there, is left out.
+        """Return the form that a file's schema describes, without the column `INDEX`.
 
         Raises
         ------
         SnapshotError
-            The schema is not one of a snapshot, or needs what is not here.
+            The schema is not that of a snapshot, or requires a missing package.
         """
         told = (schema.metadata or {}).get(_FORM)
         if told is None:
@@ -240,7 +240,7 @@ def _widened(kind: Kind, leaf: Piece) -> Kind:
 
 
 def encode(form: Form, pieces: Sequence[Columns]) -> Any:
-    """The record batch of some elements that fit a form; a single contiguous piece is not copied."""
+    """Return the record batch of elements that fit a form; a single contiguous piece is not copied."""
     leaves = [piece.reordered(form.tree) for piece in pieces]
     arrays = [
         kind.encode([own[k] for own in leaves if len(own[k])]) for k, kind in enumerate(form.kinds)
@@ -256,20 +256,20 @@ class Decoded:
     Parameters
     ----------
     tree : Tree
-        Their structure.
+        The elements' structure.
     columns : sequence of Column
-        By leaf.
+        The leaves.
     rows : int
-        How many.
+        The number of elements.
 
     Attributes
     ----------
     element : callable
-        ``element(k)``: the element of row k.
+        ``element(k)`` returns the element of row k.
     width : int
-        How many leaves an element has.
+        The number of leaves of an element.
     cost : int
-        Bytes of memory that it takes beside the buffers.
+        The bytes of memory that it takes in addition to the buffers.
     """
 
     __slots__ = ("_columns", "cost", "element", "rows", "tree", "width")
@@ -281,51 +281,51 @@ class Decoded:
         self.cost = sum(column.cost for column in columns)
 
     def elements(self, first: int, stop: int) -> list[Any]:
-        """Return the elements of some rows."""
+        """Return the elements of a range of rows."""
         return _elements(self.tree, iter(self._columns), first, stop)
 
     def views(self, first: int, stop: int) -> bool:
-        """Return True if there are views of the buffers in what `elements` gives."""
+        """Return True if `elements` returns views of the buffers."""
         return any(column.views(first, stop) for column in self._columns)
 
     def stacked(self, first: int, stop: int) -> Any | None:
-        """Some rows as one batch, of views where leaves are arrays; None where shapes differ."""
+        """Return a range of rows as a batch, of views if leaves are arrays; None if shapes differ."""
         arrays = [column.stacked(first, stop) for column in self._columns]
         if any(array is None for array in arrays):
             return None
         return unflatten(self.tree, arrays)
 
     def leaf(self, leaf: int) -> Column:
-        """One leaf of all rows."""
+        """Return one leaf of all rows."""
         return self._columns[leaf]
 
     @property
     def addresses(self) -> list[int]:
-        """The addresses at which leaves of one dtype and shape begin in this process's memory."""
+        """Return the addresses in this process's memory of leaves with one dtype and shape."""
         arrays = [column.array for column in self._columns if column.array is not None]
         return [array.__array_interface__["data"][0] for array in arrays]
 
     def column(self, leaf: int) -> np.ndarray | None:
-        """All rows of a leaf of one dtype and shape; None for another leaf."""
+        """Return all rows of a leaf with one dtype and shape; None for any other leaf."""
         return self._columns[leaf].array
 
 
 def decode(batch: Any, form: Form, mapping: Any = None) -> Decoded:
-    """Return the elements of a record batch.
+    """Decode a record batch.
 
     Parameters
     ----------
     batch : pyarrow.RecordBatch
-        Of the form's schema; a slice too.
+        A batch, or slice of one, with the form's schema.
     form : Form
-        What it holds.
+        The form of its elements.
     mapping : object, optional
-        The mapped file in which its buffers lie: what is a view of it has it as ``base``.
+        The mapped file that contains its buffers; the ``base`` of all views of it.
 
     Raises
     ------
     ValueError
-        The batch contradicts itself: its file was damaged.
+        The batch is inconsistent: its file was damaged.
     """
     memory = Memory(mapping)
     columns = [kind.column(batch.column(k), memory) for k, kind in enumerate(form.kinds)]
@@ -333,7 +333,7 @@ def decode(batch: Any, form: Form, mapping: Any = None) -> Decoded:
 
 
 def _getter(tree: Tree, columns: Iterator[Column]) -> Callable[[int], Any]:
-    """``get(k)``: the element of row k."""
+    """Make a function from k to the element of row k."""
     if tree is None:
         one: Callable[[int], Any] = next(columns).one
         return one
@@ -348,7 +348,7 @@ def _getter(tree: Tree, columns: Iterator[Column]) -> Callable[[int], Any]:
 
 
 def _elements(tree: Tree, columns: Iterator[Column], first: int, stop: int) -> list[Any]:
-    """The elements of some rows, made leaf by leaf."""
+    """Return the elements of a range of rows, computed leaf by leaf."""
     if tree is None:
         return next(columns).many(first, stop)
     kind, keys, subtrees = tree

@@ -1,7 +1,7 @@
-"""Kinds of leaves, and how Arrow stores each.
+"""Kinds of leaves, and the Arrow type of each.
 
-A kind says what all rows of a leaf have in common. Two kinds have a join, the narrowest that takes both:
-arrays of one shape and arrays of another are arrays whose shape varies. A form is widened by joins.
+A kind is what all rows of a leaf have in common. Two kinds may have a join, the narrowest kind that fits both: arrays of
+one shape and arrays of another are arrays of varying shape. A form is widened by joins.
 
 =========  ==========================================  =====================================================
 kind       leaf                                        column
@@ -64,7 +64,7 @@ def kind_of(piece: Piece) -> Kind | None:
     Raises
     ------
     SpecError
-        The rows have nothing in common, or are of a type that cannot be stored.
+        The rows have no common kind, or are of a type that cannot be stored.
     """
     if isinstance(piece, np.ndarray):
         if piece.dtype != object:
@@ -128,7 +128,7 @@ def _objects_kind(ndim: int, items: list[Any]) -> Kind:
 
 
 def _has_surrogates(values: Sequence[Any]) -> bool:
-    """Return True if some string is no Unicode text, so that it has no UTF-8."""
+    """Return True if a string has a lone surrogate, so that it has no UTF-8."""
     for value in values:
         if not value.isascii() and type(value) is str:
             try:
@@ -144,7 +144,7 @@ def kind_from_json(told: dict[str, Any]) -> Kind:
     Raises
     ------
     SnapshotError
-        It is none that is known here.
+        The kind is unknown to this version.
     """
     kind = told["kind"]
     if kind == "fixed":
@@ -171,7 +171,7 @@ class Fixed:
 
     @property
     def arrow(self) -> Any:
-        """The Arrow type of its column."""
+        """Return the Arrow type of its column."""
         kind, width = carrier(self.dtype)
         if pa.types.is_null(kind) or 0 in self.shape:
             return pa.null()
@@ -180,11 +180,11 @@ class Fixed:
         return pa.fixed_shape_tensor(kind, (*self.shape, width) if width > 1 else self.shape)
 
     def to_json(self) -> dict[str, Any]:
-        """The same, for the file."""
+        """Return its description for a file."""
         return {"kind": "fixed", "dtype": dtype_to_json(self.dtype), "shape": list(self.shape)}
 
     def joined(self, other: Any) -> Kind | None:
-        """The narrowest kind that takes the rows of both; None where there is none."""
+        """Return the narrowest kind that fits the rows of both; None if there is none."""
         if self == other:
             return self
         if isinstance(other, Fixed) and self._like(other.dtype, len(other.shape)):
@@ -195,7 +195,7 @@ class Fixed:
         return self.dtype == dtype and len(self.shape) == ndim
 
     def encode(self, pieces: Sequence[Piece]) -> Any:
-        """The Arrow array of some rows, which are of this kind."""
+        """Return the Arrow array of rows of this kind."""
         rows = sum(map(len, pieces))
         arrow = self.arrow
         if pa.types.is_null(arrow):
@@ -213,7 +213,7 @@ class Fixed:
         return self.dtype.itemsize * math.prod(self.shape)
 
     def column(self, array: Any, memory: Memory) -> Column:
-        """The rows of an Arrow array of the column."""
+        """Return the rows of an Arrow array as a column."""
         return FixedColumn(memory.values(array, self.dtype, (len(array), *self.shape)))
 
     def __str__(self) -> str:
@@ -256,7 +256,7 @@ class Varying:
 
 @dataclass(frozen=True)
 class Text:
-    """Rows that are ``str`` or ``bytes``; binary where a string is no Unicode text."""
+    """Rows that are ``str`` or ``bytes``; stored as binary if a string has no UTF-8."""
 
     type: str
     surrogates: bool = False
@@ -287,7 +287,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Objects:
-    """Rows that are object arrays of ``str`` or ``bytes``; type None while all are empty."""
+    """Rows that are object arrays of ``str`` or ``bytes``; the type is None while all are empty."""
 
     type: str | None
     ndim: int

@@ -1,4 +1,4 @@
-"""The structure and the dtypes of elements in JSON, and the columns' names; what knows them needs no pyarrow."""
+"""Structures and dtypes of elements as JSON, and the names of columns; needs no pyarrow."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OURS: dict[tuple[str, tuple[str, ...]], type] = {
 
 
 def column_names(tree: Tree) -> list[str]:
-    """Names of the columns, of the leaves' paths: ``image``, ``boxes.values``, ``pair.0``; else ``value``."""
+    """Return the names of columns, made from the leaves' paths: ``image``, ``boxes.values``, ``pair.0``; else ``value``."""
     names = [".".join(parts) or "value" for parts in _name_parts(tree)]
     taken = {INDEX, EMPTY}
     if len(set(names)) < len(names) or taken & set(names):
@@ -49,12 +49,12 @@ def _name_parts(tree: Tree) -> list[tuple[str, ...]]:
 
 
 def stored_tree(tree: Tree) -> Tree:
-    """A structure as it is read back: with other classes in place of namedtuples that are not ours."""
+    """Return a structure as it is read back: foreign namedtuple classes are replaced by equivalent ones."""
     return tree_from_json(tree_to_json(tree))
 
 
 def tree_to_json(tree: Tree) -> Any:
-    """A structure for the file.
+    """Convert a structure to JSON.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def tree_to_json(tree: Tree) -> Any:
 
 
 def tree_from_json(told: Any) -> Tree:
-    """The structure that a file describes."""
+    """Return the structure that a file describes."""
     if told is None:
         return None
     if "dict" in told:
@@ -87,7 +87,7 @@ def tree_from_json(told: Any) -> Tree:
 
 @cache
 def _namedtuple(name: str, fields: tuple[str, ...]) -> type:
-    """The class of a namedtuple: one of ours, or one made anew, the same for the same names."""
+    """Return the class of a namedtuple: one of this library's, or a new one, which is cached."""
     ours = _OURS.get((name, fields))
     return ours or namedtuple(name, fields, rename=True)  # noqa: PYI024 - made of names that are read
 
@@ -124,7 +124,7 @@ def dtype_to_json(dtype: np.dtype) -> Any:
     Raises
     ------
     SpecError
-        It holds Python objects, or there is no way to describe it.
+        It contains Python objects, or cannot be described.
     """
     told: Any
     if dtype.subdtype is not None:
@@ -159,7 +159,7 @@ def _structure(dtype: np.dtype) -> dict[str, Any]:
 
 
 def _same(dtype: np.dtype, told: Any) -> bool:
-    """Return True if a description gives the dtype; None is equal to float64 for numpy, so ask the type too."""
+    """Return True if a description gives the dtype; numpy equates None with float64, so the type is checked, too."""
     try:
         made = dtype_from_json(told)
     except (SnapshotError, TypeError, ValueError):
@@ -168,12 +168,12 @@ def _same(dtype: np.dtype, told: Any) -> bool:
 
 
 def dtype_from_json(told: Any) -> np.dtype:
-    """Make the dtype that was described.
+    """Return the dtype that a file describes.
 
     Raises
     ------
     SnapshotError
-        The package that has it cannot be imported.
+        The package that defines it cannot be imported.
     """
     if isinstance(told, str):
         return np.dtype(told)

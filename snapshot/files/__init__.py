@@ -1,1 +1,1 @@
-"""Files that are never changed: on a local disk or at a URL, published whole or not at all."""
+"""Immutable files, on a local disk or at a URL, that are published whole or not at all."""

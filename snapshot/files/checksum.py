@@ -1,4 +1,4 @@
-"""crc32, by the fastest of the implementations that are installed; all give the same value."""
+"""crc32, by the fastest installed implementation."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ _implementation = _fastest()
 
 
 def crc32(data: Buffer, value: int = 0) -> int:
-    """Checksum of bytes; `value` is that of what stands before them."""
+    """Return the checksum of bytes; `value` is the checksum of those before them."""
     return _implementation(data, value)

@@ -1,8 +1,8 @@
-"""Files on a local disk: written aside, made durable, then named; never changed.
+"""Immutable files on a local disk: written under a temporary name, made durable, then renamed.
 
-A new file is ``<name>.<something>.tmp`` until all its bytes are on the disk. Then it gets its name by
-link(2), which fails where the name is taken, and the folder is synced. So a name has all its bytes
-or is not there, and of two writers of one name exactly one wins.
+A new file is called ``<name>.<something>.tmp`` until all its bytes are on the disk. Then it gets its name by
+link(2), which fails if the name exists, and the folder is synced. So a file with its name is complete,
+and of two writers of one name exactly one wins.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class LocalStore:
     Parameters
     ----------
     root : str or os.PathLike
-        The folder; it need not be there before something is written.
+        The folder; it is created when something is written.
     """
 
     local = True
@@ -55,30 +55,30 @@ class LocalStore:
         self._root = Path(self.root)
 
     def shown(self, name: str = "") -> str:
-        """The full path of a name, for messages and for `open`."""
+        """Return the full path of a name, for messages and for `open`."""
         return f"{self.root}/{name}" if name else self.root
 
     def subfolder(self, name: str) -> LocalStore:
-        """The store of a folder in it."""
+        """Return the store of a subfolder."""
         return LocalStore(self._root / name)
 
     @property
     def mappable(self) -> bool:
-        """True if `map` is without danger: on a network filesystem a lost page ends the process."""
+        """True if `map` is safe: on a network filesystem a lost page kills the process."""
         return not _filesystem(str(self._standing().resolve())).startswith(_NETWORKED)
 
     def free_bytes(self) -> int | None:
-        """Return how much may still be written."""
+        """Return how many bytes may still be written."""
         return shutil.disk_usage(self._standing()).free
 
     def _standing(self) -> Path:
-        """Return the folder, or the nearest of its parents that is there."""
+        """Return the folder, or the nearest existing parent."""
         return next(place for place in (self._root, *self._root.parents) if place.exists())
 
     # -- reading ----------------------------------------------------------------------------------
 
     def read(self, name: str, limit: int = LIMIT) -> bytes:
-        """All bytes of a file; one that is larger than `limit` is not what it should be."""
+        """Return all bytes of a file; one larger than `limit` is treated as corrupt."""
         try:
             return read_regular(self._root / name, limit)
         except OSError as error:
@@ -87,34 +87,34 @@ class LocalStore:
             raise TornFileError(self.shown(name), error.strerror or "cannot be read") from None
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Some bytes of a file; fewer where it ends."""
+        """Return a range of a file's bytes; fewer at its end."""
         with open_regular(self._root / name) as file:
             file.seek(offset)
             return file.read(length)
 
     def size(self, name: str) -> int | None:
-        """Return how many bytes a file has; None if it is not there."""
+        """Return the size of a file in bytes; None if it does not exist."""
         try:
             return (self._root / name).stat().st_size
         except _NOT_HERE:
             return None
 
     def modified(self, name: str) -> float | None:
-        """Return when a file was last touched, by the filesystem's own clock; None if it is not there."""
+        """Return a file's modification time, by the filesystem's own clock; None if it does not exist."""
         try:
             return (self._root / name).stat().st_mtime
         except _NOT_HERE:
             return None
 
     def list(self, folder: str = "") -> list[str]:
-        """Return what is in a folder, sorted; nothing if it is not there."""
+        """Return the names in a folder, sorted; none if it does not exist."""
         try:
             return sorted(entry.name for entry in (self._root / folder).iterdir())
         except _NOT_HERE:
             return []
 
     def sizes(self, folder: str = "") -> dict[str, int]:
-        """The files in a folder and their sizes; nothing if it is not there."""
+        """Return the files in a folder with their sizes; none if it does not exist."""
         found = {}
         with suppress(*_NOT_HERE), os.scandir(self._root / folder) as entries:
             for entry in entries:
@@ -130,21 +130,21 @@ class LocalStore:
     # -- writing ----------------------------------------------------------------------------------
 
     def create(self, name: str, data: bytes, step: str = "") -> bool:
-        """Write a file, durable, if its name is free.
+        """Write a durable file, if its name is free.
 
         Parameters
         ----------
         name : str
-            The file.
+            The file's name.
         data : bytes
-            All of it.
+            All of its bytes.
         step : str, optional
-            The failpoints on the way: ``<step>.begin`` ... ``<step>.durable``.
+            The prefix of failpoints on the way: ``<step>.begin`` ... ``<step>.durable``.
 
         Returns
         -------
         bool
-            False if the name was taken: that file is as it was.
+            False if the name was taken: the existing file is unchanged.
         """
         path = self._root / name
         return not os.path.lexists(path) and _again(lambda: self._create(name, data, step))
@@ -163,7 +163,7 @@ class LocalStore:
             raise
 
     def claim(self, name: str, data: bytes) -> bool:
-        """Write a file if its name is free, neither durable nor at once: for hints."""
+        """Write a hint file if its name is free; it is neither durable nor atomic."""
         path = self._root / name
         make_folder(path.parent)
         try:
@@ -175,7 +175,7 @@ class LocalStore:
         return True
 
     def replace(self, name: str, data: bytes) -> None:
-        """Write a file, durable, in the place of the one that is there."""
+        """Write a durable file, replacing the existing one."""
         _again(lambda: self._replace(name, data))
 
     def _replace(self, name: str, data: bytes) -> None:
@@ -197,12 +197,12 @@ class LocalStore:
         reach("replace.durable")
 
     def sink(self, name: str, step: str = "shard") -> LocalSink:
-        """Open a new file, written under its name with ``.tmp`` after it.
+        """Open a new file, which is written under its name plus ``.tmp``.
 
         Raises
         ------
         FileExistsError
-            There is one already: a dead writer's.
+            There is one already, left by a dead writer.
         """
         return self._sink(name, f"{name}.tmp", step)
 
@@ -215,24 +215,24 @@ class LocalStore:
             return LocalSink(name, self._root / name, path, step)
 
     def touch(self, name: str) -> None:
-        """Set a file's time to now, by the filesystem's own clock."""
+        """Set a file's modification time to now, by the filesystem's own clock."""
         os.utime(self._root / name)
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
         with suppress(*_NOT_HERE):
             (self._root / name).unlink()
 
     def prune(self, name: str) -> None:
-        """Remove a folder, if nothing is in it."""
+        """Remove a folder, if it is empty."""
         with suppress(OSError):
             (self._root / name).rmdir()
 
     def remove_tree(self, name: str = "") -> None:
-        """Remove a folder: its own files before the folders in it.
+        """Remove a folder: its own files before its subfolders.
 
-        So what says that something is complete (a manifest, a run's header) goes first, and a
-        removal that is cut short leaves nothing that could be read.
+        So the files that mark something as complete (a manifest, a run's header) go first, and an interrupted removal
+        leaves nothing that could be read.
         """
         files = sorted(self.sizes(name), key=lambda file: (file not in REMOVED_FIRST, file))
         for file in files:
@@ -244,7 +244,7 @@ class LocalStore:
 
 
 def _again(write: Callable[[], _T]) -> _T:
-    """Write, and write again if another process took the temporary file for that of a dead one."""
+    """Write, and retry if another process removed the temporary file as a dead writer's."""
     for _ in range(_ATTEMPTS):
         with suppress(FileNotFoundError):
             return write()
@@ -281,7 +281,7 @@ class LocalSink(Sink):
             raise self._named(error) from None
 
     def _named(self, error: OSError) -> OSError:
-        """The error with the file's name: a full or failing disk should be named."""
+        """Return an error with the file's name, since a full or failing disk should be named."""
         return OSError(error.errno, error.strerror, str(self.path))
 
     def publish(self) -> bool:
@@ -304,7 +304,7 @@ class LocalSink(Sink):
                 self.path.unlink()
 
     def end(self) -> None:
-        """Close the file, which stays as it is, under its temporary name."""
+        """Close the file, and leave it under its temporary name."""
         if not self.closed:
             self.closed = True
             os.close(self._descriptor)
@@ -320,7 +320,7 @@ def _write(descriptor: int, views: list[memoryview]) -> int:
 
 
 def _filesystem(path: str) -> str:
-    """The kind of filesystem that a path is on; "" where the system does not tell."""
+    """Return the type of the filesystem that contains a path; "" if the system does not say."""
     mounts = [
         (len(part.mountpoint), part.fstype)
         for part in psutil.disk_partitions(all=True)

@@ -1,4 +1,4 @@
-"""A file mapped for reading."""
+"""Files mapped for reading."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ def _identity(status: os.stat_result) -> Identity:
 
 
 class Mapping(mmap.mmap):
-    """A whole file, mapped for reading; what numpy views of it have at their base.
+    """A whole file mapped for reading, the base of numpy views of it.
 
-    Reading where the file has been cut ends the process. So `size`, the file's size at this moment
-    (``len`` is what was mapped), is asked before bytes are handed out.
+    Reading beyond the end of a truncated file kills the process. So `size`, the file's present size
+    (``len`` is what was mapped), is checked before bytes are handed out.
 
     Attributes
     ----------
     path : str
-        The file; "" for memory without one.
+        The file; "" for memory without a file.
     identity : tuple of int
-        Which file it was, and when it was last changed.
+        The file's identity, and when it was last changed.
     immutable : bool
-        Nobody changes the bytes, so views of them need no copy to be given away.
+        True if nobody changes the bytes, so that views of them need not be copied before they are handed out.
     """
 
     path = ""
@@ -60,9 +60,9 @@ class Mapping(mmap.mmap):
         Raises
         ------
         FileNotFoundError
-            It is not there.
+            The file does not exist.
         SnapshotCorruptError
-            It is empty.
+            The file is empty.
         """
         with open_regular(path) as file:
             status = os.fstat(file.fileno())
@@ -74,10 +74,9 @@ class Mapping(mmap.mmap):
         return mapping
 
     def changed(self) -> bool:
-        """Return True if the file was written or cut since it was mapped.
+        """Return True if the file was written or truncated since it was mapped.
 
-        A file that has another one in its place, or no name any more, can only be cut by who has it
-        open: it is asked for its size alone.
+        A file that was replaced or unlinked can only be truncated by a process that has it open, so only its size is checked.
         """
         try:
             now = _identity(os.stat(self.path))  # noqa: PTH116 - a third of the time of Path's
@@ -88,12 +87,12 @@ class Mapping(mmap.mmap):
         return now != self.identity
 
     def pieces(self, first: int, length: int) -> Iterator[memoryview]:
-        """The bytes of a range, piece by piece, each brought into memory before it is given.
+        """Yield the bytes of a range, piece by piece, each paged in first.
 
         Raises
         ------
         OSError
-            The file has been cut, or the disk cannot read it.
+            The file was truncated, or the disk cannot read it.
         """
         view = memoryview(self)
         for at in range(first, first + length, _PIECE):
@@ -102,7 +101,7 @@ class Mapping(mmap.mmap):
             yield view[at : at + count]
 
     def _bring(self, first: int, length: int) -> None:
-        """Have pages in memory; what would be a SIGBUS when they are touched is an error here."""
+        """Page in a range; raises an error in place of a SIGBUS on access."""
         if self.size() != len(self):
             raise OSError(
                 errno.EIO, f"has {self.size():,} bytes, {len(self):,} were written", self.path

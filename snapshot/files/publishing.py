@@ -1,4 +1,4 @@
-"""New files on their way: nobody sees them until `publish`, and then their names outlive a crash of the machine."""
+"""New files, invisible until `publish`; after that their names survive a crash of the machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and its parents, durable."""
+    """Create a durable folder, and its parents."""
     if path.is_dir():
         return
     make_folder(path.parent)
@@ -31,9 +31,9 @@ def make_folder(path: Path) -> None:
 
 
 def publish(path: Path, name: Path) -> bool:
-    """Give a file, all of which is on the disk, the name it is for, if that is free.
+    """Give a file that is on the disk its final name, if that is free; return False if it is not.
 
-    The file keeps its first name too, where the filesystem has hard links.
+    On filesystems with hard links the file keeps its temporary name as well.
     """
     try:
         name.hardlink_to(path)
@@ -48,9 +48,9 @@ def publish(path: Path, name: Path) -> bool:
 
 
 def _claim(path: Path, name: Path) -> bool:
-    """The same without links: the name is taken by an empty file, and the whole one renamed over it.
+    """Publish without hard links: take the name with an empty file, then rename the complete one over it.
 
-    So an empty file is a writer that is between the two, or died there.
+    So an empty file means that a writer is between the two steps, or died there.
     """
     try:
         os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | BINARY, 0o666))
@@ -61,16 +61,16 @@ def _claim(path: Path, name: Path) -> bool:
 
 
 class Sink(ABC):
-    """The writer that a store gives for a new file.
+    """A new file of a store that is being written.
 
     Attributes
     ----------
     name : str
-        What it will be called.
+        Its final name.
     offset : int
-        How many bytes were written.
+        The number of bytes written.
     closed : bool
-        Whether it was published or abandoned.
+        True once it was published or abandoned.
     """
 
     def __init__(self, name: str) -> None:
@@ -79,11 +79,11 @@ class Sink(ABC):
         self.closed = False
 
     def write(self, data: Buffer) -> None:
-        """Append bytes: all of them, or an error."""
+        """Append bytes: all of them, or raise an error."""
         self.writev([data])
 
     def writev(self, pieces: Iterable[Buffer]) -> None:
-        """Append the bytes of several buffers, without putting them together."""
+        """Append the bytes of several buffers, without concatenating them."""
         views = [view for view in (memoryview(piece).cast("B") for piece in pieces) if view]
         size = sum(view.nbytes for view in views)  # they are used up
         self._append(views)
@@ -94,11 +94,11 @@ class Sink(ABC):
 
     @abstractmethod
     def sync(self) -> None:
-        """Send what was written to the disk, so that publishing is short."""
+        """Start flushing what was written to the disk, so that publishing is quick."""
 
     @abstractmethod
     def publish(self) -> bool:
-        """Make it durable and give it its name; False if the name is taken."""
+        """Make it durable under its final name; return False if the name is taken."""
 
     @abstractmethod
     def abandon(self) -> None:

@@ -1,8 +1,8 @@
-"""Files at a URL, by fsspec: object stores and whatever else it knows.
+"""Files at a URL, through fsspec: object stores and others.
 
-An object store shows a file when it is whole, so nothing is written aside. Creating a file if it is
-absent is asked of the filesystem (``mode="create"``: a conditional PUT on S3 and GCS); what is found
-there afterwards decides who won, as not every filesystem keeps that promise.
+An object store shows only complete files, so nothing is written under a temporary name. Creating a file only if it is
+absent is requested of the filesystem (``mode="create"``: a conditional PUT on S3 and GCS); what is found
+afterwards decides who won, since not every filesystem honours the request.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def remote_store(url: str, storage_options: Options[str, Any] | None = None) -> RemoteStore:
-    """The store of a URL.
+    """Return the store of a URL.
 
     Raises
     ------
@@ -48,9 +48,9 @@ class RemoteStore:
     Parameters
     ----------
     filesystem : fsspec.AbstractFileSystem
-        Any.
+        The filesystem.
     root : str
-        The folder's path there, without the protocol.
+        The folder's path in it, without the protocol.
     """
 
     local = False
@@ -193,7 +193,7 @@ class RemoteStore:
 
 
 class RemoteSink(Sink):
-    """A new object: seen by others when `publish` has closed it, on stores that have no folders."""
+    """A new object; on stores without folders it is visible once `publish` has closed it."""
 
     def __init__(self, store: RemoteStore, name: str, path: str, step: str) -> None:
         super().__init__(name)
@@ -206,7 +206,7 @@ class RemoteSink(Sink):
             self._file.write(view)
 
     def sync(self) -> None:
-        """Do nothing: what is not closed is not there."""
+        """Do nothing, since an object does not exist before it is closed."""
 
     def publish(self) -> bool:
         self.closed = True

@@ -1,4 +1,4 @@
-"""Folders of files that are never changed: on a local disk, or at a URL."""
+"""Stores: folders of immutable files, on a local disk or at a URL."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["LocalStore", "Mapping", "RemoteStore", "Sink", "Store", "open_store"
 
 
 class Store(Protocol):
-    """A folder of files that are never changed. Names are relative, with ``/``.
+    """A folder of immutable files. Names are relative, with ``/``.
 
-    Reading what is not there is a `FileNotFoundError`, other trouble an `OSError`, both with the
-    file's name; a file that is larger than it can be is a `SnapshotCorruptError`.
+    Reading a missing file raises `FileNotFoundError`, other problems an `OSError`, both with the
+    file's name; a file that is larger than possible raises `SnapshotCorruptError`.
     """
 
     root: str
@@ -34,77 +34,77 @@ class Store(Protocol):
 
     @property
     def mappable(self) -> bool:
-        """True if `map` can be used without fear: on a disk of this machine."""
+        """True if `map` is safe: on a disk of this machine."""
 
     def shown(self, name: str = "") -> str:
         """The full name, for messages."""
 
     def read(self, name: str, limit: int = LIMIT) -> bytes:
-        """Return all bytes of a file, which has at most `limit`."""
+        """Return all bytes of a file of at most `limit` bytes."""
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Return some bytes of a file; fewer where it ends."""
+        """Return a range of a file's bytes; fewer at its end."""
 
     def size(self, name: str) -> int | None:
-        """Return how many bytes a file has; None if it is not there."""
+        """Return the size of a file in bytes; None if it does not exist."""
 
     def modified(self, name: str) -> float | None:
-        """Return when it was last touched, by the clock of the filesystem; None if it is not there."""
+        """Return a file's modification time, by the filesystem's clock; None if it does not exist."""
 
     def list(self, folder: str = "") -> list[str]:
-        """Return what is in a folder, sorted; nothing if it is not there."""
+        """Return the names in a folder, sorted; none if it does not exist."""
 
     def sizes(self, folder: str = "") -> dict[str, int]:
-        """The files in a folder and their sizes; nothing if it is not there."""
+        """Return the files in a folder with their sizes; none if it does not exist."""
 
     def create(self, name: str, data: bytes, step: str = "") -> bool:
-        """Write a file, durable, if its name is free; False if it is taken.
+        """Write a durable file, if its name is free; return False if it is taken.
 
-        `step` names the failpoints on the way: ``<step>.begin`` ... ``<step>.durable``.
+        `step` is the prefix of failpoints on the way: ``<step>.begin`` ... ``<step>.durable``.
         """
 
     def claim(self, name: str, data: bytes) -> bool:
-        """Write a file if its name is free, neither durable nor at once: for hints."""
+        """Write a hint file if its name is free; it is neither durable nor atomic."""
 
     def replace(self, name: str, data: bytes) -> None:
-        """Write a file, durable, in the place of the one that is there."""
+        """Write a durable file, replacing the existing one."""
 
     def sink(self, name: str, step: str = "shard") -> Sink:
-        """Open a new file under its name with ``.tmp`` after it, until it is published."""
+        """Open a new file, under its name plus ``.tmp`` until it is published."""
 
     def touch(self, name: str) -> None:
-        """Set its time to now."""
+        """Set a file's modification time to now."""
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
 
     def prune(self, name: str) -> None:
-        """Remove a folder, if nothing is in it; who is just writing into it makes it again."""
+        """Remove a folder, if it is empty; a process that writes to it creates it again."""
 
     def remove_tree(self, name: str = "") -> None:
-        """Remove a folder, what says that it is complete first."""
+        """Remove a folder, beginning with the files that mark it as complete."""
 
     def map(self, name: str) -> Mapping:
         """Map a local file for reading."""
 
     def free_bytes(self) -> int | None:
-        """Return how much may still be written; None where nobody knows."""
+        """Return how many bytes may still be written; None if unknown."""
 
     def subfolder(self, name: str) -> Store:
-        """The store of a folder in it."""
+        """Return the store of a subfolder."""
 
 
 def open_store(
     path: str | os.PathLike[str], storage_options: Options[str, Any] | None = None
 ) -> Store:
-    """The store of a path or a URL.
+    """Return the store of a path or a URL.
 
     Parameters
     ----------
     path : str or os.PathLike
         A local path (full guarantees), or a URL that fsspec knows: ``s3://bucket/snapshots``.
     storage_options : mapping, optional
-        What the URL's filesystem is made with.
+        Options of a URL's filesystem.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""Fingerprints of pipelines, as JSON that is the same in every process: values, functions, input files; differences."""
+"""Fingerprints: descriptions of pipelines as JSON that is equal in every process, and their differences."""

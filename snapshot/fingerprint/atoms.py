@@ -1,6 +1,6 @@
-"""Descriptions of values that hold no others, and of files that a pipeline reads.
+"""Descriptions of values without parts, and of files that a pipeline reads.
 
-Files go by their names from the folder they share, and their sizes.
+Files are described by their sizes and their paths relative to their common folder.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ _SIMPLE = {int, str, bool, bytes, type(None)}
 
 
 def shortened(kind: str, items: list[JSON]) -> JSON:
-    """A container's description; of many items, their number and a digest."""
+    """Return a container's description; for many items, their number and a digest."""
     if len(items) > _MANY:
         return {kind: len(items), "digest": digest_of(text_of(items))}
     return items if kind == "list" else {kind: items}
 
 
 def many_atoms(kind: str, values: list[Any] | tuple[Any, ...]) -> JSON:
-    """The same at the speed of ``repr``, where all are plain; None for others, and for a few."""
+    """Return the description of many plain items, at the speed of ``repr``; None for others, and for few items."""
     if len(values) <= _MANY or not set(map(type, values)) <= _SIMPLE:
         return None
     return {kind: len(values), "digest": digest_of(repr(list(values)))}
 
 
 def dtype_text(dtype: np.dtype) -> str:
-    """A dtype with all that changes bytes: byte order, and the places of fields."""
+    """Return a dtype as text with everything that affects bytes: byte order, and offsets of fields."""
     if dtype.names is not None and dtype.fields is not None:
         fields = [f"{name}: {_field_text(*dtype.fields[name][:2])}" for name in dtype.names]
         return f"{{{', '.join(fields)}; {dtype.itemsize}}}"
@@ -92,18 +92,18 @@ _MANY_FILES = 1000
 
 @dataclass(frozen=True)
 class InputFiles:
-    """Paths of files whose contents a pipeline reads.
+    """The paths of files whose contents a pipeline reads.
 
     Parameters
     ----------
     paths : iterable of str
-        In their order.
+        The paths, in order.
     """
 
     paths: Iterable[str]
 
     def description(self) -> JSON:
-        """Each with its size; of many, each folder with the number, the bytes and a digest."""
+        """Return each file with its size; for many, each folder with number, total size and a digest."""
         paths = list(self.paths)
         names, stats = _relative(paths), [_stat(path) for path in paths]
         if len(paths) <= _MANY_FILES:
@@ -123,9 +123,9 @@ class InputFiles:
 
 
 def file_behind(array: np.ndarray) -> JSON:
-    """Return what an array shows of a mapped file: the file, and where in it; None for other arrays.
+    """Return the file and range that an array maps; None for other arrays.
 
-    Such arrays are often larger than memory: they count as the files they are.
+    Such arrays are often larger than memory, so they are described by their files.
     """
     base: Any = array
     while not isinstance(base, np.memmap) or isinstance(base.base, np.ndarray):
@@ -144,7 +144,7 @@ def file_behind(array: np.ndarray) -> JSON:
 
 
 def _relative(paths: list[str]) -> list[str]:
-    """Names from the folder that all share; moved together, files are the same."""
+    """Return paths relative to their common folder, so that moving all of them together changes nothing."""
     if not paths or any("://" in path for path in paths):
         return paths
     full = [os.path.abspath(path) for path in paths]  # noqa: PTH100 - of text, for speed
@@ -154,7 +154,7 @@ def _relative(paths: list[str]) -> list[str]:
 
 
 def _stat(path: str) -> tuple[int | None, int | None]:
-    """Size and time of writing; None for what is not there, or elsewhere."""
+    """Return a file's size and modification time; None for a file that is missing or remote."""
     try:
         found = os.stat(path)  # noqa: PTH116 - of text, for speed
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
-"""Code of functions, described by what it does, without where it stands and how it is laid out.
+"""Descriptions of functions' code by what it does, independent of location and layout.
 
 Line numbers, file names, docstrings, blank lines, comments and the names of local variables do not
-count. Bytecode does, so that descriptions compare within one minor version of Python.
+count. Bytecode does, so descriptions are comparable within one minor version of Python.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _SMALL_INT = "LOAD_SMALL_INT"  # since Python 3.14
 
 @dataclass(frozen=True)
 class Read:
-    """Something that code takes from outside of itself: a global, a captured variable, or an import.
+    """A reference of code to something outside: a global, a captured variable, or an import.
 
-    ``names`` are the variable and the attributes that are asked of it at once; of an import, the
-    module and what is taken from it.
+    ``names`` are the variable and the attributes that are read from it; for an import, the
+    module and the names taken from it.
     """
 
     kind: str
@@ -45,7 +45,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Code:
-    """A code object: a digest of its instructions, its constants in the order of use, what it reads."""
+    """A code object: a digest of its instructions, its constants in order of use, and its outside references."""
 
     digest: str
     constants: tuple[Any, ...]
@@ -54,7 +54,7 @@ class Code:
     """Of this code alone; `every_read` has those of the code within it, too."""
 
     def every_read(self) -> Iterator[Read]:
-        """Yield what it and the code within it read."""
+        """Yield the references of this code and of the code nested in it."""
         yield from self.reads
         for constant in self.constants:
             if isinstance(constant, Code):
@@ -63,7 +63,7 @@ class Code:
 
 @functools.lru_cache(maxsize=4096)
 def code_of(code: CodeType) -> Code:
-    """Take a code object apart."""
+    """Analyse a code object."""
     instructions = _instructions(code)
     place = _places(code, instructions)
     text: list[Any] = [
@@ -96,7 +96,7 @@ def _arguments(code: CodeType) -> int:
 
 
 def _instructions(code: CodeType) -> list[dis.Instruction]:
-    """The instructions but those of layout, and but what a class or module says of itself."""
+    """Return the instructions without those of layout, and without what a class or module says of itself."""
     found: list[dis.Instruction] = []
     for one in dis.get_instructions(code):
         if one.opname in _LAYOUT:
@@ -114,7 +114,7 @@ def _is_plain(one: dis.Instruction) -> bool:
 
 
 def _places(code: CodeType, instructions: list[dis.Instruction]) -> Any:
-    """Byte offsets as numbers of instructions, which do not move with what was left out."""
+    """Convert byte offsets to numbers of instructions, which do not depend on what was left out."""
     offsets = [one.offset for one in instructions]
     numbers = dict(zip(offsets, range(len(offsets)), strict=True))
 
@@ -127,7 +127,7 @@ def _places(code: CodeType, instructions: list[dis.Instruction]) -> Any:
 
 
 def _handlers(code: CodeType, place: Any) -> list[tuple[Any, ...]]:
-    """The exception table: which instructions are guarded, and where errors in them go."""
+    """Return the exception table: the guarded instructions, and the handlers of their errors."""
     table = iter(code.co_exceptiontable)
     found = []
     for first in table:

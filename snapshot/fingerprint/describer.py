@@ -1,12 +1,12 @@
-"""A description of any value that is the same in every process, as JSON to read and to compare.
+"""Descriptions of any values as JSON that is equal in every process and can be compared.
 
 Containers are walked, arrays count by dtype, shape and values, objects by the state that they would
-be copied with, functions by their code and all that it takes from outside. Nothing depends on
-``id``, on hashes, on the order of imports, or on where a file stands.
+be copied with, functions by their code and everything that it refers to. Nothing depends on
+``id``, on hashes, on the order of imports, or on the location of a file.
 
-What code says in words alone is not seen: ``getattr`` with a text that is put together, ``eval``,
-`importlib`, what another function will set in a global or an attribute later. Of a global and of a
-captured variable the value counts that it has now.
+Dynamic references in code are not seen: ``getattr`` with a computed name, ``eval``,
+`importlib`, or what another function will set in a global or an attribute later. A global or a
+captured variable counts by its present value.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ def describe(value: Any, path: str = "") -> JSON:
     Parameters
     ----------
     value : object
-        Anything: arguments of a pipeline, functions, what they have captured.
+        Any object: arguments of a pipeline, functions, captured values.
     path : str
         What the value is, for messages.
 
     Returns
     -------
     JSON
-        Equal values have equal descriptions, in any process of one minor version of Python. With
-        functions or classes in it: ``{"value": ..., "code": {name: definition}}``.
+        Equal values have equal descriptions, in any process of one minor version of Python. If it contains
+        functions or classes: ``{"value": ..., "code": {name: definition}}``.
 
     Raises
     ------
@@ -82,12 +82,12 @@ def describe(value: Any, path: str = "") -> JSON:
 
 
 class Describer:
-    """Describes values one after another; a function that several refer to is defined once.
+    """Describes several values; a function that several refer to is defined once.
 
     Parameters
     ----------
     lenient : bool
-        Say of what has no description just that, and do not read the contents of arrays.
+        True to describe what has no description as such, and not to read the contents of arrays.
     """
 
     def __init__(self, *, lenient: bool = False) -> None:
@@ -111,12 +111,12 @@ class Describer:
     # -- values --------------------------------------------------------------------------------
 
     def describe(self, value: Any, path: str = "") -> JSON:
-        """A value; what its functions are is in `definitions`."""
+        """Describe a value; its functions are in `definitions`."""
         self._start([])
         return self._guarded(lambda: self.value(value, path))
 
     def definitions(self) -> dict[str, JSON]:
-        """The functions, classes and modules that were met since the last call, by name."""
+        """Return the definitions of functions, classes and modules found since the last call, by name."""
         found = {}
         while self._waiting:
             name, path, define = self._waiting.pop(0)
@@ -131,7 +131,7 @@ class Describer:
             return self._give_up("it is nested too deeply", None)
 
     def value(self, value: Any, step: str = "") -> JSON:
-        """Any value; `step` leads to it from where the walk is."""
+        """Describe any value; `step` leads to it from the value that contains it."""
         atom = ATOMS.get(type(value))
         if atom is not None:
             return atom(value)
@@ -159,7 +159,7 @@ class Describer:
         return self._once(value, describe_record if is_record(value) else describe_state)
 
     def _once(self, value: Any, describe_it: Callable[[Any, Any], JSON]) -> JSON:
-        """Describe what may be met again: elsewhere, or within itself."""
+        """Describe a value that may be referred to again: elsewhere, or within itself."""
         key = id(value)
         if key in self._closed:
             return self._closed[key]
@@ -187,7 +187,7 @@ class Describer:
         return found
 
     def keep(self, value: Any) -> Any:
-        """The value, which stays alive until the walk ends: values are told apart by identity."""
+        """Keep a value alive until the walk ends, since values are told apart by identity; return it."""
         self._kept.append(value)
         return value
 
@@ -212,7 +212,7 @@ class Describer:
         return shortened(kind, [self.value(member, " in a set") for member in ordered])
 
     def _text_alone(self, value: Any) -> str:
-        """Describe a value by itself, whatever was met before: the text orders a set."""
+        """Describe a value independently of earlier ones, as text that orders a set."""
         other = Describer(lenient=self.lenient)
         other._trail, other._kept, other._open = (
             [*self._trail, " in a set"],
@@ -242,7 +242,7 @@ class Describer:
         return {"class": self._name(value, short_name(value), define_class)}
 
     def module(self, name: str) -> JSON:
-        """A module by the code in its file; an installed one by its version."""
+        """Describe a module by the code in its file; an installed one by its version."""
         if not is_users(name):
             return installed_name(name, "")
         if f"module {name}" not in self._taken:
@@ -252,7 +252,7 @@ class Describer:
         return {"module": name}
 
     def _name(self, value: Any, name: str, define: Callable[[Any, Any], JSON]) -> str:
-        """A name for what is defined once, wherever it is met."""
+        """Return the name of something that is defined once, wherever it is found."""
         known = self._names.get(id(value))
         if known is not None:
             return known
@@ -266,7 +266,7 @@ class Describer:
     # -- what has no description ---------------------------------------------------------------
 
     def refuse(self, value: Any, problem: Exception | None = None) -> JSON:
-        """Say that a value has no description."""
+        """Raise that a value has no description, or if `lenient` describe it as such."""
         kind = type(value)
         name = (
             kind.__qualname__

@@ -1,4 +1,4 @@
-"""Differences between two descriptions: one line each, for people."""
+"""Differences between two descriptions, as lines for people."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _REFERENCES = {"function", "class"}
 
 
 def differences(old: JSON, new: JSON) -> list[str]:
-    """Say what changed, one line for each thing.
+    """Return the differences between two descriptions, one line each.
 
     Parameters
     ----------
@@ -21,7 +21,7 @@ def differences(old: JSON, new: JSON) -> list[str]:
     Returns
     -------
     list of str
-        Empty if nothing that counts did.
+        Empty if nothing that counts has changed.
 
     Examples
     --------
@@ -49,9 +49,9 @@ def differences(old: JSON, new: JSON) -> list[str]:
 
 
 def touched(old: JSON, new: JSON) -> list[str]:
-    """Say which files have been written since, and have the size that they had.
+    """Return the files that were rewritten since with the same size.
 
-    Nothing of it makes another key: it is worth a warning.
+    They do not change the key, but deserve a warning.
     """
     found = []
     for before, after in zip(_file_lists(old), _file_lists(new), strict=False):
@@ -90,7 +90,7 @@ def _all_code(entries: list[JSON]) -> dict[str, JSON]:
 
 
 def _used(entries: list[JSON]) -> dict[str, str]:
-    """Return how functions are named that are arguments themselves; others are helpers."""
+    """Return the names of functions that are arguments themselves; others are helpers."""
     found: dict[str, str] = {}
     for at, entry in enumerate(entries):
         for kind, name in _references(list(entry["args"].values())):
@@ -122,7 +122,7 @@ def _full_name(name: str, definition: JSON) -> str:
 
 
 def _definition_changes(what: str, old: JSON, new: JSON) -> list[str]:
-    """Say how a function, class or module differs."""
+    """Return the differences between two definitions of a function, class or module."""
     if old.get("code") != new.get("code") or old.get("digest") != new.get("digest"):
         return [f"{what}: code changed"]
     found = _constant_changes(what, old.get("constants", []), new.get("constants", []))
@@ -157,7 +157,7 @@ def _constant_changes(what: str, old: list[JSON], new: list[JSON]) -> list[str]:
 
 
 def _changes(what: str, old: JSON, new: JSON) -> list[str]:
-    """Say how a value differs; nothing if it does not."""
+    """Return the differences between two values, none if they are equal."""
     if text_of(old) == text_of(new):
         return []
     if isinstance(old, dict) and isinstance(new, dict):
@@ -240,7 +240,7 @@ def _file_lists(description: JSON) -> Iterator[JSON]:
 
 
 def _shown(description: JSON) -> str:
-    """A value as one would write it, shortened."""
+    """Return a value as one would write it, shortened."""
     text = _written(description)
     return text if len(text) <= _LONG else f"{text[: _LONG - 3]}..."
 

@@ -1,4 +1,4 @@
-"""Digests of large values: of text, of bytes, and of arrays, whose digest is kept while they live."""
+"""Digests of large values: of text, of bytes, and of arrays, which are cached while the array lives."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _LOCK = renewed(threading.Lock())
 
 
 def digest_of(data: bytes | str | memoryview) -> str:
-    """16 hex digits of bytes or text."""
+    """Return 16 hex digits of bytes or text."""
     if isinstance(data, str):
         data = data.encode("utf-8", "surrogatepass")
     return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
 def digest_of_array(array: np.ndarray) -> str:
-    """A digest of an array's values in C order; its dtype and shape do not count.
+    """Return a digest of an array's values in C order; its dtype and shape do not count.
 
-    The digest of a large one is remembered as long as the array lives. Somebody may have written
-    into it since: its crc is compared, which takes a fraction of the time.
+    The digest of a large array is cached as long as the array lives. The array may have been written to
+    since, so its crc is compared, which takes a fraction of the time.
     """
     data = _plain_bytes(array)
     if len(data) <= _SMALL:
@@ -53,7 +53,7 @@ def digest_of_array(array: np.ndarray) -> str:
 
 
 class _Forget:
-    """Drops what is known of an array that is gone."""
+    """Drops the cached digest of an array that was collected."""
 
     def __init__(self, key: int) -> None:
         self.key = key
@@ -66,7 +66,7 @@ class _Forget:
 
 
 def _digest_of_chunks(data: memoryview) -> str:
-    """A digest of the digests of pieces, so that several cores share the work."""
+    """Return a digest of the digests of chunks, so that several cores share the work."""
     chunks = [data[at : at + _CHUNK] for at in range(0, len(data), _CHUNK)]
     if len(chunks) == 1:
         return digest_of(data)
@@ -75,7 +75,7 @@ def _digest_of_chunks(data: memoryview) -> str:
 
 
 def _plain_bytes(array: np.ndarray) -> memoryview:
-    """The values in C order, what is only padding zeroed."""
+    """Return the values in C order, with padding zeroed."""
     array = np.ascontiguousarray(array)
     if _has_padding(array.dtype):
         array = _without_padding(array)

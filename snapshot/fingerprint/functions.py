@@ -1,4 +1,4 @@
-"""Definitions of the user's functions, classes and modules: their code, and all that it takes from outside."""
+"""Definitions of the user's functions, classes and modules: their code, and everything it refers to."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ _ROUTINES = (FunctionType, classmethod, staticmethod, property, cached_property)
 
 
 def is_installed(function: FunctionType) -> bool:
-    """Return True if a function's code is of Python, of an installed package or ours."""
+    """Return True if a function belongs to Python, an installed package or this library."""
     module = function.__globals__.get("__name__") or ""
     return is_ours(module) or is_installed_file(function.__code__.co_filename)
 
 
 def short_name(value: Any) -> str:
-    """A function's or class's name, without the functions that it was made in."""
+    """Return a function's or class's name, without the functions in which it is nested."""
     return first_qualname(value).rpartition("<locals>.")[2]
 
 
 def define_function(function: FunctionType, walk: Walk) -> JSON:
-    """The code of a function, its defaults, what it has captured, and the globals that it reads."""
+    """Describe a function's code, its defaults, its captured variables, and the globals that it reads."""
     code = code_of(function.__code__)
     installed = is_installed(function)
     found: dict[str, JSON] = {
@@ -60,7 +60,7 @@ def define_function(function: FunctionType, walk: Walk) -> JSON:
 
 
 def define_class(cls: type, walk: Walk) -> JSON:
-    """The bases of a class, its methods and its attributes; of names with ``__`` only methods."""
+    """Describe a class's bases, its methods and its attributes; of ``__dunder__`` names only methods."""
     found = {
         "bases": [walk.value(base) for base in cls.__bases__ if base is not object],
         "members": {
@@ -75,9 +75,9 @@ def define_class(cls: type, walk: Walk) -> JSON:
 
 
 def define_module(name: str, walk: Walk) -> JSON:
-    """The whole code of a module's file, and of those that it imports.
+    """Describe the whole code of a module's file, and of those that it imports.
 
-    For what is imported inside of functions: whether it is loaded yet must not count.
+    For imports inside functions: whether they have been executed yet must not count.
     """
     spec = _spec(name)
     if spec is None:
@@ -130,7 +130,7 @@ def _cells(function: FunctionType) -> dict[str, Any]:
 
 
 def _read(kind: str, variables: Mapping[str, Any], code: Code, walk: Walk) -> dict[str, JSON]:
-    """Describe what code reads of its globals, or of what it has captured."""
+    """Describe what code reads of its globals, or of its captured variables."""
     found: dict[str, JSON] = {}
     for read in code.every_read():
         name, *attributes = read.names
@@ -143,7 +143,7 @@ def _read(kind: str, variables: Mapping[str, Any], code: Code, walk: Walk) -> di
 
 
 def _followed(name: str, value: Any, attributes: list[str]) -> tuple[str, Any]:
-    """Follow ``helpers.crop`` or ``options.size`` to its value: what else the module or object holds is not read."""
+    """Follow ``helpers.crop`` or ``options.size`` to its value, without reading the rest of the module or object."""
     for attribute in attributes:
         inner = _attribute(value, attribute)
         if inner is _MISSING:
@@ -153,7 +153,7 @@ def _followed(name: str, value: Any, attributes: list[str]) -> tuple[str, Any]:
 
 
 def _attribute(value: Any, name: str) -> Any:
-    """An attribute that is just held, so that no code is run to get at it; else `_MISSING`."""
+    """Return a stored attribute without running any code; `_MISSING` if there is none."""
     kind = type(value)
     if isinstance(value, ModuleType):
         return vars(value).get(name, _MISSING) if is_users_module(value.__name__) else _MISSING
@@ -184,7 +184,7 @@ def _imports(namespace: Mapping[str, Any], code: Code, walk: Walk) -> list[JSON]
 
 
 def _modules(read: Read, namespace: Mapping[str, Any]) -> set[str]:
-    """The modules that an import statement names."""
+    """Return the modules that an import statement names."""
     name, *taken = read.names
     if read.level:
         package = namespace.get("__package__") or ""
@@ -199,7 +199,7 @@ def _modules(read: Read, namespace: Mapping[str, Any]) -> set[str]:
 
 
 def is_users(name: str) -> bool:
-    """Return True if a module that may not be loaded is the user's."""
+    """Return True if a module, loaded or not, is the user's."""
     top = name.partition(".")[0]
     if top in sys.modules:
         return is_users_module(top)

@@ -1,7 +1,7 @@
-"""Names of this library's own classes and methods in keys: those of the first keys that named them.
+"""Permanent names of this library's own classes and methods in keys: the names when keys first contained them.
 
-A key outlives the files of the library. What has moved since keeps its first name there, so that a
-snapshot is found again. What is not named here has not moved.
+A key outlives the files of the library. What has moved since keeps its first name in keys, so that a
+snapshot is found again. What is not listed here has not moved.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _FIRST_OTHER = _by_name(_OTHERS, "tundish")
 
 
 def first_name(module: str, name: str) -> str:
-    """Return the full name by which keys know something of this library.
+    """Return the full name that keys use for something of this library.
 
     Examples
     --------
@@ -98,7 +98,7 @@ def first_name(module: str, name: str) -> str:
 
 
 def first_qualname(value: Any) -> str:
-    """Return the name, within its first module, of a class or function, or of an object's class."""
+    """Return the qualified name, in its first module, of a class or function, or of an object's class."""
     name: str = getattr(value, "__qualname__", type(value).__qualname__)
     first = first_name(getattr(value, "__module__", None) or "", name)
     return ".".join(first.split(".")[-1 - name.count(".") :])

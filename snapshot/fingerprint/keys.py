@@ -1,4 +1,4 @@
-"""Descriptions as JSON: the part of one that counts, its text, and the key that is made of it."""
+"""Keys of descriptions: a digest of the part that counts."""
 
 from __future__ import annotations
 
@@ -28,37 +28,37 @@ _BY_VERSION = frozenset(
 
 
 class Walk(Protocol):
-    """The describer of what a value holds."""
+    """The interface of a describer, for descriptions of a value's parts."""
 
     @property
     def lenient(self) -> bool:
-        """True if what has no description is passed over, and the contents of arrays are."""
+        """True to accept values without a description, and not to read arrays."""
         ...
 
     def value(self, value: Any, step: str = "") -> JSON:
-        """Any value; `step` leads to it from where the walk is."""
+        """Describe any value; `step` leads to it from the value that contains it."""
         ...
 
     def module(self, name: str) -> JSON:
-        """A module, loaded or not."""
+        """Describe a module, loaded or not."""
         ...
 
     def keep(self, value: Any) -> Any:
-        """The value, which stays alive until the walk ends: values are told apart by identity."""
+        """Keep a value alive until the walk ends, since values are told apart by identity; return it."""
         ...
 
     def refuse(self, value: Any, problem: Exception | None = None) -> JSON:
-        """Say that a value has no description."""
+        """Raise that a value has no description, or if `lenient` describe it as such."""
         ...
 
 
 def key_of(description: JSON, version: str | None = None) -> str:
-    """Return 16 hex digits of a description.
+    """Return a description's key, 16 hex digits.
 
     Parameters
     ----------
     description : JSON
-        What `describe` or ``describe_pipeline`` gave.
+        The result of `describe` or ``describe_pipeline``.
     version : str, optional
         Stands for all functions, objects and contents of arrays, and for Python's own version; the
         rest still counts.
@@ -75,17 +75,17 @@ def key_of(description: JSON, version: str | None = None) -> str:
 
 
 def text_of(description: JSON) -> str:
-    """Return what counts of a description, as one text."""
+    """Return the part of a description that counts, as text."""
     return json.dumps(counted(description), sort_keys=True, separators=(",", ":"))
 
 
 def counted(description: JSON) -> JSON:
-    """Return a description without what is only told."""
+    """Return a description without the parts that are only information."""
     return _rebuilt(description, counted)
 
 
 def inner(description: JSON) -> Iterator[JSON]:
-    """The descriptions that one holds, told ones left out."""
+    """Yield the descriptions inside one, without those that are only information."""
     if isinstance(description, list):
         yield from description
     elif isinstance(description, dict):
@@ -97,7 +97,7 @@ def inner(description: JSON) -> Iterator[JSON]:
 
 
 def _rebuilt(description: JSON, change: Callable[[JSON], JSON]) -> JSON:
-    """The description with each that it holds changed."""
+    """Return a description with each one inside it changed."""
     if isinstance(description, list):
         return [change(part) for part in description]
     if not isinstance(description, dict):
@@ -121,7 +121,7 @@ def _beside_version(description: JSON) -> JSON:
 
 
 def _interpreter() -> str:
-    """Within what bytecode compares."""
+    """Return the version of Python within which bytecode is comparable."""
     return f"{sys.implementation.name} {sys.version_info.major}.{sys.version_info.minor}"
 
 

@@ -1,4 +1,4 @@
-"""Descriptions of objects of known kinds; of others by the state that they would be copied with."""
+"""Descriptions of objects: known types by their parts, others by the state that they would be copied with."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def describe_known(walk: Walk, value: Any) -> JSON:
-    """A value of a known kind; None for others."""
+    """Describe a value of a known type; None for any other."""
     for kinds, describe in _KINDS:
         if isinstance(value, kinds):
             return describe(walk, value)
@@ -56,7 +56,7 @@ def _is_hugging_face(value: Any) -> bool:
 
 
 def describe_array(walk: Walk, value: np.ndarray) -> JSON:
-    """Dtype, shape and values of an array; of one over a mapped file, the file."""
+    """Describe an array by dtype, shape and values; one over a mapped file by the file."""
     told = f"{dtype_text(value.dtype)} {list(value.shape)}"
     if value.dtype.hasobject:
         if value.dtype.names is not None:
@@ -70,12 +70,12 @@ def describe_array(walk: Walk, value: np.ndarray) -> JSON:
 
 
 def is_record(value: Any) -> bool:
-    """Return True if a value is a dataclass of ours: its fields are plain arguments."""
+    """Return True if a value is a dataclass of this library, whose fields are plain arguments."""
     return is_ours(type(value).__module__) and dataclasses.is_dataclass(value)
 
 
 def describe_record(walk: Walk, value: Any) -> JSON:
-    """A dataclass by its fields, those that are None left out."""
+    """Describe a dataclass by its fields, without those that are None."""
     held = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     return {
         "record": first_name(type(value).__module__, type(value).__qualname__),
@@ -84,7 +84,7 @@ def describe_record(walk: Walk, value: Any) -> JSON:
 
 
 def describe_state(walk: Walk, value: Any) -> JSON:
-    """Any object by what it would be copied with."""
+    """Describe any object by the state that it would be copied with."""
     kind = type(value)
     reducer = copyreg.dispatch_table.get(kind)
     try:
@@ -126,9 +126,9 @@ _MAKERS = (copyreg.__newobj__, copyreg.__newobj_ex__)  # type: ignore[attr-defin
 
 
 def _attributes(kind: type, state: Any) -> dict[str, Any] | None:
-    """A state by the names of attributes, if it is one of ``__dict__`` and slots.
+    """Return a state by attribute names, if it consists of ``__dict__`` and slots.
 
-    What a `cached_property` has kept is left out: it comes with the first use.
+    Values of `cached_property` are left out, since they only exist after first use.
     """
     parts = state if type(state) is tuple and len(state) == 2 else (state,)
     if not all(part is None or type(part) is dict for part in parts):
@@ -144,14 +144,14 @@ def _attributes(kind: type, state: Any) -> dict[str, Any] | None:
 
 
 def _is_iterator(kind: type) -> bool:
-    """Return True if a type is one of Python's own iterators: to describe it would be to use it up."""
+    """Return True if a type is one of Python's iterators, which describing would exhaust."""
     return issubclass(kind, Iterator) and kind.__module__ in ("builtins", "itertools", "_io")
 
 
 def _stands_in_module(value: Any) -> str | None:
-    """The module of Python or a package in which a method of an object of its own stands.
+    """Return the module of Python or a package to which a bound method belongs.
 
-    As `random.random`: the state of that object is no constant of a pipeline.
+    An example is `random.random`: the state of its object is not a constant of a pipeline.
     """
     module = type(value.__self__).__module__
     found = getattr(sys.modules.get(module), getattr(value, "__name__", ""), None)

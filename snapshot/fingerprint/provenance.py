@@ -1,4 +1,4 @@
-"""Provenance of code: the user's, which is described line for line, or a package's, which has a version."""
+"""Provenance of code: the user's, described by its bytecode, or a package's, described by its version."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Installed = dict[str, Any]
 
 @functools.cache
 def is_installed_file(filename: str) -> bool:
-    """Return True if a file of code belongs to Python or to an installed package.
+    """Return True if a code file belongs to Python or to an installed package.
 
-    What has no file, as a cell of a notebook or ``python -c``, is the user's.
+    Code without a file, such as a notebook cell or ``python -c``, is the user's.
     """
     if filename.startswith("<"):
         return filename.startswith("<frozen ")
@@ -35,7 +35,7 @@ def is_installed_file(filename: str) -> bool:
 
 
 def is_users_module(name: str | None) -> bool:
-    """Return True if a module is the user's; one that is not loaded (made in another process) is."""
+    """Return True if a module is the user's, or is not loaded because it was made in another process."""
     if name == "__main__" or not name:
         return True
     if is_ours(name) or name in sys.builtin_module_names:
@@ -54,19 +54,19 @@ def is_users_module(name: str | None) -> bool:
 
 
 def is_ours(name: str) -> bool:
-    """Return True if a module is this library's: what it computes is versioned by operator."""
+    """Return True if a module is this library's; its operators have versions of their own."""
     return name == "tundish" or name.startswith("tundish.")
 
 
 def installed_name(module: str, name: str) -> Installed:
-    """Describe something of an installed package."""
+    """Describe an object of an installed package by name and version."""
     version = version_of(module)
     where = {"installed": first_name(module, name) if name else module}
     return where if version is None else {**where, "version": version}
 
 
 def version_of(module: str) -> str | None:
-    """The version of the distribution that a module is of; None for Python's own and for ours."""
+    """Return the version of a module's distribution; None for Python's own modules and this library's."""
     top = module.split(".", maxsplit=1)[0]
     if top in sys.stdlib_module_names or is_ours(module):
         return None
@@ -91,5 +91,5 @@ def _distributions() -> dict[str, list[str]]:
 
 
 def _metadata() -> Any:
-    """The standard library's reader of versions, which takes longer to import than most is used."""
+    """Return the standard library's reader of versions, whose import is slow."""
     return importlib.import_module("importlib.metadata")

@@ -1,1 +1,1 @@
-"""Reading elements by index: as views of the files where that is possible."""
+"""Reading of elements by index, as views of the files if possible."""

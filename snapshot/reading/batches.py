@@ -1,9 +1,8 @@
-"""The record batches of a snapshot: decoded when they are touched, and kept while there is room.
+"""The record batches of a snapshot, decoded on first access and cached.
 
-Files of this machine's disks are mapped, and the mappings kept up to a number: each takes one of the
-process's, and a descriptor. A batch of a mapped file is compared with its checksum once, by whichever
-process touches it first; one that is fetched, each time. Before anything is handed out, the file is asked
-whether it still is what was mapped: an access behind its end would be a SIGBUS.
+Local files are mapped, up to a number of mappings: each uses one of the process's mappings, and a descriptor. A batch of
+a mapped file is compared with its checksum once, by the first process that accesses it; a fetched one each time. Before
+anything is handed out, the file is checked to be what was mapped: an access beyond its end would be a SIGBUS.
 """
 
 from __future__ import annotations
@@ -56,24 +55,24 @@ _DAMAGE = (
 
 
 def open_limit() -> int:
-    """Return how many shards are mapped at once, each with a descriptor."""
+    """Return how many shards are mapped at a time, each with a descriptor."""
     soft = psutil.Process().rlimit(psutil.RLIMIT_NOFILE)[0] if psutil.LINUX else 1024
     return 1024 if soft < 0 else max(16, min(1024, soft // 4))  # below 0: as many as one likes
 
 
 class _Open:
-    """A mapped shard, and which of its batches are decoded.
+    """A mapped shard, and its decoded batches.
 
     Attributes
     ----------
     size : callable
-        The file's size now; what has no file has none.
+        Returns the file's present size; None for data without a file.
     whole : int
-        What it has to be.
+        The expected size.
     asked : float
-        When (`time.monotonic`) the file was asked last whether it was written.
+        When (`time.monotonic`) the file was last checked for changes.
     items : list of ndarray
-        By leaf, what may be a row in it; none until it is asked for.
+        For each leaf an array of all possible rows in the file; made on first use.
     """
 
     __slots__ = ("asked", "batches", "buffer", "items", "mapping", "size", "whole")
@@ -94,7 +93,7 @@ class _Open:
 
 
 class _Fetched:
-    """A stand-in for a mapped shard for batches whose bytes are in memory: nobody changes them."""
+    """Stands for a mapped shard if the bytes of batches are in memory, where they never change."""
 
     size = int
     whole = 0
@@ -110,26 +109,25 @@ FETCHED = _Fetched()
 
 
 class Batches:
-    """All batches of some runs, in order.
+    """All batches of several runs, in order.
 
     Parameters
     ----------
     store : callable
-        Gives the store of the key's folder.
+        Returns the store of the key's folder.
     prefixes : sequence of Prefix
         The runs.
     verify : {"size", "batch", "full"}
-        Unless it is "size", every batch's crc32 is compared when it is touched first.
+        Unless it is "size", every batch's crc32 is compared on first access.
     mapped : bool
-        Whether shards are mapped; else their bytes are read.
+        True to map shards; False to read their bytes.
     cache_bytes : int
-        What decoded batches may take, beside what is mapped.
+        The limit for decoded batches, in addition to what is mapped.
 
     Attributes
     ----------
     ready : dict of int to pair
-        The `Decoded.element` of the batches that are decoded, and their open shard, whose size has to be
-        looked at.
+        By batch number, the `Decoded.element` of a decoded batch and its open shard, whose size must be checked.
     """
 
     def __init__(
@@ -179,7 +177,7 @@ class Batches:
             self.forms.append(Form.from_schema(schema))
 
     def _rows_in_files(self) -> tuple[np.dtype, ...]:
-        """The bytes of a row, by leaf, where rows lie in mapped files as they are; else nothing."""
+        """The number of bytes of a row, by leaf, if rows lie in mapped files uncompressed; else empty."""
         kinds: Any = self.forms[0].kinds if len(set(self.forms)) == 1 else ()
         if not self._mapped or any(self._compressed):
             return ()
@@ -191,7 +189,7 @@ class Batches:
         return len(self.entries)
 
     def __getitem__(self, b: int) -> Decoded:
-        """A batch, verified; its file is as it was then."""
+        """Return a batch, verified; its file is checked to be unchanged."""
         found = self._decoded.get(b)
         if found is not None:
             if not found[2].changed():
@@ -200,7 +198,7 @@ class Batches:
         return self._load(b)
 
     def some(self, numbers: Sequence[int]) -> list[Decoded]:
-        """Some batches, verified; each of their files is asked once."""
+        """Return several batches, verified; each of their files is checked once."""
         asked: set[Any] = set()
         found = []
         for b in numbers:
@@ -217,14 +215,14 @@ class Batches:
     def begins(
         self, number: int, batches: np.ndarray
     ) -> tuple[list[np.ndarray], np.ndarray] | None:
-        """Say where the leaves of some batches of a shard begin; all are verified, and the file is as it was.
+        """Return where the leaves of some batches of a shard begin; all batches are verified, and the file is checked.
 
         Returns
         -------
         list of ndarray
-            The file, by leaf, as `items_of` gives it.
+            For each leaf, all possible rows in the file, as from `items_of`.
         (leaves, batches) int64 ndarray
-            Numbers of items. None in place of both: somebody wrote it so that not all leaves begin where items do.
+            Indices of items. Instead of both, None, if a foreign writer aligned leaves otherwise.
         """
         with self._lock:
             while True:
@@ -246,7 +244,7 @@ class Batches:
                     self._begins[:, b] = places // [items.strides[0] for items in opened.items]
 
     def look_again(self) -> bool:
-        """Ask all files that are open whether they were changed; those are mapped and verified anew."""
+        """Check all open files for changes; changed ones are mapped and verified anew; return True if there were any."""
         with self._lock:
             changed = [number for number, opened in self._open.items() if opened.changed()]
             for number in changed:
@@ -254,7 +252,7 @@ class Batches:
         return bool(changed)
 
     def renew(self) -> None:
-        """Make it right in a forked child: a thread that is not here may have held the lock."""
+        """Repair it in a forked child: the lock may have been held by a thread that does not exist here."""
         self._lock = threading.RLock()
 
     # -- decoding ------------------------------------------------------------------------------
@@ -318,7 +316,7 @@ class Batches:
         return data
 
     def _verify(self, b: int, mapping: Mapping, *, again: bool = False) -> None:
-        """Compare a batch of a mapped file with its checksum, unless some process has, or `again`."""
+        """Compare a batch of a mapped file with its checksum, unless some process has done so, or if `again`."""
         entry = self.entries[b]
         first, length, crc = (int(entry[name]) for name in ("offset", "length", "crc32"))
         known = self._verified or verified()
@@ -340,7 +338,7 @@ class Batches:
             self.fail(b, f"its bytes have crc32 {found}, {written} was written")
 
     def _opened(self, number: int, b: int | None = None) -> _Open:
-        """A shard as it is now, mapped; what is wrong with it is told of batch `b`."""
+        """Return an open shard, mapped and up to date; problems are reported for batch `b`."""
         opened = self._open.get(number)
         if opened is not None:
             if not opened.changed():
@@ -396,7 +394,7 @@ class Batches:
     # -- what else is asked ----------------------------------------------------------------------
 
     def numbers(self, b: int) -> np.ndarray:
-        """The elements that the rows of a batch are, counted from the begin of the first run."""
+        """Return the element numbers of a batch's rows, counted from the start of the first run."""
         entry = self.entries[b]
         schema = self._schemas[self._files[int(entry["shard"])][2]]
         at = schema.get_field_index(INDEX)
@@ -410,11 +408,11 @@ class Batches:
         return shifted
 
     def user_shard(self, b: int) -> int | None:
-        """Return what ``shard_func`` said of a batch's elements; None if there was none."""
+        """Return the user shard of a batch's elements; None without a ``shard_func``."""
         return self._files[int(self.entries[b]["shard"])][1].user_shard
 
     def advise(self, b: int) -> None:
-        """Ask the system to read a batch ahead."""
+        """Advise the system to read a batch ahead."""
         if not self._mapped or not hasattr(mmap, "MADV_WILLNEED"):
             return
         entry = self.entries[b]
@@ -425,12 +423,12 @@ class Batches:
             mapping.madvise(mmap.MADV_WILLNEED, first, length)
 
     def check(self) -> None:
-        """Compare every batch's crc32, and what stands around them in the files.
+        """Compare every batch's crc32, and the bytes around the batches.
 
         Raises
         ------
         SnapshotCorruptError
-            For the first that is not what was written.
+            Raised for the first damage.
         """
         for number, (_, shard, form) in enumerate(self._files):
             data, opened = self._file(number)
@@ -462,7 +460,7 @@ class Batches:
             self._fail_shard(number, "is missing")
 
     def fail(self, b: int, problem: Any) -> NoReturn:
-        """Raise the error of a batch that is not what was written."""
+        """Raise the error of a damaged batch."""
         text = problem if isinstance(problem, str) else f"cannot be read: {problem!r}"
         if not 0 <= b < len(self.entries):
             raise SnapshotCorruptError(
@@ -474,7 +472,7 @@ class Batches:
 
 
 def _frame_problem(data: Any, head: bytes, batches: int, size: int) -> str:
-    """Say what any reader of Arrow would trip over in a file, beside its batches; "" for nothing."""
+    """Describe damage outside of a file's batches that would break an Arrow reader; "" if there is none."""
     if data.size != size:
         return f"has {data.size:,} bytes, {size:,} were written"
     try:
@@ -488,7 +486,7 @@ def _frame_problem(data: Any, head: bytes, batches: int, size: int) -> str:
 
 
 def _decompressed(data: Any, head: bytes) -> Any:
-    """A compressed batch; `pyarrow.ipc.read_record_batch` would start threads for it."""
+    """Decompress a batch without the threads of `pyarrow.ipc.read_record_batch`."""
     stream = pa.py_buffer(b"".join((head[len(_MAGIC) :], data)))
     options = pa.ipc.IpcReadOptions(use_threads=False)
     return pa.ipc.open_stream(stream, options=options).read_next_batch()

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, repr=False)
 class Handed(Sequence[Any]):
-    """Views of mapped files, each handed out only while its file is as long as it was.
+    """Views of mapped files, each handed out only if its file has not shrunk.
 
     Parameters
     ----------
     elements : list
         The elements.
     places : sequence of pair
-        Of each element its batch, and the open shard that it is a view of.
+        For each element its batch, and the open shard that it is a view of.
     fail : callable
         ``fail(batch, problem)`` raises the error of a batch.
     """
@@ -39,7 +39,7 @@ class Handed(Sequence[Any]):
 
 
 class _Handing:
-    """An error stands in the place of an element, and the next one comes after it."""
+    """Iterator over `Handed`; after an element's error, the next element follows."""
 
     __slots__ = ("_at", "_handed", "_left")
 

@@ -1,7 +1,6 @@
-"""Places of elements: in which batch one stands, and in which row of it.
+"""Locations of elements: the batch and the row of each.
 
-Batches are numbered over all runs of a reader, in the order of their first elements. An element in no
-batch is one that failed.
+Batches are numbered over all runs of a reader, in the order of their first elements. A failed element is in no batch.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ class Spans:
     Parameters
     ----------
     starts, rows : numpy.ndarray
-        Of each batch, ascending.
+        The first element and the number of rows of each batch, ascending.
     total : int
-        How many elements there are.
+        The number of elements.
 
     Attributes
     ----------
     width : int
-        How many rows every batch has, the last one at most; 0 where they differ or elements failed.
+        The number of rows of every batch (the last may have fewer); 0 if they differ or elements failed.
     """
 
     def __init__(self, starts: np.ndarray, rows: np.ndarray, total: int) -> None:
@@ -52,13 +51,13 @@ class Spans:
         return bool(even) and int(starts[-1] + rows[-1]) == total
 
     def find(self, n: int, /) -> tuple[int, int]:
-        """The batch and the row of an element; the batch is -1 where there is none."""
+        """Return the batch and the row of an element; the batch is -1 if it failed."""
         b = bisect_right(self._list, n) - 1
         k = n - self._list[b] if b >= 0 else 0
         return (b, k) if b >= 0 and k < self._lengths[b] else (-1, n)
 
     def find_all(self, indices: np.ndarray, /) -> tuple[np.ndarray, np.ndarray]:
-        """The same for many."""
+        """Return the batches and the rows of many elements."""
         if not len(self._starts):
             return np.full(len(indices), -1), indices
         if self.width:
@@ -70,7 +69,7 @@ class Spans:
         return np.where(missing, -1, batches), rows
 
     def spans(self, start: int, stop: int) -> Iterator[Span]:
-        """The rows of a range of elements, in order."""
+        """Yield the rows of a range of elements, in order."""
         while start < stop:
             b, k = self.find(start)
             if b < 0:
@@ -83,14 +82,14 @@ class Spans:
 
 
 class Ordered:
-    """The rows of a run with user shards, where every element has a place of its own.
+    """Locations in a run with user shards, where every element has one of its own.
 
     Parameters
     ----------
     order : numpy.ndarray of shape (rows, 2), int64
-        The batch and the row of each element; (-1, -1): it failed.
+        The batch and the row of each element; (-1, -1) if it failed.
     mapping : Mapping, optional
-        The file that it is a view of.
+        The file that `order` is a view of.
     """
 
     def __init__(self, order: np.ndarray, mapping: Mapping | None = None) -> None:
@@ -98,7 +97,7 @@ class Ordered:
         self._flat = memoryview(order.reshape(-1))  # type: ignore[arg-type]  # it has the buffer protocol
 
     def _look(self) -> None:
-        """Raise where the file was cut: to touch it would end the process."""
+        """Raise if the file was truncated: accessing it would kill the process."""
         mapping = self._mapping
         if mapping is not None and mapping.size() != len(mapping):
             problem = f"has {mapping.size():,} bytes, {len(mapping):,} were written"
@@ -126,16 +125,16 @@ class Ordered:
 
 
 class Chained:
-    """Several runs, one after the other.
+    """Locations in several runs, one after the other.
 
     Parameters
     ----------
     parts : sequence of Places
-        Of each run, with elements and batches counted from 0.
+        The locations in each run, counted from 0.
     firsts, batches : sequence of int
-        How many elements, and batches, come before each.
+        The number of elements, and of batches, before each run.
     rows : int
-        How many elements there are.
+        The number of elements.
     """
 
     def __init__(

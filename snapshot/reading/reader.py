@@ -1,4 +1,4 @@
-"""Reading a snapshot, or what is durable of one: elements by index, as views where that is possible."""
+"""Reading a snapshot, or the durable prefix of one, by index, as views if possible."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """The name of what a reader reads: it is pickled as this.
+    """The identity of a reader, as which it is pickled.
 
     Parameters
     ----------
     path, key : str
-        The snapshot.
+        The snapshot's folder and key.
     runs : tuple of str
-        Its runs in order.
+        Its runs, in order.
     upto : tuple of int
-        How many journal records of each.
+        The number of journal records of each run.
     verify : {"size", "batch", "full"}
         When bytes are compared with their checksums.
     options : mapping, optional
-        Of a remote filesystem.
+        Options of a remote filesystem.
     """
 
     path: str
@@ -62,7 +62,7 @@ class Source:
     options: Mapping[str, Any] | None
 
     def reopened(self) -> Reader:
-        """The reader of it."""
+        """Return the reader with this identity."""
         return open_reader(
             self.path,
             self.key,
@@ -75,12 +75,12 @@ class Source:
 
 @dataclass(frozen=True)
 class UserShard:
-    """The elements of one user shard, or of one file where there was no ``shard_func``.
+    """The elements of one user shard, or of one file if there was no ``shard_func``.
 
     Attributes
     ----------
     number : int
-        What ``shard_func`` said, or the number of the file.
+        The number from ``shard_func``, or that of the file.
     """
 
     number: int
@@ -89,7 +89,7 @@ class UserShard:
 
     @cached_property
     def indices(self) -> np.ndarray:
-        """The elements' global indices, in their order (int64)."""
+        """The elements' global indices (int64), in their order."""
         found = [self._source.numbers(b) for b in self._batches]
         return np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
 
@@ -98,7 +98,7 @@ class UserShard:
 
 
 class _Files:
-    """The store of the key's folder; in a forked child a remote one is opened again."""
+    """Opens the store of the key's folder; a remote one again in a forked child."""
 
     def __init__(self, source: Source, store: Store) -> None:
         self._source, self._store, self._pid = source, store, os.getpid()
@@ -115,13 +115,13 @@ class _Files:
 class Reader:
     """A complete snapshot, or the durable prefix of one run; made by `open_reader`.
 
-    Safe to use from several threads, and in a forked child. Arrays are read-only; where `mapped`, they
+    Safe to use from several threads, and in a forked child. Arrays are read-only; if `mapped`, they
     are views of the files.
 
     Attributes
     ----------
     mapped : bool
-        Whether the files are on a disk of this machine and not compressed.
+        True if the files are uncompressed and on a disk of this machine.
     batches : Batches
         Its record batches.
     """
@@ -189,9 +189,9 @@ class Reader:
             self.batches.fail(b, problem)
 
     def following(self, n: int) -> Any:
-        """Return ``reader[n]``, for a stream of elements.
+        """Return ``reader[n]``, for a sequential read.
 
-        When it begins again, each file is asked whether it was changed before more of it is given.
+        When it starts from 0 again, each file is checked for changes before more of it is returned.
         """
         if n <= self._last:
             self._begun = monotonic()
@@ -205,7 +205,7 @@ class Reader:
         return stored.exception()
 
     def elements(self, start: int, stop: int) -> list[Any]:
-        """Return elements of a range; in place of one that failed its exception.
+        """Return the elements of a range; a failed one as its exception.
 
         Parameters
         ----------
@@ -224,10 +224,9 @@ class Reader:
         return found
 
     def handed(self, indices: Sequence[int]) -> Sequence[Any]:
-        """Elements of any indices, to be handed out one by one.
+        """Return elements by index, to be handed out one by one.
 
-        Their files are asked for their sizes once for all of them, and again before each is handed out
-        that is a view.
+        The sizes of their files are checked once for all of them, and again before each view is handed out.
         """
         first, count = indices[0], len(indices)
         places: list[Any] = []
@@ -245,7 +244,7 @@ class Reader:
         return Handed(found, places, self.batches.fail) if any(b >= 0 for b, _ in places) else found
 
     def _apart(self, indices: Sequence[int]) -> tuple[list[Any], list[Any]]:
-        """Elements that do not lie side by side; of each its batch and that one's open shard."""
+        """Return elements that are not adjacent; with each, its batch and open shard."""
         batches, rows = self._places.find_all(np.asarray(indices, np.int64))
         ready, fail = self._ready, self.batches.fail
         found: list[Any] = []
@@ -268,7 +267,7 @@ class Reader:
 
     @property
     def at_once(self) -> int:
-        """The number of elements that may be made at once: those of a batch, as long as some have to be verified."""
+        """The number of elements that may be made at once: a batch, as long as batches have to be verified."""
         return len(self) if len(self._ready) == len(self.batches) else self._most_rows
 
     @cached_property
@@ -277,7 +276,7 @@ class Reader:
 
     @cached_property
     def _copies(self) -> bool:
-        """True if elements are made of numbers and texts alone, which are no views."""
+        """True if elements consist of numbers and texts alone, which are not views."""
         return all(
             isinstance(kind, Text)
             or (isinstance(kind, Fixed) and not kind.shape and is_simple(kind.dtype))
@@ -288,12 +287,12 @@ class Reader:
     # -- batches -------------------------------------------------------------------------------
 
     def stacked(self, start: int, stop: int) -> Any | None:
-        """A range of elements as one batch, as the loader would make it of them.
+        """Return a range of elements as one batch, equal to the loader's.
 
         Returns
         -------
         nest of numpy.ndarray or None
-            Views where the rows lie in one stored batch, else new arrays that are filled with one copy.
+            Views if the rows lie in one stored batch, else new arrays that are filled with one copy.
             None: an element failed, or shapes differ.
         """
         if not isinstance(self._places, Spans):  # few rows lie side by side
@@ -319,7 +318,7 @@ class Reader:
         return unflatten(tree, arrays)
 
     def take(self, indices: np.ndarray) -> Any | None:
-        """Elements of any indices as one batch, in this order.
+        """Return elements by index as one batch.
 
         Returns
         -------
@@ -340,7 +339,7 @@ class Reader:
 
     @cached_property
     def shards(self) -> tuple[UserShard, ...]:
-        """User shards in numeric order; the files in order where there was no ``shard_func``."""
+        """The user shards in numeric order; without a ``shard_func``, the files in order."""
         entries = self.batches.entries
         groups: dict[tuple[int, int], list[int]] = {}
         for b in range(len(entries)):
@@ -355,27 +354,27 @@ class Reader:
 
     @property
     def errors(self) -> Mapping[int, StoredError]:
-        """The elements that failed."""
+        """The elements that failed, by index."""
         return self._errors
 
     @cached_property
     def forms(self) -> tuple[Form, ...]:
-        """The forms in which elements are stored: one, or each that they took."""
+        """The forms in which elements are stored."""
         return tuple(dict.fromkeys(self.batches.forms))
 
     @cached_property
     def uniform(self) -> bool:
-        """True if all elements have one structure, and leaves of one dtype and shape, or texts: they stack."""
+        """True if all elements have one structure, and leaves of one dtype and shape, or texts, so that they stack."""
         kinds = self.forms[0].kinds if len(self.forms) == 1 else (None,)
         return all(isinstance(kind, (Fixed, Text)) for kind in kinds)
 
     def prefetch(self, start: int, stop: int) -> None:
-        """Ask the system to read the elements of a range ahead."""
+        """Advise the system to read the elements of a range ahead."""
         for b in dict.fromkeys(b for b, _, _ in self._places.spans(start, stop) if b >= 0):
             self.batches.advise(b)
 
     def look_again(self) -> None:
-        """Ask the files whether they were changed: what was is verified again, when it is touched."""
+        """Check the files for changes; changed ones are verified again on next access."""
         changed = self.batches.look_again()
         if any(mapping.changed() for mapping in self._mapped_orders):
             changed = True
@@ -389,7 +388,7 @@ class Reader:
         Raises
         ------
         SnapshotCorruptError
-            With the file, and the batch.
+            Names the file, and the batch.
         """
         self.batches.check()
         for prefix, checked in zip(self._prefixes, self._orders, strict=True):
@@ -416,7 +415,7 @@ class Reader:
         return parts[0] if len(parts) == 1 else Chained(parts, firsts, bases, first)
 
     def _order(self, prefix: Prefix, checked: Checked | None, first: int, base: int) -> Ordered:
-        """Return where the rows of a run with user shards stand: as it was written, or made of the batches."""
+        """Return the locations in a run with user shards: from its file, or computed from the batches."""
         if checked is None:
             numbers = (self.batches.numbers(base + b) - first for b in range(len(prefix.entries)))
             blocks = list(order_blocks(prefix.entries, lambda _: next(numbers), prefix.next))
@@ -438,7 +437,7 @@ class Reader:
         return Ordered(order, data if mapped else None)
 
     def _check_order(self, data: Any, path: str, checked: Checked, *, mapped: bool) -> None:
-        """Compare an order with its checksum, unless some process has compared the mapped file."""
+        """Compare an order with its checksum, unless some process has done so for the mapped file."""
         if not mapped:
             checked.check(data, path)
             return
@@ -449,7 +448,7 @@ class Reader:
 
 
 def _joined(pieces: Sequence[np.ndarray | None]) -> np.ndarray | None:
-    """Return rows one after the other in a new array; None where they do not fit."""
+    """Concatenate rows in a new array; None if they do not fit each other."""
     first = pieces[0]
     assert first is None or isinstance(first, np.ndarray)
     if first is None:
@@ -484,30 +483,30 @@ def open_reader(
     verify: str = "batch",
     storage_options: Mapping[str, Any] | None = None,
 ) -> Reader:
-    """Open a snapshot; the same one again while its reader is in use.
+    """Open a snapshot; while its reader is in use, the same one is returned.
 
     Parameters
     ----------
     path : str or os.PathLike
-        As given to ``snapshot``.
+        The path given to ``snapshot``.
     key : str
-        The fingerprint's.
+        The fingerprint's key.
     runs : tuple of str, optional
-        Names of runs, in order. Default: those of the manifest, which must be there.
+        Names of runs, in order. Default: those of the manifest, which must exist.
     upto : tuple of int, optional
-        How many journal records of each run. Default: all that are durable.
+        The number of journal records of each run. Default: all that are durable.
     verify : {"batch", "size", "full"}
-        What is compared with what was written: the checksum of each batch when it is touched first; only
-        the sizes of files; or every byte at once.
+        What is compared with what was written: "batch" the checksum of each batch on first access; "size" only
+        the sizes of files; "full" every byte at once.
     storage_options : mapping, optional
-        Of a remote filesystem.
+        Options of a remote filesystem.
 
     Raises
     ------
     IncompleteSnapshotError
         There is no manifest.
     SnapshotError
-        What is there is damaged, or was written by a later version.
+        The files are damaged, or were written by a later version.
     """
     if verify not in VERIFY:
         raise ValueError(f"verify must be one of {', '.join(VERIFY)}, not {verify!r}")
@@ -554,7 +553,7 @@ def open_reader(
 def _finished(
     manifest: Manifest, runs: tuple[str, ...] | None, upto: tuple[int, ...] | None
 ) -> tuple[ManifestRun, ...] | None:
-    """The runs of a manifest, if they are those that are asked for."""
+    """Return the runs of a manifest, if they are the requested ones."""
     found = manifest.runs
     if runs is not None and runs != tuple(run.run for run in found):
         return None

@@ -1,8 +1,8 @@
-"""Rows of any batches in new arrays.
+"""Gathering of rows from any batches into new arrays.
 
-A leaf of one dtype and shape has as many bytes in each row, and Arrow begins it at a multiple of 8. So where files are
-mapped, and all leaves are such, a file is one array of items that overlap, and one index takes rows of it out of any
-batches. Else rows are taken batch by batch.
+A leaf of one dtype and shape has the same number of bytes in each row, and Arrow aligns its start to a multiple of 8. So
+if files are mapped, and all leaves are such, a file is one array of overlapping items, and one indexing operation takes
+rows from any batches. Otherwise rows are taken batch by batch.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 
 
 def taken(source: Batches, batches: np.ndarray, rows: np.ndarray) -> Any | None:
-    """Return rows of batches as one batch; None where they do not fit each other.
+    """Return rows of several batches as one batch; None if they do not fit each other.
 
     Parameters
     ----------
     source : Batches
+        The snapshot's batches.
     batches, rows : (n,) int64 ndarray
-        Where each row stands; at least one.
+        The location of each row; at least one.
     """
     arrays = _by_file(source, batches, rows)
     if arrays is not None:
@@ -57,7 +58,7 @@ def taken(source: Batches, batches: np.ndarray, rows: np.ndarray) -> Any | None:
 
 
 def _by_file(source: Batches, batches: np.ndarray, rows: np.ndarray) -> list[np.ndarray] | None:
-    """Return the leaves of rows, taken file by file; None where they do not lie so."""
+    """Return the leaves of rows, gathered file by file; None if the layout does not allow it."""
     if not source.laid:
         return None
     shards = source.entries["shard"][batches]
@@ -92,7 +93,7 @@ def _of_file(
 
 
 def items_of(file: Any, row: np.dtype) -> np.ndarray:
-    """Return all that may be a row in a mapped file: items that begin at each multiple of what their size is one of."""
+    """Return all possible rows in a mapped file: items at every multiple of their alignment."""
     step = min(row.itemsize & -row.itemsize, ALIGNED)
     # Of a structure, numpy copies only the fields.
     plain = row.itemsize == step and row.subdtype is None and row.names is None
@@ -106,7 +107,7 @@ def items_of(file: Any, row: np.dtype) -> np.ndarray:
 def _gathered(
     leaf: int, groups: Sequence[tuple[Decoded, np.ndarray, np.ndarray]], size: int
 ) -> Any:
-    """A leaf of chosen rows in a new array; None where they do not fit."""
+    """Gather one leaf of chosen rows in a new array; None if they do not fit each other."""
     columns = [(decoded.leaf(leaf), at, rows) for decoded, at, rows in groups]
     arrays = [column.array for column, _, _ in columns]
     first = arrays[0]

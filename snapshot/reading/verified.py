@@ -1,10 +1,10 @@
-"""Marks of ranges of files that were compared with their checksums, remembered by all processes of a pipeline.
+"""A shared table of verified ranges of files, so that the processes of a pipeline verify each range once.
 
-One table of 8-byte marks in shared memory: made by the process that reads a snapshot first, inherited by
-those that it forks, and sent to its workers. A mark is a digest of the file's identity (device, inode, size,
-mtime, ctime), the range, and the checksum that was found; so a file that is changed has other marks, and
-nothing is ever taken back. Processes write without a lock: a mark that is lost, or overwritten where the
-table is full, costs a second verification and nothing else.
+It is one table of 8-byte marks in shared memory: made by the process that reads a snapshot first, inherited by
+processes forked from it, and sent to its workers. A mark is a digest of the file's identity (device, inode, size,
+mtime, ctime), the range, and its checksum; so a changed file has other marks, and
+nothing is ever removed. Processes write without a lock: a mark that is lost, or overwritten because the
+table is full, only costs a second verification.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _MASK = (1 << 64) - 1
 
 
 def mark_of(identity: Identity, offset: int, length: int, crc32: int) -> int:
-    """The mark of a range of a file that has a checksum: 64 bits, never 0."""
+    """Return the mark of a range of a file with a checksum: 64 bits, never 0."""
     facts = (*identity, offset, length, crc32)
     digest = blake2b(_FACTS.pack(*[fact & _MASK for fact in facts]), digest_size=8)
     return int.from_bytes(digest.digest(), "little") or 1
 
 
 class Verified:
-    """A set of marks that may forget some; in memory that forked children share."""
+    """A set of marks that may forget some, in memory shared with forked children."""
 
     def __init__(self) -> None:
         self._marks = memoryview(mmap.mmap(-1, NBYTES)).cast("Q")
@@ -45,21 +45,21 @@ class Verified:
         return mark in self._marks[start : start + _WAYS].tolist()
 
     def add(self, mark: int) -> None:
-        """Remember a mark, in the place of another one if all of its places are taken."""
+        """Add a mark, overwriting another one if all its places are taken."""
         start = mark % (_SLOTS - _WAYS)
         places = self._marks[start : start + _WAYS].tolist()
         free = places.index(0) if 0 in places else (mark >> 32) % _WAYS
         self._marks[start + free] = mark
 
     def share(self, memory: Any, *, new: bool) -> None:
-        """Keep the marks in memory that other processes have mapped.
+        """Move the marks to memory that other processes have mapped.
 
         Parameters
         ----------
         memory : writable buffer
-            Of `NBYTES`.
+            The memory, of `NBYTES`.
         new : bool
-            Whether nobody has written marks into it yet: then it gets those that are here.
+            True if nobody has written marks to it yet: then the present ones are copied to it.
         """
         shared = memoryview(memory).cast("B").cast("Q")
         if new:
@@ -72,7 +72,7 @@ _current: list[Verified] = []
 
 
 def verified() -> Verified:
-    """The one of this process, and of those it was forked from; made on first use."""
+    """Return the set of this process and of the processes it was forked from, made on first use."""
     if not _current:
         with _making:
             if not _current:

@@ -1,9 +1,9 @@
-"""Upkeep of snapshots: what is done with them besides writing and reading.
+"""Upkeep of snapshots: operations other than writing and reading.
 
 =========  ===============================================================  ===========
-`info`     what stands under a path                                         information
+`info`     what is under a path                                             information
 `verify`   every byte compared with what was written                        verifying
-`gc`       what is of no more use is removed                                collecting
+`gc`       removal of what is no longer needed                              collecting
 `compact`  many small files become few large ones                           compacting
 `export`   a Parquet file                                                   exporting
 =========  ===============================================================  ===========

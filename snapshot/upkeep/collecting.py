@@ -1,4 +1,4 @@
-"""Collecting of what stands under a path and is of no more use, and its removal."""
+"""Removal of what is under a path and no longer needed."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Removed:
     Parameters
     ----------
     name : str
-        The folder, from the path on.
+        The folder, relative to the path.
     bytes : int
-        Of its files.
+        The size of its files.
     why : str
-        Why it is of no more use.
+        The reason why it is not needed.
     """
 
     name: str
@@ -46,16 +46,16 @@ class Removed:
 
 @dataclass(frozen=True)
 class Collected:
-    """The findings of `gc`.
+    """The result of `gc`.
 
     Parameters
     ----------
     path : str
-        Where.
+        The snapshot path.
     removed : tuple of Removed
-        What was removed, or would be.
+        The folders that were removed, or would be.
     dry_run : bool
-        Whether it is still there.
+        True if nothing was removed.
     """
 
     path: str
@@ -64,7 +64,7 @@ class Collected:
 
     @property
     def bytes(self) -> int:
-        """The number of bytes of all files that were removed, or would be."""
+        """The size of all files that were removed, or would be."""
         return sum(one.bytes for one in self.removed)
 
 
@@ -76,20 +76,20 @@ def gc(
     dry_run: bool = True,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Collected:
-    """Remove what is of no more use: files are unlinked, none is changed.
+    """Remove what is no longer needed: files are unlinked, none is changed.
 
     Parameters
     ----------
     path : str or os.PathLike
-        As given to ``snapshot``.
+        The path given to ``snapshot``.
     older_than : datetime.timedelta or float, default 24 hours
-        Only what nobody has written to for so long (a number: seconds). A process of another host may
-        read a run that was replaced, or be about to begin one.
+        Only what has not been written to for this long (a number: seconds). A process of another host may
+        be reading a run that was replaced, or about to begin one.
     keep : int, optional
-        Keep so many pipelines, those that were written to last, and remove the others with all that
-        they have. Default: all are kept.
+        Keep this many pipelines, those that were written to last, and remove the others completely. Default: all
+        are kept.
     dry_run : bool, default True
-        Only say what would be removed.
+        Only report what would be removed.
     storage_options : mapping, optional
         For a remote path.
 
@@ -104,9 +104,9 @@ def gc(
 
     Notes
     -----
-    Of no use are runs beside a complete snapshot that its manifest does not name (they lost, or were
-    compacted), runs without a single element whose writer is gone, and, with `keep`, pipelines that
-    newer ones took the place of. A pipeline that somebody holds the lease of is left as it is, and so
+    Not needed are runs beside a complete snapshot that are not in its manifest (they lost, or were
+    compacted), runs without elements whose writer is gone, and, with `keep`, pipelines that
+    newer ones superseded. A pipeline whose lease is held is left alone, and so
     is a run whose writer is alive, or damaged. What processes have mapped stays readable for them.
 
     Examples
@@ -129,7 +129,7 @@ def gc(
 
 
 def _useless(catalog: Catalog, before: float, keep: int | None) -> Iterator[tuple[str, str]]:
-    """Folders of no use, and why, that were last written to before a time."""
+    """Yield unneeded folders that were last written to before a time, each with the reason."""
     store = catalog.store
     keys = sorted(catalog.keys(), key=lambda key: _last_written(store, key), reverse=True)
     for place, key in enumerate(keys):
@@ -146,7 +146,7 @@ def _useless(catalog: Catalog, before: float, keep: int | None) -> Iterator[tupl
 
 
 def _useless_runs(catalog: Catalog, key: str) -> Iterator[tuple[str, str]]:
-    """Runs of no use, and why."""
+    """Yield unneeded runs, each with the reason."""
     try:
         manifest = catalog.manifest(key)
     except SnapshotError:
@@ -159,7 +159,7 @@ def _useless_runs(catalog: Catalog, key: str) -> Iterator[tuple[str, str]]:
 
 
 def _useless_run(catalog: Catalog, key: str, run: str, manifest: Manifest | None) -> str:
-    """Say why a run that no manifest names is of no use; "" if it is."""
+    """Return why a run that no manifest names is not needed; "" if it is."""
     try:
         prefix = read_run(catalog.at(key), run)
     except SnapshotError:
@@ -174,6 +174,6 @@ def _useless_run(catalog: Catalog, key: str, run: str, manifest: Manifest | None
 
 
 def _last_written(store: Store, folder: str) -> float:
-    """Return when the newest file in a folder was written; 0 if there is none."""
+    """Return the modification time of the newest file in a folder; 0 if there is none."""
     times = (store.modified(name) for name, _ in files_below(store, folder))
     return max((when for when in times if when is not None), default=0.0)

@@ -1,4 +1,4 @@
-"""A complete snapshot written anew in fewer and larger files: the same elements in the same order."""
+"""Compaction: a complete snapshot rewritten in fewer and larger files."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ _NAME = "compact"
 
 @dataclass(frozen=True)
 class Compacted:
-    """A snapshot that was written anew.
+    """A snapshot that was compacted.
 
     Parameters
     ----------
     key : str
-        Which.
+        The snapshot's key.
     before, after : int
-        How many shards it had and has.
+        The number of shards before and after.
     bytes : int
-        Of the shards that it has.
+        The total size of its shards.
     generation : int
-        How often it was compacted.
+        The number of times it was compacted.
     """
 
     key: str
@@ -65,36 +65,36 @@ def compact(
     key: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[Compacted]:
-    """Write complete snapshots anew, in fewer files; those that have no more than they need stay.
+    """Rewrite complete snapshots in fewer files; those with no more files than needed are left alone.
 
-    Batches are copied as they are, into a run of its own, whose manifest then takes the place of the
-    old one. Elements, order and name of the contents are the same, so checkpoints stay valid. The old
-    runs stay for whoever reads them, until `gc`; there must be room for both.
+    Batches are copied as they are, to a new run, whose manifest then replaces the
+    old one. Elements, order and name of the contents stay the same, so checkpoints stay valid. The old
+    runs are kept for their readers, until `gc`; there must be disk space for both.
 
     Parameters
     ----------
     path : str or os.PathLike
-        As given to ``snapshot``.
+        The path given to ``snapshot``.
     shard_bytes : int, default 256 MiB
-        How large a shard grows before the next one is begun.
+        The size at which a shard is closed and the next one begun.
     key : str, optional
-        Only of this pipeline; default: all that are complete.
+        Only this pipeline; default: all that are complete.
     storage_options : mapping, optional
         For a remote path.
 
     Returns
     -------
     list of Compacted
-        Those that were written anew.
+        The snapshots that were compacted.
 
     Raises
     ------
     IncompleteSnapshotError
         There is no complete snapshot of `key`.
     SnapshotCorruptError
-        A batch is not what was written: its file and first element. The snapshot is as it was.
+        A batch is damaged: its file and first element. The snapshot is unchanged.
     SnapshotWriteError
-        There is no room. The snapshot is as it was.
+        There is not enough space. The snapshot is unchanged.
     ValueError
         `shard_bytes` is not positive.
 
@@ -134,7 +134,7 @@ def _compacted(catalog: Catalog, manifest: Manifest, shard_bytes: int) -> list[C
 
 
 def _needed(runs: list[Prefix], shard_bytes: int) -> int:
-    """Return how many shards there are at least: each is of one user shard and one form."""
+    """Return the least number of shards: each has elements of one user shard and one form."""
     held: dict[tuple[int | None, int], int] = {}
     for run in runs:
         for shard in run.shards:
@@ -144,7 +144,7 @@ def _needed(runs: list[Prefix], shard_bytes: int) -> int:
 
 
 def _copy(catalog: Catalog, manifest: Manifest, runs: list[Prefix], shard_bytes: int) -> Prefix:
-    """A run with the elements of all runs, committed by one record."""
+    """Copy the elements of all runs to a new run, committed by one record."""
     key, store = manifest.key, catalog.at(manifest.key)
     header = RunHeader(
         key,
@@ -182,7 +182,7 @@ def _copy(catalog: Catalog, manifest: Manifest, runs: list[Prefix], shard_bytes:
 
 
 class _Copying:
-    """Batches on their way into new shards, one open at a time."""
+    """Copies batches to new shards, one open at a time."""
 
     def __init__(self, store: Store, run: str, compression: str | None, shard_bytes: int) -> None:
         self.forms: list[bytes] = []
@@ -194,7 +194,7 @@ class _Copying:
         self._schema: Any = None
 
     def add(self, prefix: Prefix, first: int) -> None:
-        """Copy all of a run, whose elements become those from `first` on."""
+        """Copy all of a run; its elements are numbered from `first` on."""
         for number, entry, shard in in_files(prefix):
             form = self._form(prefix.forms[shard.form])
             data = read_batch(self._keys, f"runs/{prefix.run}/{shard.file}", entry)
@@ -205,13 +205,13 @@ class _Copying:
             self._into(shard.user_shard, form, schema).append(first + number, batch)
 
     def end(self) -> list[Shard]:
-        """Close the last file; all that were made."""
+        """Close the last file; return all shards."""
         self._close()
         self._staging.remove()
         return self._shards
 
     def abandon(self) -> None:
-        """Give up what is not yet a shard."""
+        """Remove the file that is not yet a shard."""
         if self._open is not None:
             self._open.abandon()
         self._staging.remove()
@@ -222,7 +222,7 @@ class _Copying:
         return self.forms.index(schema)
 
     def _into(self, user_shard: int | None, form: int, schema: Any) -> ShardFile:
-        """The open file, if the next batch belongs there."""
+        """Return the file for the next batch, which may be the open one."""
         now = self._open
         kind = (user_shard, form)
         if now is not None and (now.user_shard, now.form) == kind and now.bytes < self._shard_bytes:
@@ -251,9 +251,9 @@ class _Copying:
 
 
 def in_files(prefix: Prefix) -> Iterator[tuple[int, np.void, Shard]]:
-    """The batches of a run in the order in which they are copied: (first element, entry, its shard).
+    """Yield the batches of a run in the order of copying: (first element, entry, its shard).
 
-    Those of one user shard stand together, so that one file is open at a time.
+    Those of one user shard are adjacent, so that one file is open at a time.
     """
     shards = prefix.shards
     kinds = [(-1 if s.user_shard is None else s.user_shard, s.form) for s in shards]
@@ -262,7 +262,7 @@ def in_files(prefix: Prefix) -> Iterator[tuple[int, np.void, Shard]]:
 
 
 def moved(batch: pa.RecordBatch, by: int) -> pa.RecordBatch:
-    """The same with higher numbers of elements."""
+    """Return a batch with its element numbers increased by `by`."""
     at = batch.schema.get_field_index(INDEX)
     numbers = pa.array(batch.column(at).to_numpy() + by)
     columns = [numbers if k == at else column for k, column in enumerate(batch.columns)]

@@ -1,4 +1,4 @@
-"""A snapshot as a Parquet file, for other tools."""
+"""Export of a snapshot as a Parquet file, for other tools."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ _TIMES = {"M": ("D", "s", "ms", "us", "ns"), "m": ("s", "ms", "us", "ns")}  # un
 
 @dataclass(frozen=True)
 class Exported:
-    """A file that was written.
+    """A written Parquet file.
 
     Parameters
     ----------
     target : str
         The file.
     rows : int
-        How many elements are in it.
+        The number of elements in it.
     failed : int
-        How many are not: they had failed when they were computed.
+        The number of elements left out because they had failed.
     bytes : int
         Its size.
     """
@@ -63,41 +63,41 @@ def export(
     key: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Exported:
-    """Write a complete snapshot as one Parquet file, which is there when all of it is.
+    """Write a complete snapshot as one Parquet file, which appears when it is complete.
 
     Parameters
     ----------
     path : str or os.PathLike
-        As given to ``snapshot``.
+        The path given to ``snapshot``.
     target : str or os.PathLike
-        The file; its folder must be there, the file must not.
+        The file; its folder must exist, the file must not.
     format : {"parquet"}
-        Of the file.
+        The file's format.
     key : str, optional
-        Which pipeline; default: the newest that is complete.
+        The pipeline; default: the newest that is complete.
     storage_options : mapping, optional
         For a remote `path`.
 
     Returns
     -------
     Exported
-        What was written.
+        The written file.
 
     Raises
     ------
     FileExistsError
-        There is a file at `target`.
+        `target` exists.
     IncompleteSnapshotError
         There is no complete snapshot.
     SnapshotCorruptError
-        A batch is not what was written.
+        A batch is damaged.
     ValueError
-        Another `format`.
+        `format` is another one.
 
     Notes
     -----
     Each stored batch is a row group, in the order of the elements. A leaf is a column named by its path
-    (``image``, ``boxes.values``). Values are as other tools know them where Parquet has them:
+    (``image``, ``boxes.values``). Values have Parquet's types where they exist:
 
     =========================================  ==================================================
     leaf                                       column
@@ -114,7 +114,7 @@ def export(
     anything else (structured, longdouble)     its bytes, as lists of uint8
     =========================================  ==================================================
 
-    With a ``shard_func`` elements of a batch are not consecutive; a last column ``__index__`` has
+    With a ``shard_func`` the elements of a batch are not consecutive; a last column ``__index__`` has
     their numbers. Elements that failed are left out.
     """
     if format != "parquet":
@@ -135,7 +135,7 @@ def export(
 
 
 def _write(store: Store, manifest: Manifest, place: Path) -> tuple[int, int]:
-    """Write the file; its rows and its size."""
+    """Write the file; return its rows and its size."""
     sink = LocalStore(place.parent).sink(place.name, "")
     pieces, rows = Pieces(), 0
     writer: pq.ParquetWriter | None = None
@@ -158,7 +158,7 @@ def _write(store: Store, manifest: Manifest, place: Path) -> tuple[int, int]:
 
 
 def _tables(store: Store, manifest: Manifest) -> Iterator[pa.Table]:
-    """Each stored batch, in columns of plain types; of a snapshot without rows an empty one."""
+    """Yield each stored batch in columns of plain types; for a snapshot without rows, an empty one."""
     runs = [read_finished(store, entry) for entry in manifest.runs]
     schemas = [[pa.ipc.read_schema(pa.py_buffer(form)) for form in run.forms] for run in runs]
     forms = [[Form.from_schema(schema) for schema in own] for own in schemas]
@@ -178,7 +178,7 @@ def _tables(store: Store, manifest: Manifest) -> Iterator[pa.Table]:
 
 
 def _joined(form: Form, other: Form) -> Form:
-    """The narrowest form that takes what is stored in both."""
+    """Return the narrowest form for the elements of both."""
     kinds = dict(zip(paths(other.tree), other.kinds, strict=True))
     joined = [k.joined(kinds[path]) for path, k in zip(paths(form.tree), form.kinds, strict=True)]
     if None in joined:
@@ -203,14 +203,14 @@ def _plain_table(batch: pa.RecordBatch, form: Form, wide: Form, first: int) -> p
 
 
 def plain(kind: Kind, array: Any) -> Any:
-    """A stored column as other tools know it.
+    """Convert a stored column to a type that other tools know.
 
     Parameters
     ----------
     kind : Kind
-        Of the leaf.
+        The leaf's kind.
     array : pyarrow.Array
-        As it is stored.
+        The stored column.
     """
     memory = Memory()
     if isinstance(kind, Fixed) and not pa.types.is_null(array.type):
@@ -228,7 +228,7 @@ def plain(kind: Kind, array: Any) -> Any:
 
 
 def plain_items(items: np.ndarray) -> Any:
-    """Items as an Arrow array of their own type; None if what carries them is the nearest there is."""
+    """Return items as an Arrow array of their own type; None if their carrier is the closest type."""
     dtype = items.dtype
     if dtype.kind == "b" or (dtype.kind in "iuf" and not dtype.isnative and dtype.itemsize <= 8):
         return pa.array(items.astype(dtype.newbyteorder("=")))

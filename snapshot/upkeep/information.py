@@ -1,4 +1,4 @@
-"""Information on what stands under a path, for people: keys, what differs between them, their runs and sizes."""
+"""Information about what is under a path, for people: keys, differences, runs, sizes."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ class RunInfo:
     run : str
         Its name.
     outcome : Outcome
-        What it is.
+        Its state.
     rows, bytes, shards, records : int
-        What is durable of it: elements, bytes and number of its shards, commits.
+        Its durable elements, the size and the number of its shards, and its commits.
     created : str
         When it was begun; "" if that cannot be read.
     part : (int, int) or None
-        Of a snapshot that is written in parts: which of how many.
+        (i, n) for a part of a snapshot that is written in parts.
     complete : bool
-        Whether the manifest names it.
+        True if the manifest names it.
     beaten : bool
-        Whether there is a manifest, of other runs.
+        True if there is a manifest of other runs.
     writer : str
-        Which living process writes it; "" if none is known.
+        The living process that writes it; "" if none is known.
     problem : str
-        What is wrong with it; "" if nothing is.
+        Its problem; "" if it has none.
     """
 
     run: str
@@ -63,36 +63,36 @@ class RunInfo:
 
 @dataclass(frozen=True)
 class KeyInfo:
-    """A key: one pipeline.
+    """A key, that is, one pipeline.
 
     Parameters
     ----------
     key : str
-        The fingerprint's.
+        The fingerprint's key.
     outcome : Outcome
-        What stands under it.
+        Its state.
     rows, bytes : int
-        Of the complete snapshot, or of the longest run; `bytes` of its shards.
+        Elements and size of the complete snapshot's shards, or of the longest run's.
     disk_bytes : int
-        Of every file under the key.
+        The size of all files under the key.
     created : str
         When it was completed, or its longest run begun.
     compression : str or None
-        Of its batches.
+        The compression of its batches.
     user_shards : bool
-        Whether there was a ``shard_func``.
+        True if there was a ``shard_func``.
     generation : int
-        How often it was compacted.
+        The number of times it was compacted.
     marks : mapping
-        "skipped", "unordered", "random".
+        The entries "skipped", "unordered", "random".
     runs : tuple of RunInfo
         All its runs.
     newest : bool
-        Whether it is the newest one that is complete.
+        True if it is the newest complete snapshot.
     differences : tuple of str
-        What its pipeline has otherwise than the newest one's, a line each.
+        How its pipeline differs from the newest one, a line each.
     problem : str
-        What is wrong with it; "" if nothing is.
+        Its problem; "" if it has none.
     """
 
     key: str
@@ -113,14 +113,14 @@ class KeyInfo:
 
 @dataclass(frozen=True)
 class Info:
-    """The information on what stands under a path.
+    """Everything under a snapshot path.
 
     Parameters
     ----------
     path : str
         The path.
     keys : tuple of KeyInfo
-        The newest first.
+        The keys, newest first.
     """
 
     path: str
@@ -128,19 +128,19 @@ class Info:
 
     @property
     def bytes(self) -> int:
-        """The number of bytes of every file under the keys."""
+        """The size of all files under the keys."""
         return sum(key.disk_bytes for key in self.keys)
 
 
 def info(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | None = None) -> Info:
-    """Look at what stands under a path; nothing is changed, and no batch is read.
+    """Return what is under a path; changes nothing, and reads no batch.
 
     Parameters
     ----------
     path : str or os.PathLike
         As given to ``snapshot``.
     storage_options : mapping, optional
-        For a remote one.
+        Options of a remote filesystem.
 
     Returns
     -------
@@ -159,7 +159,7 @@ def info(path: str | os.PathLike[str], *, storage_options: Mapping[str, Any] | N
 
 
 def key_info(catalog: Catalog, key: str, newest: str | None) -> KeyInfo:
-    """Look at one key."""
+    """Return information about one key."""
     outcome, problem = catalog.examine(key)
     manifest = None
     with suppress(SnapshotError):
@@ -201,7 +201,7 @@ def key_info(catalog: Catalog, key: str, newest: str | None) -> KeyInfo:
 def run_info(
     catalog: Catalog, key: str, run: str, manifest: Manifest | None, writer: str
 ) -> RunInfo:
-    """Look at one run."""
+    """Return information about one run."""
     complete = manifest is not None and run in [entry.run for entry in manifest.runs]
     beaten = manifest is not None and not complete
     try:
@@ -227,7 +227,7 @@ def run_info(
 
 
 def unlike(catalog: Catalog, key: str, newest: str | None) -> list[str]:
-    """Return what a key's pipeline has otherwise than the newest one's."""
+    """Return how a key's pipeline differs from the newest one's."""
     if newest is None or key == newest:
         return []
     with suppress(SnapshotError, KeyError, TypeError):
@@ -247,19 +247,19 @@ def files_below(store: Store, folder: str = "") -> Iterator[tuple[str, int]]:
 
 
 def live_runs(store: Store, key: str) -> dict[str, str]:
-    """Return the runs that leases of a key name, and who holds these; stale leases do not count.
+    """Return the runs that leases of a key name, with their holders; stale leases are ignored.
 
     Parameters
     ----------
     store : Store
-        Of the snapshot's path.
+        The store of the snapshot's path.
     key : str
-        Which.
+        The key.
 
     Returns
     -------
     dict of str to str
-        A lease that was just taken and cannot be read yet has the run "".
+        By run; a lease that was just taken and cannot be read yet has the run "".
     """
     found = {}
     for file in store.list(key):

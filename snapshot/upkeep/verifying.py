@@ -1,4 +1,4 @@
-"""Every byte of a snapshot compared with what was written of it."""
+"""Verification of every byte of a snapshot."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ PIECE = 16 << 20
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is not as it was written.
+    """A damage found by `verify`.
 
     Parameters
     ----------
     file : str
-        Where.
+        The damaged file.
     batch : int or None
-        The first element of the batch of the file, where one batch is meant.
+        The first element of the damaged batch, if it is a batch.
     problem : str
         What was found and what was expected.
     """
@@ -47,7 +47,7 @@ class Problem:
 
     @classmethod
     def of(cls, error: Exception, file: str) -> Problem:
-        """Make a problem of what an error tells; of one that names no file, with that file."""
+        """Make a problem from an error; `file` is used if the error names none."""
         if isinstance(error, SnapshotCorruptError):
             return cls(error.path, error.batch, error.problem)
         return cls(getattr(error, "path", None) or file, None, str(error))
@@ -64,24 +64,24 @@ def verify(
     key: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> list[Problem]:
-    """Compare what stands under a path with what was written, to the end, whatever is found.
+    """Compare everything under a path with what was written, and return all damage.
 
     Parameters
     ----------
     path : str or os.PathLike
-        As given to ``snapshot``.
+        The path given to ``snapshot``.
     full : bool, default True
-        Read every batch and compare its checksum; else only files and their sizes, and what says
-        where things lie.
+        True to read every batch and compare its checksum; False for only files, their sizes, and the records of
+        batches' locations.
     key : str, optional
-        Only of this pipeline; default: of all.
+        Only this pipeline; default: all.
     storage_options : mapping, optional
         For a remote path.
 
     Returns
     -------
     list of Problem
-        Empty if everything is as it was written.
+        Empty if nothing is damaged.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def _of_key(catalog: Catalog, key: str, *, full: bool) -> Iterator[Problem]:
 
 
 def _of_run(store: Store, run: str, entry: ManifestRun | None, *, full: bool) -> Iterator[Problem]:
-    """Yield the problems of one run: of what says where things lie, then of the shards that it names."""
+    """Yield the problems of one run: first of its records, then of its shards."""
     records: list[JournalRecord] = []
     for found in _of_journal(store, run):
         if isinstance(found, Problem):
@@ -143,12 +143,12 @@ def _of_run(store: Store, run: str, entry: ManifestRun | None, *, full: bool) ->
 
 
 def _is_of(problem: SnapshotError, shards: list[Shard]) -> bool:
-    """Return True if something is wrong with a shard: these are looked at one by one."""
+    """Return True if a problem concerns a shard: these are examined one by one."""
     return str(getattr(problem, "path", "")).endswith(tuple(f"/{shard.file}" for shard in shards))
 
 
 def _of_journal(store: Store, run: str) -> Iterator[Problem | JournalRecord]:
-    """Yield the records that are whole, and what is wrong with the others and with the positions beside."""
+    """Yield the valid journal records, and the problems of the others and of the state files."""
     names = [name for name in store.list(f"runs/{run}/journal") if name.endswith(".json")]
     last = max((int(name[:-5]) for name in names if name[:-5].isdecimal()), default=-1)
     for n in range(last + 1):
@@ -171,7 +171,7 @@ def _of_journal(store: Store, run: str) -> Iterator[Problem | JournalRecord]:
 
 
 def _of_file(store: Store, name: str, checked: Any) -> Iterator[Problem]:
-    """Yield the problems of a file whose size and checksum are known; in pieces, since it may be large."""
+    """Yield the problems of a file with known size and checksum; reads in pieces, since it may be large."""
     size, crc = store.size(name), 0
     if size is None:
         yield Problem(store.shown(name), None, "is missing")
@@ -186,7 +186,7 @@ def _of_file(store: Store, name: str, checked: Any) -> Iterator[Problem]:
 def _of_shard(
     store: Store, name: str, shard: Shard, entries: np.ndarray, schema: bytes | None
 ) -> Iterator[Problem]:
-    """Yield the problems of a shard, and of its batches where its schema is known."""
+    """Yield the problems of a shard, and of its batches if its schema is known."""
     size = store.size(name)
     if size is None:
         yield Problem(store.shown(name), None, "is missing")
@@ -201,7 +201,7 @@ def _of_shard(
 def _of_batches(
     store: Store, name: str, shard: Shard, entries: np.ndarray, serialised: bytes
 ) -> Iterator[Problem]:
-    """Yield the problems of every batch, by its checksum; then of what stands around them."""
+    """Yield the problems of every batch, by its checksum, and of the bytes around the batches."""
     schema = pa.ipc.read_schema(pa.py_buffer(serialised))
     form = Form.from_schema(schema)
     good = True
@@ -223,7 +223,7 @@ def _of_batches(
 
 
 def _of_batch(data: bytes, entry: np.void, schema: pa.Schema, form: Form) -> str:
-    """Say what is wrong with the bytes of a batch; "" if nothing is."""
+    """Describe the problem of a batch's bytes; "" if there is none."""
     if len(data) != entry["length"]:
         return f"{len(data):,} of its {entry['length']:,} bytes are there"
     found = crc32(data)

@@ -1,1 +1,1 @@
-"""Writing a run: shards, the log of a writer, taking over from a dead one, the end of a run."""
+"""Writing of runs: shards, a writer's log, taking over from a dead writer, finishing a run."""

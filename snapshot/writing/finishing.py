@@ -1,4 +1,4 @@
-"""The end of a run: the index of its batches, and with user shards the order of its rows."""
+"""Finishing a run: the index of its batches, and with user shards the order of its rows."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ INDEX_FILE, ORDER_FILE = "index.arrow", "order.npy"
 
 
 def finish_run(keys: Store, prefix: Prefix) -> ManifestRun:
-    """Write ``index.arrow`` and, with user shards, ``order.npy``; ones that are there are the same.
+    """Write ``index.arrow`` and, with user shards, ``order.npy``; existing ones are equal and kept.
 
     Parameters
     ----------
     keys : Store
-        The folder of the key.
+        The store of the key's folder.
     prefix : Prefix
         All of the run.
 
     Returns
     -------
     ManifestRun
-        What the manifest says of the run.
+        The run's entry for the manifest.
     """
     store = keys.subfolder(f"runs/{prefix.run}")
     order = None
@@ -50,14 +50,14 @@ def finish_run(keys: Store, prefix: Prefix) -> ManifestRun:
 
 
 def numbers_in(store: Store, prefix: Prefix) -> Callable[[np.void], np.ndarray]:
-    """Return a function that gives the elements' numbers of an entry, of a run with user shards.
+    """Return a function that returns the element numbers of an entry, for a run with user shards.
 
     Parameters
     ----------
     store : Store
-        The folder of the run.
+        The store of the run's folder.
     prefix : Prefix
-        What is durable of it.
+        The run's durable prefix.
     """
     schemas = [pa.ipc.read_schema(pa.py_buffer(form)) for form in prefix.forms]
 
@@ -83,7 +83,7 @@ def _npy(blocks: Iterator[np.ndarray], rows: int) -> Iterator[bytes]:
 
 
 def _written(store: Store, name: str, pieces: Iterator[bytes], step: str) -> Checked:
-    """Write a file that follows from the journal; what a finish that died has left is replaced."""
+    """Write a file that follows from the journal, replacing what a dead process left of it."""
     reach(f"{step}.begin")
     store.remove(f"{name}.tmp")
     store.remove(name)  # no manifest names it yet

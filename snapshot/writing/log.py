@@ -1,7 +1,7 @@
-"""Notes of a writer on its unfinished shards, so that the next one continues when it dies.
+"""The log of a writer's unfinished shards, from which another process continues if the writer dies.
 
-One JSON line a step, appended behind it. Nothing is synced: the log outlives a process, not the
-machine; what must outlive that is in the journal.
+Each step appends a line of JSON. Nothing is synced: the log survives a process, not the machine; what must survive that
+is in the journal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST = 1 << 32  # bytes of a log
 
 @dataclass(frozen=True)
 class Chunk:
-    """The traces of one `write`: its batches, each with its shard's file, and the elements that failed."""
+    """The record of one `write`: its batches, each with its shard's file, and the elements that failed."""
 
     start: int
     bytes: int
@@ -47,12 +47,12 @@ class Chunk:
 
 
 class Log:
-    """A log in which a writer notes its steps.
+    """A log of a writer's steps.
 
     Parameters
     ----------
     path : str or os.PathLike
-        The file; made with the first line.
+        The file; created with the first line.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -60,34 +60,34 @@ class Log:
         self._fd: int | None = None
 
     def form(self, number: int, schema: bytes) -> None:
-        """Note a form that shards to come are of."""
+        """Log a new form."""
         self._add(form=number, schema=b64encode(schema).decode())
 
     def opened(self, file: str, user_shard: int | None, form: int) -> None:
-        """Note a shard that is begun."""
+        """Log that a shard is begun."""
         self._add(opened=file, user_shard=user_shard, of=form)
 
     def chunk(self, chunk: Chunk) -> None:
-        """Note a chunk, all of which is in its shards."""
+        """Log a chunk that has been written to its shards."""
         self._add(chunk=chunk.to_json())
 
     def sealed(self, shard: Shard) -> None:
-        """Note a shard that is about to be published, with all that it holds."""
+        """Log that a shard is about to be published, with its contents."""
         self._add(sealed=shard)
 
     def close(self) -> None:
-        """Let go of the file; it stays."""
+        """Close the file, and keep it."""
         fd, self._fd = self._fd, None
         if fd is not None:
             os.close(fd)
 
     def remove(self) -> None:
-        """Forget everything."""
+        """Remove the file."""
         self.close()
         self.path.unlink(missing_ok=True)
 
     def move(self, path: str | os.PathLike[str]) -> None:
-        """Take another log's place, at once."""
+        """Replace another log, atomically."""
         if self.path.exists():
             self.path.replace(path)
         else:
@@ -110,11 +110,11 @@ class Noted:
     Attributes
     ----------
     forms : dict of int to bytes
-        Schemas by their numbers.
+        Schemas by number.
     opened : dict of str to (int or None, int)
         User shard and form of each shard, by its file.
     chunks : list of Chunk
-        In the order in which they were written.
+        The chunks, in the order of writing.
     sealed : dict of str to Shard
         Shards that were about to be published.
     """
@@ -126,7 +126,7 @@ class Noted:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
-        """Read a log, up to a line that was not finished; nothing where there is none."""
+        """Read a log, up to an unfinished line; empty if there is none."""
         noted = cls()
         try:
             lines = read_regular(path, _MOST).split(b"\n")

@@ -1,4 +1,4 @@
-"""Pending work of a writer, written and not yet committed: open shards, sealed ones, and the log of both."""
+"""Uncommitted work of a writer: open shards, sealed shards, and the log of both."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def _open_limit() -> int:
-    """Return how many shards are written at once: each has a descriptor."""
+    """Return how many shards are written at a time, each with a descriptor."""
     soft = psutil.Process().rlimit(psutil.RLIMIT_NOFILE)[0] if psutil.LINUX else 256
     return 512 if soft < 0 else max(16, min(512, soft // 4))  # below 0: as many as one likes
 
@@ -38,14 +38,14 @@ INDEX_FIELD = pa.field(INDEX, pa.int64(), nullable=False)
 
 
 class Pending:
-    """The part of a run that is not in its journal.
+    """The part of a run that is not in its journal yet.
 
     Parameters
     ----------
     store : Store
-        The run's folder.
+        The store of the run's folder.
     run, name : str
-        The run and the writer.
+        The names of the run and of the writer.
     compression : str or None
         As for `options_of`.
     shard_bytes, sync_bytes : int
@@ -54,9 +54,9 @@ class Pending:
     Attributes
     ----------
     chunks : dict of int to Chunk
-        By their first elements.
+        By first element.
     sealed : dict of str to Shard
-        Published shards, by their files.
+        Published shards, by file name.
     errors : dict of int to StoredError
         Elements that failed.
     """
@@ -95,7 +95,7 @@ class Pending:
         errors: Sequence[StoredError],
         shards: np.ndarray | None,
     ) -> int:
-        """Write a chunk; return its bytes."""
+        """Write a chunk; return its size in bytes."""
         pieces = [piece for piece in pieces if piece.rows]
         batches = []
         if pieces:
@@ -107,7 +107,7 @@ class Pending:
         return chunk.bytes
 
     def _form_of(self, pieces: Sequence[Columns], *, indexed: bool) -> Form:
-        """Return the form of the last chunk, or a wider one that is in use from here on."""
+        """Return the last chunk's form, or a wider one that is used from now on."""
         form = Form.of(pieces) if self._form is None else self._form.widened(pieces)
         if form != self._form or indexed != self._indexed:
             schema = form.schema.append(INDEX_FIELD) if indexed else form.schema
@@ -127,7 +127,7 @@ class Pending:
     def _append(
         self, user_shard: int | None, start: int, batch: pa.RecordBatch, form: int
     ) -> tuple[str, Batch]:
-        """Write a batch into its user shard's open file, or a new one."""
+        """Write a batch to its user shard's open file, or to a new one."""
         shard = self._open.get(user_shard)
         if shard is not None and shard.form != form:  # a file has one schema
             self._seal(shard)
@@ -158,7 +158,7 @@ class Pending:
         return shard
 
     def _take(self, chunk: Chunk) -> None:
-        """Note that all of a chunk is written."""
+        """Note that a chunk has been written completely."""
         self._log.chunk(chunk)
         self.chunks[chunk.start] = chunk
         self.errors.update((error.n, error) for error in chunk.errors)
@@ -189,16 +189,16 @@ class Pending:
     # -- commits ---------------------------------------------------------------------------------
 
     def new_forms(self) -> list[bytes]:
-        """The schemas that no record of the journal has."""
+        """Return the schemas that are in no journal record."""
         return self._forms[self._journalled :]
 
     def let_stand(self, shards: Sequence[Shard]) -> None:
-        """Leave sealed shards to the run, whatever becomes of this writer."""
+        """Leave sealed shards to the run, whatever happens to this writer."""
         for shard in shards:
             del self.sealed[shard.file]
 
     def forget(self, upto: int, shards: Sequence[Shard]) -> None:
-        """Forget what is committed: it needs no log."""
+        """Drop what is committed, since it needs no log."""
         self._journalled = len(self._forms)
         self.chunks = {start: chunk for start, chunk in self.chunks.items() if start >= upto}
         self.errors = {n: error for n, error in self.errors.items() if n >= upto}
@@ -210,7 +210,7 @@ class Pending:
     # -- beginnings and ends ---------------------------------------------------------------------
 
     def load(self, prefix: Prefix) -> None:
-        """Begin where the journal ends, after what the log of a dead writer has."""
+        """Start at the end of the journal, after taking over a dead writer's log."""
         self.chunks, self.sealed, self.errors = {}, {}, {}
         self._forms = list(prefix.forms)
         self._journalled = len(self._forms)
@@ -232,15 +232,15 @@ class Pending:
                     self._target.remove(f"{folder}/{name}")
 
     def _is_ours(self, name: str) -> bool:
-        """Return True if a file that nothing names was left by a dead writer in whose place this one is."""
+        """Return True if a file that nothing names was left by a dead predecessor of this writer."""
         if name.startswith("shard-"):
             return f"-{self._name}.arrow" in name
         return name.endswith(".tmp")
 
     def _adopt(self, noted: Noted, begin: int) -> None:
-        """Go on from a dead writer's log: keep its sealed shards, copy batches of its open ones.
+        """Continue from a dead writer's log: keep its sealed shards, copy the batches of its open ones.
 
-        A new log takes the place of the old one when all is copied, so this can die too.
+        A new log replaces the old one when everything is copied, so this process may die, too.
         """
         self._log = Log(self._staging.path(f"writer-{self._name}.new.tmp.log"))
         self._log.remove()
@@ -267,7 +267,7 @@ class Pending:
         self._log.move(self._log_path)
 
     def _moved(self, file: str, batch: Batch, noted: Noted) -> tuple[str, Batch]:
-        """A batch of a dead writer: where it is, if that shard was kept, else copied."""
+        """Return the location of a dead writer's batch: the kept shard, or a copy."""
         if file in self.sealed:
             return file, batch
         user_shard, form = noted.opened[file]
@@ -280,19 +280,19 @@ class Pending:
         return self._append(user_shard, batch.start, content, form)
 
     def let_go(self) -> None:
-        """Close the files; they stay, for `load`."""
+        """Close the files and keep them, for `load`."""
         for shard in self._open.values():
             shard.let_go()
         self._open.clear()
         self._log.close()
 
     def close(self) -> None:
-        """Remove what only a writer needs; everything is committed."""
+        """Remove the writer's own files; everything is committed."""
         self._log.remove()
         self._staging.remove()
 
     def remove(self) -> None:
-        """Remove everything that is not committed, as far as that goes on a failing disk."""
+        """Remove everything that is not committed, as far as a failing disk allows."""
         for shard in self._open.values():
             with suppress(OSError):
                 shard.abandon()
@@ -312,7 +312,7 @@ def encoded(
     failed: Sequence[int],
     shards: np.ndarray | None,
 ) -> Iterator[tuple[int | None, int, pa.RecordBatch]]:
-    """The batches of a chunk: (user shard, number of the first element, batch)."""
+    """Yield the batches of a chunk: (user shard, number of the first element, batch)."""
     if shards is None:
         for first, rows in segments(start, pieces, failed):
             for k, part in parts_of(encode(form, rows)):
@@ -327,5 +327,5 @@ def encoded(
 
 
 def read_schema(data: bytes) -> Any:
-    """The schema of a form, as it stands in the journal."""
+    """Parse the schema of a form from the journal."""
     return pa.ipc.read_schema(pa.py_buffer(data))

@@ -1,4 +1,4 @@
-"""Rows of a chunk: the ranges between elements that failed, and those of each user shard."""
+"""Ranges of a chunk's rows: those between failed elements, and those of each user shard."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from tundish.snapshot.encoding.forms import Columns
 
 
 def row_count(pieces: Sequence[Columns]) -> int:
-    """Return how many rows there are in all."""
+    """Return the total number of rows."""
     return sum(piece.rows for piece in pieces)
 
 
 def segments(
     start: int, pieces: Sequence[Columns], failed: Sequence[int]
 ) -> Iterator[tuple[int, list[Columns]]]:
-    """Yield the rows in ranges without a gap: (number of the first, pieces) of each.
+    """Yield the ranges of rows without a gap: (number of the first element, pieces).
 
     Parameters
     ----------
     start : int
-        Number of the chunk's first element, which may be one that failed.
+        The number of the chunk's first element, which may have failed.
     pieces : sequence of Columns
         The elements that did not fail, in order.
     failed : sequence of int
-        Numbers of those that did.
+        The numbers of the failed elements.
     """
     rows = row_count(pieces)
     done = 0
@@ -42,11 +42,11 @@ def segments(
 def by_shard(
     start: int, pieces: Sequence[Columns], failed: Sequence[int], shards: np.ndarray
 ) -> Iterator[tuple[int, np.ndarray, list[Columns]]]:
-    """The rows of each user shard: (shard, numbers of the elements, pieces), in order of the shards.
+    """Yield the rows of each user shard, in order: (shard, numbers of the elements, pieces).
 
     Parameters
     ----------
-    start, pieces, failed
+    start, pieces, failed : int, sequence of Columns, sequence of int
         As for `segments`.
     shards : numpy.ndarray of shape (rows,)
         The user shard of each row.
@@ -68,7 +68,7 @@ def by_shard(
 
 
 def between(pieces: Sequence[Columns], first: int, stop: int) -> list[Columns]:
-    """Return rows of a range, as views."""
+    """Return a range of rows, as views."""
     found = []
     for piece in pieces:
         low, high = max(first, 0), min(stop, piece.rows)
@@ -85,7 +85,7 @@ def cut(piece: Columns, first: int, stop: int) -> Columns:
 
 
 def picked(piece: Columns, rows: np.ndarray) -> Columns:
-    """Return some rows of one piece, copied where they are not all."""
+    """Return some rows of one piece; copied unless they are all."""
     if len(rows) == piece.rows:
         return piece
 

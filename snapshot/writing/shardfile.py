@@ -1,7 +1,7 @@
-"""A writer's unfinished files: where they are, and one shard while it is written.
+"""A writer's unfinished files: one shard while it is written, and its temporary location.
 
-pyarrow hands every buffer of a batch to `Pieces`, which copies nothing; then they go to the file
-with one call. So the place and the checksum of each batch are known without reading back.
+pyarrow hands every buffer of a batch to `Pieces`, which copies nothing; then they are written to the file
+in one call. So the location and the checksum of each batch are known without reading it back.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ MOST_BYTES = 256 << 20  # readers in other languages refuse a batch beyond
 
 
 def options_of(compression: str | None) -> pa.ipc.IpcWriteOptions:
-    """Return the options by which batches are written: ``"lz4"``, ``"zstd"`` and ``"zstd:LEVEL"`` compress them.
+    """Return pyarrow's options for a compression: ``"lz4"``, ``"zstd"``, ``"zstd:LEVEL"`` or None.
 
-    Compressing uses no threads of pyarrow's: the caller may be a training process.
+    Compression uses no threads of pyarrow's, since the caller may be a training process.
     """
     codec: Any = None
     if compression is not None:
@@ -39,7 +39,7 @@ def options_of(compression: str | None) -> pa.ipc.IpcWriteOptions:
 
 
 def parts_of(batch: pa.RecordBatch, most: int = MOST_BYTES) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Split a batch that is too large, down to single rows: (its first row, part) of each."""
+    """Split a batch that is too large, down to single rows: yield (first row, part)."""
     if batch.nbytes <= most or batch.num_rows <= 1:
         yield 0, batch
         return
@@ -50,7 +50,7 @@ def parts_of(batch: pa.RecordBatch, most: int = MOST_BYTES) -> Iterator[tuple[in
 
 
 class Pieces:
-    """A stand-in for pyarrow's file: keeps the buffers of one call, without a copy."""
+    """A file object for pyarrow that collects the buffers of one call, without a copy."""
 
     closed = False
 
@@ -66,7 +66,7 @@ class Pieces:
     def close(self) -> None: ...
 
     def take(self) -> list[memoryview]:
-        """Return what came since the last call."""
+        """Return the buffers since the last call."""
         parts, self.parts = self.parts, []
         return [memoryview(part).cast("B") for part in parts]
 
@@ -77,19 +77,19 @@ class ShardFile:
     Parameters
     ----------
     sink : LocalSink
-        Where its bytes go.
+        Receives its bytes.
     file : str
-        The name it will have.
+        Its final name.
     schema : pyarrow.Schema
-        Of every batch.
+        The schema of every batch.
     options : pyarrow.ipc.IpcWriteOptions
-        As of `options_of`.
+        The options from `options_of`.
     user_shard : int or None
-        Which shard of the user's it belongs to.
+        The user shard of its elements.
     form : int
-        The number of the form of its batches.
+        The number of its batches' form.
     sync_bytes : int
-        After how many bytes they are sent on to the disk, so that the last sync is short; 0: never.
+        The number of bytes after which they are flushed to disk, so that the last sync is short; 0: never.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class ShardFile:
         return entry
 
     def finish(self) -> Shard:
-        """Write the footer; return what the file holds. It is not yet published."""
+        """Write the footer; return the shard's record. It is not yet published."""
         self._writer.close()
         footer = self._pieces.take()
         for piece in footer:
@@ -152,16 +152,16 @@ class ShardFile:
         )
 
     def publish(self) -> None:
-        """Make the file durable under its name."""
+        """Make the file durable under its final name."""
         if not self._sink.publish():
             raise SnapshotError(f"{self._sink.target} is there already: its name was to be new")
 
     def abandon(self) -> None:
-        """Close it and remove what there is."""
+        """Close and remove it."""
         self._sink.abandon()
 
     def let_go(self) -> None:
-        """Close it and leave what there is."""
+        """Close and keep it."""
         self._sink.end()
 
     def _pass_on(self, pieces: Sequence[memoryview]) -> None:
@@ -176,18 +176,18 @@ PIECE = 16 << 20
 
 
 class Staging:
-    """The folder in which shards are written, and how they get from there to their run.
+    """The folder in which shards are written before they are delivered to their run.
 
-    In a local run it is the run's own folder. For a remote one it is a folder under the system's
-    temporary one, so that the place of a dead writer can be taken there too; a shard is sent when it
-    is sealed, and kept here until it is committed.
+    For a local run it is the run's own folder. For a remote one it is a temporary local folder, so that another process
+    can continue a dead writer's work there too; a shard is uploaded when it is sealed, and kept here until it is
+    committed.
 
     Parameters
     ----------
     target : Store
-        The run's folder.
+        The store of the run's folder.
     run, name : str
-        The run and the writer.
+        The names of the run and of the writer.
     """
 
     def __init__(self, target: Store, run: str, name: str) -> None:
@@ -199,11 +199,11 @@ class Staging:
             folder.mkdir(mode=0o700, exist_ok=True)
 
     def path(self, name: str) -> Path:
-        """The path of a file here."""
+        """Return the path of a file in the folder."""
         return Path(self.store.shown(name))
 
     def deliver(self, file: str) -> None:
-        """See that a file published here stands in the run."""
+        """Upload a file published here to the run, if it is remote."""
         if self._apart and self._target.size(file) != self.store.size(file):
             sink = self._target.sink(file)
             try:
@@ -215,11 +215,11 @@ class Staging:
                 sink.abandon()
 
     def discard(self, file: str) -> None:
-        """Remove what is only here, once the run has it."""
+        """Remove a local copy, once the run has the file."""
         if self._apart:
             self.store.remove(file)
 
     def remove(self) -> None:
-        """Remove the folder, if it is one apart."""
+        """Remove the folder, if it is a temporary one."""
         if self._apart:
             self.store.remove_tree()

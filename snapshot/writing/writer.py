@@ -1,8 +1,8 @@
-"""The writer of a run: chunks of elements become shards, shards and a position become a commit.
+"""The writer of a run: chunks of elements become shards; shards and a state become a commit.
 
-A writer is one process, or the caller's own without workers. What it has written and not yet
-committed is noted in a log beside the shards; a process that takes a dead writer's place makes a
-`RunWriter` of the same name and goes on behind the last chunk in that log.
+A writer is one process, which without workers is the caller's. What it has written and not yet
+committed is logged beside the shards; a process that takes a dead writer's place makes a
+`RunWriter` of the same name and continues after the last chunk in that log.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ class RunWriter:
     Parameters
     ----------
     path, key, run : str
-        Where the run stands; its ``run.json`` is there.
+        The run's snapshot path, key and name; its ``run.json`` exists.
     name : str
-        The writer's, 8 hex digits: part of the names of its shards.
+        The writer's name, 8 hex digits: part of the names of its shards.
     compression : {None, "lz4", "zstd", "zstd:LEVEL"}
-        Of the batches.
+        Compression of the batches.
     shard_bytes : int
-        How large a shard grows before it is sealed.
+        The size at which a shard is sealed.
     storage_options : mapping, optional
-        For a remote `path`.
+        Options of a remote filesystem.
     sync_bytes : int, optional
-        After how many bytes of a shard they are sent on to the disk, so that sealing it does not
-        wait for all of them; 0: only then.
+        The number of bytes of a shard after which they are flushed to disk, so that sealing it does not wait for all of
+        them; 0: only when it is sealed.
     """
 
     def __init__(
@@ -83,30 +83,30 @@ class RunWriter:
         errors: Sequence[StoredError] = (),
         shards: np.ndarray | None = None,
     ) -> int:
-        """Write a chunk; one that was written before is left as it is.
+        """Write a chunk; one that was written before is left unchanged.
 
         Parameters
         ----------
         start : int
-            Number of its first element.
+            The number of its first element.
         pieces : sequence of Columns
             The elements that did not fail, in order.
         errors : sequence of StoredError
-            Those that did.
+            The elements that failed.
         shards : numpy.ndarray of shape (rows,), optional
             The user shard of each row.
 
         Returns
         -------
         int
-            The bytes that it takes.
+            The size of the chunk.
 
         Raises
         ------
         SpecError
-            The elements cannot be stored together with those before; nothing of them was written.
+            The elements cannot be stored together with earlier ones; nothing of them was written.
         SnapshotWriteError
-            The disk is full, or fails. What was not committed is gone, and the writer of no more use.
+            The disk is full, or fails. What was not committed is lost, and the writer unusable.
         """
         with self._consistent():
             if start < self._next:
@@ -120,7 +120,7 @@ class RunWriter:
         Returns
         -------
         list of Shard
-            All that are published and not yet committed.
+            All shards that are published and not yet committed.
         """
         with self._consistent():
             self._pending.seal_all()
@@ -134,18 +134,18 @@ class RunWriter:
         state: Any,
         counts: Mapping[str, int],
     ) -> None:
-        """Make shards part of the run: from here on its elements up to `next` are durable.
+        """Commit shards: the run's elements up to `next` are durable from here on.
 
         Parameters
         ----------
         n : int
-            Number of the journal record. One that is there already must say the same.
+            The number of the journal record. An existing one must be equal.
         shards : sequence of Shard
-            What `seal` gave.
+            The result of `seal`.
         next : int
             The first element that is not in the run.
         state : JSON value
-            The upstream's position there; None where it cannot tell one.
+            The upstream's state there; None if it has none.
         counts : mapping of str to int
             Sums over the run.
 
@@ -182,20 +182,20 @@ class RunWriter:
             reach("writer.committed")
 
     def finish(self, manifest_fields: Mapping[str, Any], replaces: Sequence[str] = ()) -> bool:
-        """Complete the run: its index and order, then the snapshot's manifest.
+        """Finish the run: write its index and order, then publish the snapshot's manifest.
 
         Parameters
         ----------
         manifest_fields : mapping
-            Of `Manifest`: ``content`` (by default the run), ``element_spec``, ``marks``, ``inputs``,
-            ``created``, ``library``. The rest follows from the journal.
+            Fields of `Manifest`: ``content`` (by default the run), ``element_spec``, ``marks``, ``inputs``,
+            ``created``, ``library``. The others follow from the journal.
         replaces : sequence of str
-            The runs of a complete snapshot that this one takes the place of, if it still stands.
+            The runs of the complete snapshot to replace, if it is still the same.
 
         Returns
         -------
         bool
-            False if another run was published before. The manifest of a part is put into its run,
+            False if another run was published before. The manifest of a part is written to its run,
             to be joined with those of the others.
 
         Raises
@@ -223,7 +223,7 @@ class RunWriter:
             return won
 
     def abandon(self) -> None:
-        """Remove what was written and not committed; the writer is of no more use."""
+        """Remove what was written and not committed; the writer is unusable afterwards."""
         if self._failed is None:
             self._failed = SnapshotWriteError(self._store.root, "it was abandoned", self._next)
             self._pending.remove()
@@ -232,7 +232,7 @@ class RunWriter:
 
     @contextmanager
     def _consistent(self) -> Iterator[None]:
-        """Do something whole: what is cut short is taken up from journal and log the next time."""
+        """Run a step that must be complete: after an interruption, the next step starts from journal and log."""
         if self._failed is not None:
             raise self._failed
         try:
@@ -257,7 +257,7 @@ class RunWriter:
             raise
 
     def _check(self, n: int, shards: Sequence[Shard], upto: int, errors: int) -> None:
-        """Check that a record would say the truth: the elements up to `upto`, each once."""
+        """Check that a record would be correct: the elements up to `upto`, each once."""
         if n != self._records:
             raise SnapshotError(
                 f"run {self.run} has {self._records} commits, so {n} is not the next"
@@ -275,9 +275,9 @@ class RunWriter:
             )
 
     def _check_same(self, n: int, shards: Sequence[Shard], upto: int) -> None:
-        """Check that the record that is there is the one that would be written.
+        """Check that the existing record equals the one that would be written.
 
-        Where a writer died behind it, the next one has none of its shards to seal.
+        If a writer died after writing it, its successor has none of the record's shards to seal.
         """
         name = f"journal/{n:08d}.json"
         there = JournalRecord.from_bytes(self._store.read(name), self._store.shown(name))
@@ -299,7 +299,7 @@ class RunWriter:
         return SnapshotError(f"{path} was written by another process: this run was taken over")
 
     def _is_published(self, prefix: Prefix) -> bool | None:
-        """Return True if the manifest that is there is of this run; None while there is none."""
+        """Return True if the published manifest is of this run; None if there is no manifest."""
         if prefix.header.part is not None:
             return True if self._store.size("manifest.json") else None
         there = self._catalog.manifest(self.key)
