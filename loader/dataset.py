@@ -346,7 +346,7 @@ class Dataset(
         transformation_func : callable
             Called at once, as ``transformation_func(ds)``.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Returns
         -------
@@ -382,7 +382,7 @@ class Dataset(
         reduce_func : callable
             Called as ``reduce_func(state, element)`` in this process; returns the next state.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Returns
         -------
@@ -462,7 +462,7 @@ class Dataset(
         Parameters
         ----------
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Returns
         -------

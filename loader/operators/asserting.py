@@ -201,20 +201,20 @@ class AssertingMethods(Fluent):
         raise NotImplementedError
 
     def ignore_errors(self, log_warning: bool = False, name: str | None = None) -> Self:
-        """Drop the elements that failed; after `batch`, whole batches.
+        """Leave out the elements that failed; after `batch`, the whole batch.
 
         Parameters
         ----------
         log_warning : bool
             Log a warning for each, to the logger ``tundish``.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Notes
         -----
-        Dropped elements are counted, and the counts are in the iterator's state. To drop only
-        the element itself, put it before `batch`, or use ``map(..., on_error="skip")``, which drops only
-        what fails in that `map`. An element that kills its worker, or does
+        What is left out is counted, and the counts are in the iterator's state. To leave out only
+        the element itself, put it before `batch`, or use ``map(..., on_error="skip")``, which
+        leaves out what fails there and nothing else. An element that kills its worker, or does
         not end before a deadline, is an error like any other. What ``except Exception`` does not
         catch (``SystemExit``, ``KeyboardInterrupt``) is raised at its element's place.
 
@@ -228,23 +228,23 @@ class AssertingMethods(Fluent):
         return self._then(IgnoreErrors, check_flag("log_warning", log_warning))
 
     def assert_cardinality(self, expected_cardinality: int) -> Self:
-        """Declare the number of elements, and fail if it is another one.
+        """Say how many elements there are, and fail where there are not.
 
         Parameters
         ----------
         expected_cardinality : int
-            At least 0, or ``INFINITE_CARDINALITY``; `cardinality` and ``len`` then report it.
+            At least 0, or ``INFINITE_CARDINALITY``; it is what `cardinality` and ``len`` say then.
 
         Raises
         ------
         TypeError, ValueError
-            `expected_cardinality` is not an int, or is below -1.
+            `expected_cardinality` is no int, or is below -1.
 
         Notes
         -----
-        If there were too few elements, a `CardinalityError` follows the last one; if there are too many, it takes the place
-        of the first surplus one. The dataset ends there (tf.data raises the error again and again). A failed element
-        counts.
+        A `CardinalityError` stands behind the last element if there were too few, and in the place
+        of the first one too many; the dataset ends there (tf.data raises the error again and
+        again). A failed element counts.
 
         Examples
         --------
@@ -262,31 +262,31 @@ class AssertingMethods(Fluent):
         return self._then(AssertCardinality, expected)
 
     def pad_to_cardinality(self, cardinality: int, mask_key: str = "valid") -> Self:
-        """Pad a dataset of dicts to a number of elements, and mark the real ones.
+        """Fill a dataset of dicts up to a number of elements, and mark which are real.
 
         Parameters
         ----------
         cardinality : int
-            The number of elements with padding; at least the number of real ones.
+            How many elements there will be; at least as many as there are.
         mask_key : str
-            The key that is added to every element: True, or False for padding.
+            The key that every element gets: True, and False for the filling.
 
         Raises
         ------
         TypeError
-            `cardinality` is not an int, or `mask_key` not a str.
+            `cardinality` is no int, or `mask_key` no str.
         ValueError
             `cardinality` is negative.
         SpecError
-            The number of elements is not known (declare it with `assert_cardinality`), or is more
-            than `cardinality`; elements are not dicts, have the key already, or have a leaf without a zero value;
-            or there is no element to learn the structure from.
+            How many elements there are is not known (`assert_cardinality` says it), or is more
+            than `cardinality`; elements are no dicts, have the key already, or have a leaf that
+            there is no zero of; or there is none to learn their form from.
 
         Notes
         -----
-        Padding has the structure of the first element, which is computed in this process when the
-        pipeline is built: zeros, False for bools, empty str and bytes. After `batch` whole batches
-        are padded in. tf.data takes the structure from its static spec: an unknown size is an
+        The filling has the form of the first element, which is computed in this process when the
+        pipeline is built: zeros, False for bools, empty str and bytes. Behind `batch` whole batches
+        are filled in. tf.data takes the form from its static spec: a size that is not known is an
         error there.
 
         Examples

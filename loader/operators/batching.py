@@ -306,9 +306,9 @@ class BatchingMethods(Fluent):
         batch_size : int
             At least 1.
         drop_remainder : bool
-            Drop a last batch that is smaller.
+            Leave out a last batch that is smaller.
         num_parallel_calls, deterministic, name : optional
-            Accepted for compatibility with tf.data; batches are made where their elements are made.
+            For tf.data's sake; batches are made where the elements are made.
 
         Raises
         ------
@@ -317,12 +317,12 @@ class BatchingMethods(Fluent):
 
         Notes
         -----
-        Nothing is cast or broadcast: an element whose dtype or shape differs from that of the batch's
-        first one is a `SpecError` at that place. The error of an element whose function failed is raised
-        at the batch's place; the elements gathered before it are lost (a note lists
-        them) and the next batch begins after it. str, bytes and objects give object arrays.
+        Nothing is cast or broadcast: an element whose dtype or shape differs from the batch's
+        first one is a `SpecError` at that place. An element whose function failed raises its
+        error at the batch's place; the elements gathered before it are given up (a note lists
+        them) and the next batch begins behind it. str, bytes and objects give object arrays.
 
-        The arrays of a batch made by workers are views of shared memory, yours until you release
+        The arrays of a batch made by workers are views of shared memory, yours until you drop
         them. Leaves of at most 64 KiB are private copies.
 
         Examples
@@ -343,12 +343,12 @@ class BatchingMethods(Fluent):
         Parameters
         ----------
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Notes
         -----
         An element without rows gives none. A scalar, or leaves whose first dimensions differ, are
-        a `SpecError` at that place; tf.data may find it when the pipeline is built.
+        a `SpecError` at that place; tf.data may know it when the pipeline is built.
 
         Examples
         --------

@@ -119,10 +119,10 @@ class BucketingMethods(Fluent):
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Self:
-        """Batch elements of similar length together, to save padding.
+        """Batch elements of similar length together, so that little is padded.
 
-        Bucket i holds lengths from ``bucket_boundaries[i - 1]`` up to, but not including,
-        ``bucket_boundaries[i]``; the first holds all smaller ones, the last all larger ones.
+        Bucket i takes the lengths from ``bucket_boundaries[i - 1]`` up to, but without,
+        ``bucket_boundaries[i]``; the first one all below, the last one all above.
 
         Parameters
         ----------
@@ -130,33 +130,33 @@ class BucketingMethods(Fluent):
             Called as `map` calls its function, in workers if the plan has them; returns the
             element's length, an integer.
         bucket_boundaries : sequence of int
-            The boundaries, in ascending order.
+            Ascending.
         bucket_batch_sizes : sequence of int
-            One size more than there are boundaries, each at least 1.
+            One more than there are boundaries, each at least 1.
         padded_shapes, padding_values : optional
             As for `padded_batch`.
         pad_to_bucket_boundary : bool
-            Pad to the bucket's boundary minus one, so that the batches of a bucket have one shape: every
+            Pad to the bucket's boundary less one, so that a bucket's batches have one shape: every
             size that is None or -1 in `padded_shapes`; without `padded_shapes`, every size that
             may differ between elements.
         no_padding : bool
-            Use `batch`, which takes only equal shapes, in place of `padded_batch`.
+            Use `batch`, which takes only equal shapes, not `padded_batch`.
         drop_remainder : bool
-            Drop the batches that are not full at the end.
+            Leave out the batches that are not full at the end.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Notes
         -----
-        Equivalent to `group_by_window` with the bucket as the key: batches come in the order in which
-        buckets fill up; those left at the end come in order of length.
+        It is `group_by_window` with the bucket as the key: batches come in the order in which
+        buckets fill up, at the end those that are left in the order of their lengths.
 
         With `pad_to_bucket_boundary`, an element that is as long as the last boundary or longer is
         a `ValueError` at its own place. In tf.data the whole batch is.
 
-        tf.data pads the dimensions whose size it does not know. So is it here if the plan
-        knows shapes, from arrays, or from a function or generator with a signature. Otherwise the first dimensions
-        are padded; `padded_shapes` is explicit.
+        tf.data pads the dimensions whose size it does not know. That is done here where the plan
+        knows shapes: below are arrays, or a function or generator with a signature. Else these
+        are taken to be the first dimensions; `padded_shapes` says it for sure.
 
         Examples
         --------

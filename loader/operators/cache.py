@@ -293,10 +293,10 @@ class CacheMethods(SnapshotMethods):
     """Methods of `Dataset` that store what was computed, in memory or in files."""
 
     def cache(self, filename: str | os.PathLike[str] = "", name: str | None = None) -> Self:
-        """Keep the elements in memory, or in files, once a whole pass has been read.
+        """Keep the elements in memory once a whole pass has been read, or in files.
 
         Later passes (of a `repeat`, or of another iterator of this dataset in this process) are
-        served from memory. The operators before the cache always run as pass 0: later passes have the
+        served from memory. What lies below runs in pass 0 whenever it runs: later passes have the
         same order and the same augmentations, served or recomputed.
 
         Parameters
@@ -305,7 +305,7 @@ class CacheMethods(SnapshotMethods):
             A folder: the elements are kept there, as by ``snapshot(filename, compression=None)``, for
             later runs too.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Returns
         -------
@@ -313,16 +313,16 @@ class CacheMethods(SnapshotMethods):
 
         Notes
         -----
-        Memory is limited to the memory budget (16 GiB without workers), in the
-        consumer's process and beside what the budget counts. Beyond it nothing is kept, and each
+        In memory at most as many bytes as the memory budget are kept (16 GiB without workers), in the
+        consumer's process and beside what the budget counts. Past them nothing is kept, and each
         pass is computed anew, with one warning. The first full pass completes the cache, whatever
-        was read in part before it or beside it; ``take(n)`` of exactly all elements is a full pass if
+        was read in part before it or beside it; ``take(n)`` of exactly all is a full pass where
         the cardinality is known, as in tf.data. A failed element is an element: it fails in each
         pass (in tf.data it is missing from later ones). An iterator restored in another process
-        reads its pass again from the start; with files, it continues where it was.
+        reads its pass again from the start; from files, it goes on where it was.
 
-        tf.data reads a file even if the pipeline before it has changed, and refuses one that another process is
-        writing; here another pipeline is stored next to the first one, and a second process computes its elements.
+        In tf.data a file is read whatever the pipeline below has become, and refused while somebody
+        writes it; here another pipeline is kept beside the first one, and who comes second computes.
 
         Examples
         --------

@@ -122,29 +122,29 @@ class ChooseMethods(Fluent):
         stop_on_empty_dataset: bool = True,
         name: str | None = None,
     ) -> Self:
-        """Take each element from the dataset whose number another dataset gives.
+        """Take each element from the dataset that another one names.
 
         Parameters
         ----------
         datasets : sequence of Dataset
-            The datasets, at least one.
+            At least one.
         choice_dataset : Dataset
-            Int64 scalars: the number of the dataset that gives the next element. The result ends with it.
+            Of scalar int64: which dataset gives the next element. Its end ends all.
         stop_on_empty_dataset : bool, default True
-            True: end when a dataset is chosen that has ended. False: skip such a choice, and
+            True: end when a dataset is chosen that has ended. False: leave such a choice out, and
             end when all have ended.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Raises
         ------
         TypeError, ValueError
-            There are no datasets, or something else in their place.
+            No datasets, or something else in their place.
 
         Notes
         -----
-        A choice that is not an int64 scalar is a `SpecError` at its place, one that is out of range
-        an ``IndexError``; the next choice follows it. tf.data refuses the former when the
+        A choice that is no scalar int64 is a `SpecError` at its place, one that is out of range
+        an ``IndexError``; the next choice is taken behind it. tf.data refuses the former when the
         dataset is made.
 
         Examples

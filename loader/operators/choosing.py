@@ -219,13 +219,13 @@ class ChoosingMethods(Fluent):
         Parameters
         ----------
         count : int
-            How many to skip; a negative number skips all.
+            How many; all of them when it is negative.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Notes
         -----
-        An element whose function failed counts. tf.data restarts its count after it.
+        An element whose function failed counts as one. tf.data begins to count anew after it.
 
         Examples
         --------
@@ -241,13 +241,13 @@ class ChoosingMethods(Fluent):
         Parameters
         ----------
         count : int
-            How many to keep; a negative number keeps all.
+            How many; all of them when it is negative.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Notes
         -----
-        An element whose function failed counts; in tf.data it does not.
+        An element whose function failed counts as one; in tf.data it does not.
 
         Examples
         --------
@@ -265,10 +265,10 @@ class ChoosingMethods(Fluent):
         num_shards : int
             At least 1.
         index : int
-            At least 0, less than `num_shards`. ``SHARD_HINT`` for both arguments: `td.distribute` fills them in if
+            From 0, less than `num_shards`. ``SHARD_HINT`` for both: `td.distribute` fills them in where
             the options say HINT; until then every element is kept.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Raises
         ------
@@ -277,8 +277,8 @@ class ChoosingMethods(Fluent):
 
         Notes
         -----
-        Shards are disjoint and complete, and their sizes differ by at most one. After
-        ``shuffle(None, units=k)`` shards have the same sizes, and each is made of separate units. The arguments are
+        Shards are disjoint, complete, and differ by at most one element. After
+        ``shuffle(None, units=k)`` a shard is as long, and made of units of its own. The numbers are
         part of the plan; `shard_by_process` keeps them out of it. A `shuffle` before it needs a
         seed, the same in all shards.
 

@@ -253,22 +253,22 @@ class ConcatenateMethods(Fluent):
     """The method of `Dataset` that appends another dataset."""
 
     def concatenate(self, dataset: Any, name: str | None = None) -> Self:
-        """Append the elements of another dataset.
+        """Deliver these elements, then those of another dataset.
 
         Parameters
         ----------
         dataset : Dataset
-            The dataset to append; after an endless dataset its elements never come.
+            What comes after; after an endless dataset it never does.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Raises
         ------
         TypeError
             `dataset` is something else.
         SpecError
-            Its elements have another structure or other dtypes, as far as the plan tells: a
-            function without `output_signature` hides them.
+            Its elements have another structure or other dtypes, as far as the plan tells: after a
+            function without `output_signature` it does not.
 
         Examples
         --------

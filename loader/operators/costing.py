@@ -237,40 +237,40 @@ class CostingMethods(Fluent):
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Self:
-        """Batch as many elements, in order, as do not exceed a cost.
+        """Put as many elements together, in order, as do not cost too much.
 
         Parameters
         ----------
         max_cost : int or float
-            The largest cost of a batch; more than 0.
+            What a batch may cost; more than 0.
         cost : callable
-            ``cost(element)`` returns a number of at least 0, such as the number of tokens. Called as
+            ``cost(element)``: a number of at least 0, such as how many tokens it has. Called as
             `map` calls its function, in workers if the plan has them.
         pad : bool
-            False: the elements have equal shapes and are stacked as by `batch`, and a batch costs the
-            sum of its elements' costs. True: they are padded as by `padded_batch`, and a batch
-            costs its size times the largest cost, the size of the padded batch.
-        padded_shapes, padding_values, pad_to_multiple_of, side : optional
+            False: the elements have equal shapes and are stacked as by `batch`, and the batch
+            costs what they cost together. True: they are padded as by `padded_batch`, and it
+            costs their number times the largest cost: what the padded batch takes up.
+        padded_shapes, padding_values, pad_to_multiple_of, side
             As for `padded_batch`, with ``pad=True``.
         max_elements : int, optional
-            The largest number of elements in a batch.
+            A batch has at most so many elements.
         drop_remainder : bool
-            Drop the last batch, with what was gathered when the data ended.
+            Leave out the last batch: what was gathered when the data ended.
         name : str, optional
             Ignored, as for other operators.
 
         Raises
         ------
         TypeError, ValueError
-            An argument is of another type or out of range, or is for padding with ``pad=False``.
+            An argument that is none of these, or one for padding with ``pad=False``.
 
         Notes
         -----
-        Not in tf.data (`bucket_by_sequence_length` is closest). The order of elements
-        is kept: sort or bucket before it for less padding. A single element that costs more than
-        `max_cost` is a `SpecError` after the batch before it. One that does not fit the others,
-        or that failed, is an error at its batch's place; those gathered before it are lost (a
-        note lists them). The next batch begins after it. A cost that is not a number, is negative
+        Ours; tf.data has nothing like it (`bucket_by_sequence_length` comes nearest). The order
+        stays: sort or bucket before it for less padding. An element that alone costs more than
+        `max_cost` is a `SpecError` behind the batch before it. One that does not fit the others,
+        or that failed, is an error at its batch's place; those gathered before it are given up (a
+        note lists them). The next batch begins behind it. A cost that is no number, is negative
         or NaN is that element's error.
 
         Rounding up by `pad_to_multiple_of` is not part of the cost: let `cost` round.

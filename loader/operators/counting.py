@@ -134,7 +134,7 @@ class CountingMethods(Fluent):
 
     @classmethod
     def range(cls, *args: int, output_type: Any = np.int64, name: str | None = None) -> Self:
-        """Make a dataset of the numbers of ``range(*args)``.
+        """Make the numbers of ``range(*args)``.
 
         Parameters
         ----------
@@ -143,13 +143,13 @@ class CountingMethods(Fluent):
             direction gives an empty dataset.
         output_type : dtype, default int64
             Of the elements: an integer or a float.
-            The elements' dtype: an integer or a float.
-            Accepted for compatibility with tf.data; ignored.
+        name : str, optional
+            For tf.data's sake; ignored.
 
         Raises
         ------
         TypeError
-            An argument is not an int, or there are none or too many of them.
+            An argument is no int, or there are none or too many of them.
         ValueError
             The step is 0.
         SpecError
@@ -157,7 +157,7 @@ class CountingMethods(Fluent):
 
         Notes
         -----
-        Numbers that do not fit the dtype are refused when the dataset is made; tf.data wraps them around.
+        Numbers that do not fit are refused when the dataset is made; tf.data wraps them around.
 
         Examples
         --------
@@ -186,22 +186,22 @@ class CountingMethods(Fluent):
         dtype: Any = np.int64,
         name: str | None = None,
     ) -> Self:
-        """Count without end.
+        """Count for ever.
 
         Parameters
         ----------
         start, step : int or float
-            The first number, and the increment (which may be 0 or negative). Floats
-            only if `dtype` is one.
+            The first number, and what is added each time (0 and negative numbers too). Floats
+            only where `dtype` is one.
         dtype : dtype, default int64
-            The elements' dtype: an integer or a float.
+            Of the elements: an integer or a float.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Notes
         -----
-        Element i is ``start + i * step``, rounded once; tf.data adds repeatedly, so its float counters
-        accumulate rounding errors. Integers wrap around at the end of their dtype, as in tf.data.
+        Element i is ``start + i * step``, rounded once; tf.data adds up, and its float counters
+        gather rounding errors. Integers wrap around at the end of their dtype, as in tf.data.
         It has random access: `skip`, `shard` and resuming cost nothing.
 
         Examples
@@ -221,18 +221,18 @@ class CountingMethods(Fluent):
         rerandomize_each_iteration: bool | None = None,
         name: str | None = None,
     ) -> Self:
-        """Draw random numbers without end: int64 smaller than 2**32.
+        """Draw random numbers for ever: int64 smaller than 2**32.
 
         Parameters
         ----------
         seed : int, optional
-            By default it is derived from a number that the dataset object draws for its first
-            iterator and stores in each iterator's state.
+            Without one, it is derived from a number that the dataset object draws for its first
+            iterator, and that is in each iterator's state.
         rerandomize_each_iteration : bool, optional
             True: other numbers in each iteration and each pass of a `repeat`. Default False: the
-            same numbers.
+            same.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Notes
         -----

@@ -75,14 +75,14 @@ class EnumerateMethods(Fluent):
     """The method of `Dataset` that numbers the elements."""
 
     def enumerate(self, start: int = 0, name: str | None = None) -> Self:
-        """Number the elements: ``(n, element)``, with n an int64.
+        """Number the elements: ``(n, element)``, n an int64.
 
         Parameters
         ----------
         start : int
             The first number, in each pass of a `repeat`.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Notes
         -----

@@ -126,14 +126,14 @@ class FilterMethods(Fluent):
         on_error: str | None = None,
         retries: int = 2,
     ) -> Self:
-        """Keep the elements for which a predicate is true.
+        """Keep the elements for which a function is true.
 
         Parameters
         ----------
         predicate : callable
-            Called as `map` calls its function; its result is converted to a bool.
+            Called as `map` calls its function; its result is taken as a bool.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
         on_error, retries
             As for `map`.
 
@@ -144,8 +144,8 @@ class FilterMethods(Fluent):
 
         Notes
         -----
-        The number of elements is unknown after it, and there is no random access. tf.data
-        requires the predicate to return a bool tensor; here any truth value will do.
+        The number of elements is unknown from here on, and there is no random access. tf.data
+        wants a bool tensor of the function; here anything that has a truth will do.
 
         Examples
         --------

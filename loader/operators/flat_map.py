@@ -327,14 +327,14 @@ class FlatMapMethods(Fluent):
     """The method of `Dataset` that makes a dataset from each element."""
 
     def flat_map(self, map_func: Callable[..., Any], name: str | None = None) -> Self:
-        """Make a dataset from every element, and deliver the elements of these datasets in sequence.
+        """Make a dataset of every element and deliver their elements one after another.
 
         Parameters
         ----------
         map_func : callable
             Called as `map` calls its function; returns a `Dataset`.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Raises
         ------

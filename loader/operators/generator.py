@@ -126,11 +126,11 @@ class GeneratorMethods(Fluent):
         output_signature: Any = None,
         name: str | None = None,
     ) -> Self:
-        """Make a dataset of the elements of a Python generator.
+        """Make a dataset of what a Python generator yields.
 
-        The generator runs in the consumer's process (it should be cheap: yield indices or paths, and
+        The generator runs in the consumer's process (let it be cheap: yield indices or paths, and
         do the work in `map`), is called anew for every pass, and cannot seek: a restored iterator
-        replays it up to its position.
+        runs it again up to where it was.
 
         Parameters
         ----------
@@ -141,10 +141,10 @@ class GeneratorMethods(Fluent):
         args : sequence, optional
             Arguments for the generator.
         output_signature : nest of ArraySpec, optional
-            The spec that each element is checked against: a value that does not fit is that element's
+            Each element is checked against it: a value that does not fit is that element's
             `SpecError`, never a wrap, and the stream continues. Without one anything may be yielded.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Raises
         ------

@@ -201,7 +201,7 @@ class GroupingMethods(Fluent):
         window_size_func: Callable[[Any], Any] | None = None,
         name: str | None = None,
     ) -> Self:
-        """Group elements by a key, and make a dataset from every group as soon as it is full.
+        """Gather elements by a key, and make a dataset of every group as soon as it is full.
 
         Parameters
         ----------
@@ -209,24 +209,24 @@ class GroupingMethods(Fluent):
             Called as `map` calls its function, in workers if the plan has them; returns the key,
             an int64 scalar.
         reduce_func : callable
-            ``reduce_func(key, dataset)`` receives a group's key and a dataset of its elements, and
-            returns a `Dataset` whose elements are delivered. Runs in workers too.
+            ``reduce_func(key, dataset)`` of a group's key and the dataset of its elements;
+            returns a `Dataset`, whose elements are delivered. Runs in workers too.
         window_size : int, optional
-            The number of elements in a group, at least 1.
+            How many elements of one key make a group, at least 1.
         window_size_func : callable, optional
-            ``window_size_func(key)`` returns the number for each key. It must depend on
+            ``window_size_func(key)`` instead of one number for all keys. It must depend on
             nothing but the key: it is called for every element.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Notes
         -----
         Groups come in the order in which they fill up. At the end the remaining ones come in
         ascending order of their keys. `reduce_func` may give no elements, or any number.
 
-        An element that is an error is delivered at once and is in no group. The same holds for one whose key
-        or group size is invalid: its function raises, the key is not an int64 scalar (a
-        `SpecError`), the size is below 1 (a `ValueError`).
+        An element that is an error is delivered at once and is in no group. So is one whose key
+        or group size cannot be had: a function that raises, a key that is no int64 scalar (a
+        `SpecError`), a size below 1 (a `ValueError`).
 
         Examples
         --------

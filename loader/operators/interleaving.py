@@ -300,26 +300,27 @@ class InterleavingMethods(Fluent):
         deterministic: bool | None = None,
         name: str | None = None,
     ) -> Self:
-        """Make a dataset from every element, and read several of these in turn.
+        """Make a dataset of every element and read several of them in turn.
 
         There are `cycle_length` slots. A slot without a dataset takes the next input when its turn
-        comes; a slot gives `block_length` elements, or fewer if its dataset ends; then the next slot has its turn.
+        comes; a slot gives `block_length` elements, or fewer if its dataset ends, then it is the
+        next slot's turn.
 
         Parameters
         ----------
         map_func : callable
             Called as `map` calls its function; returns a `Dataset`.
         cycle_length : int, optional
-            The number of datasets that are read in turn. None and ``AUTOTUNE``: 16.
+            How many datasets are read in turn. None and ``AUTOTUNE``: 16.
         block_length : int, optional
-            The number of elements that a dataset gives in its turn. None: 1.
+            How many elements a dataset gives in its turn. None: 1.
         num_parallel_calls : int, optional
-            The number of workers, as for `map`; at most `cycle_length`, if that is given. The
+            How many workers to use, as for `map`; at most `cycle_length`, if that is given. The
             datasets are then read in workers, each by one, ahead of their turn.
         deterministic : bool, optional
-            Accepted for compatibility with tf.data: the order does not depend on it.
+            For tf.data's sake: the order is the same whatever it says.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Raises
         ------
@@ -331,13 +332,14 @@ class InterleavingMethods(Fluent):
 
         Notes
         -----
-        The slots follow tf.data's rules. Its default `cycle_length` is the number of the machine's
-        cores, so its order depends on the machine; here it is 16 everywhere.
+        The slots' rules are tf.data's. Its default `cycle_length` is the number of the machine's
+        cores, and so the order depends on the machine; here it is 16 everywhere.
 
-        An input that is an error, one whose function fails, and an element that is an error keep their
-        places. As in tf.data they do not count towards `block_length`.
+        An input that is an error, one whose function fails, and an element that is an error stand
+        where they come. As in tf.data they do not count towards `block_length`.
 
-        Without workers a dataset is opened when its slot's turn comes; workers open the next ones ahead.
+        Without workers a dataset is made when its slot's turn comes; workers make the next ones
+        ahead.
 
         Examples
         --------

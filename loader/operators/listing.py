@@ -70,17 +70,17 @@ class ListingMethods(Fluent):
         ----------
         file_pattern : str, path or sequence of them
             Glob patterns, of local paths or of URLs that fsspec knows (``s3://bucket/train-*``). ``*`` and
-            ``?`` match any characters of a name, ``[ab]``, ``[a-z]`` and ``[!ab]`` one of a set, ``**``
-            any number of folders, or all files below one; a backslash escapes them. The
+            ``?`` stand for any characters of a name, ``[ab]``, ``[a-z]`` and ``[!ab]`` for one of them, ``**`` for
+            any number of folders, or for all files below; a backslash takes their meaning away. The
             folders are read now.
         shuffle : bool, optional
-            True, the default as in tf.data: a new order in each iteration. False: sorted.
+            Default True, as in tf.data: in a new order each iteration. False: sorted.
         seed : int, optional
-            The shuffle's seed.
+            Of the shuffle.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
         storage_options : dict, optional
-            Options of a URL's filesystem.
+            What a URL's filesystem is made with.
 
         Raises
         ------
@@ -93,9 +93,9 @@ class ListingMethods(Fluent):
 
         Notes
         -----
-        As in tf.data, names that begin with a dot match like all others, folders match like files, and
-        paths that several patterns match are repeated. tf.data reads the folders when it is iterated,
-        treats ``**`` like ``*``, and puts ``./`` before relative paths.
+        As in tf.data, names that begin with a dot match as all others do, folders match as files do, and
+        paths that several patterns match come as often. tf.data reads the folders when it is iterated,
+        has ``**`` stand for one folder, as ``*`` does, and puts ``./`` in front of relative paths.
 
         Examples
         --------

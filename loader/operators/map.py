@@ -309,28 +309,28 @@ class MapMethods(Fluent):
         map_func : callable
             Called with the element: a plain tuple is unpacked into arguments; a dict, namedtuple
             or anything else is one argument. Arrays it is given may be read-only. It may hold the
-            GIL. Its result must depend only on its arguments (and `rng`).
+            GIL. It must depend on nothing but its arguments (and `rng`).
         num_parallel_calls : int, optional
-            The number of workers; ``AUTOTUNE``: at first the cores this process may use, then
-            as measured. None: this operator asks for none (but a plan that has workers runs all its
-            functions in them).
+            How many workers to use; ``AUTOTUNE``: the cores this process may use to begin with, then
+            as measured. None: none for this operator (but a plan that has workers runs all its
+            functions there).
         deterministic : bool, optional
-            False delivers results in the order in which they are ready.
+            False lets results come in the order they are ready.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
         seed : int, optional
             Call ``map_func(element, rng=g)`` with a `numpy.random.Generator` keyed by (seed,
             this operator, pass) and the element's origin, so that the numbers depend on no
             worker, no order and no interruption. `g` is re-keyed for the next element.
         on_error : {"raise", "skip", "retry"}, optional
-            What to do about an `Exception`: raise it at the element's place, after which iteration may go
-            on; "skip" drops and counts the element; "retry" calls the function up to
-            `retries` more times (with the same `rng`), then raises the last error.
+            What an `Exception` does: it is raised at the element's place and iteration may go on
+            behind it; the element is dropped and counted; or the function is called up to
+            `retries` times more (with the same `rng`), then the last error is raised.
             Default: ``Options.on_error``, else "raise".
         retries : int
-            The number of further calls, for ``on_error="retry"``.
+            For ``on_error="retry"``.
         output_signature : nest of ArraySpec, optional
-            A spec that every result is checked against; it makes `element_spec` known without running the function.
+            Checked on every result; makes `element_spec` known without running the function.
 
         Raises
         ------

@@ -155,7 +155,7 @@ class MapBatchesMethods(Fluent):
         retries: int = 2,
         drop_remainder: bool = False,
     ) -> Self:
-        """Apply a function to batches of elements, and deliver the rows of its results.
+        """Call a function with batches of elements and deliver the rows of what it returns.
 
         For functions that are faster for many elements at once: a tokenizer, a vectorised
         formula. The same as ``batch(batch_size).map(map_func).unbatch()``, but for lists.
@@ -163,21 +163,21 @@ class MapBatchesMethods(Fluent):
         Parameters
         ----------
         map_func : callable
-            Called with up to `batch_size` elements, stacked as by `batch`, in the way `map` calls
-            its function. Returns a nest whose leaves have one row for each element to deliver, which
-            may be more or fewer than it was given, or none. See Notes.
+            Called with up to `batch_size` elements, stacked as `batch` stacks them, as `map` calls
+            its function. Returns a nest whose leaves have one row for each element it delivers: as
+            many as it was given, or more, or fewer, or none. See Notes.
         batch_size : int
-            The number of elements in a call, at least 1; the last call may get fewer.
+            At least 1: how many elements a call is given; the last one may get fewer.
         num_parallel_calls, deterministic : optional
             As for `map`.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
         seed : int, optional
             Call ``map_func(batch, rng=g)``, g keyed by the batch's number.
         on_error, retries : optional
             As for `map`. ``on_error="skip"`` leaves out a whole batch.
         drop_remainder : bool
-            Drop a last batch that is smaller.
+            Leave out a last batch that is smaller.
 
         Raises
         ------
@@ -194,7 +194,7 @@ class MapBatchesMethods(Fluent):
         * a list of numbers, of strings, or of lists of one length is an array, as everywhere;
         * in a list of lists of different lengths each row is an array of its own, and all of them
           have the dtype that they would have in one list;
-        * in a list of arrays, of dicts or of tuples each row is the item itself: arrays keep
+        * in a list of arrays, of dicts or of tuples each row is what stands there: arrays keep
           their dtypes and may differ in shape.
 
         Any mapping is taken as a dict, so that a tokenizer's result can be returned as it is.

@@ -220,27 +220,27 @@ class MeasuringMethods(Fluent):
         Parameters
         ----------
         tag : str
-            The name of the measurement: ``it.stats.edges[tag]``, a `Histogram`, and in a
-            `StatsAggregator`. Measurements with the same tag are counted together.
+            The name under which it is found: ``it.stats.edges[tag]``, a `Histogram`, and in a
+            `StatsAggregator`. What has the same tag is counted together.
 
         Raises
         ------
         TypeError
-            `tag` is not a str.
+            `tag` is no str.
         ValueError
             `tag` is empty.
 
         Notes
         -----
-        It does not affect the elements, their order, where they are computed or the iterator's state. It measures the
-        time of the operators before it, in whichever process they run,
-        back to where the element was last available (`batch`, `cache`, `filter`, ... make elements
-        available); directly after such an operator it is the time spent waiting for the element. Every element that
-        passes is counted once, even if a worker died on it; elements that failed or were dropped
-        upstream are not. Workers run ahead: what they made without being asked counts too, but
-        what a restored iterator recomputes does not.
+        The elements, their order, where they are computed and the iterator's state are the same
+        as without it. Measured is what the operators below need, in whichever process they run,
+        up to where the element was last at hand (behind `batch`, `cache`, `filter`, ... an
+        element is); behind such an operator it is how long it has been waited for. Counted is
+        every element that passes, once, though a worker died on it; what failed or was left out
+        below is not. Workers run ahead: what they have made and nobody asked for counts too, but
+        what a restored iterator makes again does not.
 
-        Up to tf.data 2.4 it was ``tf.data.experimental.latency_stats``, for `apply`; that name exists
+        It was ``tf.data.experimental.latency_stats`` up to 2.4, for `apply`: so it is
         here as well.
 
         Examples
@@ -259,20 +259,20 @@ class MeasuringMethods(Fluent):
         Parameters
         ----------
         tag : str
-            The name of the sum: ``it.stats.counters[tag]``, and in a
-            `StatsAggregator`. Sums with the same tag are added.
+            The name under which the sum is found: ``it.stats.counters[tag]``, and in a
+            `StatsAggregator`. What has the same tag is counted together.
 
         Raises
         ------
         TypeError
-            `tag` is not a str.
+            `tag` is no str.
         ValueError
             `tag` is empty.
 
         Notes
         -----
-        Arrays and numbers count with their bytes in memory, text as UTF-8, and a dataset within an
-        element not at all. `latency_stats` says which elements count.
+        Arrays and numbers count as they lie in memory, text as UTF-8, and a dataset within an
+        element not at all. What is counted is said at `latency_stats`.
 
         Examples
         --------

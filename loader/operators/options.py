@@ -134,7 +134,7 @@ class OptionsMethods(Fluent):
     """Methods of `Dataset` that set how it runs."""
 
     def options(self) -> Options:
-        """Return the options of this dataset, merged with those of its inputs; they cannot be changed."""
+        """Return the options of this dataset, those of its inputs merged in; they cannot be changed."""
         return options_of(self._node).closed()
 
     def with_options(self, options: Options, name: str | None = None) -> Self:
@@ -143,13 +143,13 @@ class OptionsMethods(Fluent):
         Parameters
         ----------
         options : Options
-            The options; those that are None do not change. They are copied.
+            What is None in it stays as it was. It is copied.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Raises
         ------
-            `options` is not an `Options`.
+        TypeError
             `options` is something else.
         ValueError
             Two of them contradict each other.
@@ -157,7 +157,7 @@ class OptionsMethods(Fluent):
         Warns
         -----
         UserWarning
-            One of them was set before to another value.
+            One of them was set before, and differently.
 
         Examples
         --------
@@ -181,7 +181,7 @@ class OptionsMethods(Fluent):
         buffer_size : int
             At least 0, or ``AUTOTUNE``: the library's choice.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Raises
         ------
@@ -190,8 +190,8 @@ class OptionsMethods(Fluent):
 
         Notes
         -----
-        The elements and their order do not change. Workers run ahead in any case, within a limit of bytes;
-        this sets a minimum. Without workers it does nothing; in tf.data it starts a
+        The elements and their order are the same. Workers run ahead in any case, bounded in bytes;
+        this raises the least number. Without workers it does nothing; in tf.data it starts a
         thread.
 
         Examples

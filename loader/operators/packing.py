@@ -90,50 +90,50 @@ class PackingMethods(Fluent):
         positions: str | None = "positions",
         name: str | None = None,
     ) -> Self:
-        """Pack sequences of tokens into rows of a fixed length, several sequences to a row.
+        """Put sequences of tokens into rows of a fixed length, several sequences to a row.
 
         An element is a sequence: an array of shape ``(n,)``, or a dict of such arrays of one
-        length (tokens, labels, a mask). The result is a dict with the same keys (for a single
+        length (tokens, labels, a mask). What comes out are dicts with the same keys (of a bare
         array: `tokens`), each of shape ``(length,)`` and of the sequences' dtype, and
 
         * `segment_ids`, int32: 1 for the tokens of a row's first sequence, 2 for its second, ...,
           0 where it is padded;
-        * `positions`, int32: a token's position in its sequence, from 0; 0 where it is padded.
+        * `positions`, int32: a token's place within its sequence, from 0; 0 where it is padded.
 
         Parameters
         ----------
         length : int
             Tokens in a row, at least 1.
         method : {"concat", "first_fit"}
-            "concat" concatenates sequences and cuts every `length` tokens: no padding
-            except in the last row, and a sequence continues in the next row. "first_fit" keeps
+            "concat" puts one sequence behind another and cuts every `length` tokens: no padding
+            but in the last row, and a sequence goes on in the next row. "first_fit" keeps
             sequences whole: each goes into the first of the open rows that has room for it.
         separator : number or dict of key to number, optional
-            A token that is appended to every sequence, such as the end of text. A dict
+            A token that is put behind every sequence, as its last one: the end of text. A dict
             gives one for each key.
         pad_value : number or dict of key to number
-            The value of padding; a dict gives one for each key (-100 for labels, say), and 0
-            for keys it lacks.
+            What rows are filled up with; a dict gives one for each key (-100 for labels, say), and 0
+            for those it does not name.
         drop_remainder : bool
-            For "concat": drop the last row if it is not full.
+            For "concat": leave out the last row if it is not full.
         too_long : {"split", "truncate", "error"}, optional
-            For "first_fit": what to do with a sequence of more than `length` tokens (its
-            separator included). "split", the default, cuts it every `length` tokens; "truncate"
-            drops the rest; "error" makes it a `SpecError` at its place.
+            For "first_fit": what is done with a sequence of more than `length` tokens (its
+            separator counted). "split", the default, cuts it every `length` tokens; "truncate"
+            leaves out what is behind; "error" makes it a `SpecError` at its place.
         open_rows : int, optional
-            For "first_fit": the number of rows that are filled at a time, at least 1. Default 16. More of
+            For "first_fit": how many rows are filled at a time, at least 1. Default 16. More of
             them leave less padding and hold more sequences in memory.
         tokens, segment_ids, positions : str
-            The names of the result's keys. None for one of the last two leaves it out.
+            The names in what comes out. None for the last two leaves them out.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Raises
         ------
         TypeError
             An argument is of another type.
         ValueError
-            An argument is out of its range, or belongs to the other method.
+            An argument is out of its range, or is one of the other method.
 
         Notes
         -----
@@ -142,12 +142,12 @@ class PackingMethods(Fluent):
         row is delivered, the oldest of several; at the end the open rows come in the order in
         which they were opened. A piece of exactly `length` tokens is a row of its own.
 
-        A sequence that is cut, by either method, keeps counting in `positions`, and is a separate segment
-        in each row. Empty sequences are skipped, without a separator.
+        A sequence that is cut, by either method, keeps counting in `positions`, and is a segment of
+        its own in each row. Sequences of no tokens are passed over, without a separator.
 
-        The first sequence of a pass sets keys and dtypes. One that differs, that
-        has another dimension or unequal lengths, and an element that failed, are errors at
-        their places; the rows that are being filled go on without them.
+        The first sequence of a pass says which keys and dtypes there are. One that differs, that
+        has another dimension or unequal lengths, and an element that failed, are an error at
+        their place; the rows that are being filled go on without it.
 
         Attention within sequences only is ``segment_ids[:, None] == segment_ids[None, :]``.
 

@@ -181,39 +181,39 @@ class PaddingMethods(Fluent):
         batch_size : int
             At least 1.
         padded_shapes : nest of shapes, optional
-            A shape for each leaf, in the structure of the element; for an element that is one array,
+            One for each leaf, in the structure of the element; for an element that is one array,
             one shape. A shape is a list (or tuple) of sizes, or an int for one dimension. None
-            or -1 for a size means the batch's maximum; without this argument that is every size.
+            or -1 for a size is the batch's maximum, and so is every size without this argument.
         padding_values : nest of scalars, optional
-            A value for each leaf, or one for all; None is the default: zero of the leaf's dtype, ""
+            One for each leaf, or one for all; None is the default: zero of the leaf's dtype, ""
             or b"" for arrays of str or bytes, None for other objects.
         drop_remainder : bool
-            Drop a last batch that is smaller.
+            Leave out a last batch that is smaller.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
         pad_to_multiple_of : nest of int, optional
-            Round every maximum up to a multiple of this: one number for all leaves, or one for each.
-            Sizes that `padded_shapes` sets are not rounded.
+            Round every maximum up to a multiple of this: one for all leaves, or one for each.
+            Sizes that `padded_shapes` names stay as they are.
         side : {"right", "left"}
-            The side of the padding, in every dimension.
+            Where the padding stands, in every dimension.
 
         Raises
         ------
         TypeError, ValueError
-            An argument is of another type or out of range; if the plan knows the elements' structure, dtypes and
-            shapes, also one that does not fit them (`SpecError`).
+            An argument that is none; where the plan knows the elements' structure, dtypes and
+            shapes, also one that does not fit these (`SpecError`).
 
         Notes
         -----
-        Scalars, str, bytes and objects are stacked as by `batch`. The elements of a batch have
-        one structure, and each leaf one dtype and rank. An element that differs, or is larger than
+        Scalars, str, bytes and objects are stacked as `batch` does. The elements of a batch have
+        one structure, and their leaves one dtype and rank. One that differs, or is larger than
         the padded shape, is a `SpecError` at the batch's place; those gathered before it are
-        lost (a note lists them), and the next batch begins after it. Two arrays of the same
+        given up (a note lists them), and the next batch begins behind it. Two arrays of the same
         batch may differ in each size.
 
-        A padding value has to be the same number in the leaf's dtype: 0 and -1 fit every signed int and
-        float, 0.5 fits no int, 300 no uint8. A Python float is rounded to a float's precision. tf.data
-        accepts no Python int for an int64 leaf, and has neither `pad_to_multiple_of` nor `side`.
+        A value has to be the same number in the leaf's dtype: 0 and -1 fit every signed int and
+        float, 0.5 no int, 300 no uint8. A Python float is rounded to a float's precision. tf.data
+        takes no Python int for an int64 leaf, and has neither `pad_to_multiple_of` nor `side`.
 
         Examples
         --------

@@ -200,34 +200,34 @@ class RaggedMethods(Fluent):
         row_splits_dtype: Any = np.int64,
         name: str | None = None,
     ) -> Self:
-        """Batch every `batch_size` elements without padding: arrays become `Ragged`.
+        """Put every `batch_size` elements together without padding: arrays as `Ragged`.
 
         Parameters
         ----------
         batch_size : int
             At least 1.
         drop_remainder : bool
-            Drop a last batch that is smaller.
+            Leave out a last batch that is smaller.
         row_splits_dtype : {int64, int32}
-            The dtype of ``Ragged.row_splits``.
+            Of ``Ragged.row_splits``.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Raises
         ------
         TypeError, ValueError
-            An argument is of another type or out of range.
+            An argument that is none of these.
 
         Notes
         -----
-        Scalars, str, bytes and objects are stacked as by `batch`, and so, as in tf.data, are
-        arrays that all have one shape according to the plan: those of `from_tensor_slices`,
+        Scalars, str, bytes and objects are stacked as `batch` does, and so, as in tf.data, are
+        arrays of which the plan knows that all have one shape: those of `from_tensor_slices`,
         of ``batch(drop_remainder=True)``, of a `map` with an `output_signature`. All other arrays
-        become `Ragged`, whether or not the rows of a batch happen to have equal lengths.
+        become `Ragged`, whether or not the rows of a batch happen to be equally long.
 
-        The first dimension is ragged. The others must be equal within a batch, else it is a
-        `SpecError` (tf.data nests; use `padded_batch` for these), as is another structure, dtype
-        or rank. The error comes at the batch's place, and the next batch begins after the element.
+        The first dimension is ragged. The further ones are equal within a batch, or it is a
+        `SpecError` (tf.data nests; `padded_batch` is for these), as is another structure, dtype
+        or rank. It stands at the batch's place, and the next batch begins behind the element.
 
         Examples
         --------
@@ -242,29 +242,29 @@ class RaggedMethods(Fluent):
         return self._then(RaggedBatch, size, check_flag("drop_remainder", drop_remainder), dtype)
 
     def sparse_batch(self, batch_size: int, row_shape: Any, name: str | None = None) -> Self:
-        """Batch every `batch_size` arrays as one `Sparse`.
+        """Put every `batch_size` arrays together as one `Sparse`.
 
         Parameters
         ----------
         batch_size : int
             At least 1.
         row_shape : int, or list or tuple of (int or None)
-            The shape of each row; arrays lie in its first corner. None or -1 for a size is
+            The shape in which each array stands, from its first corner. None or -1 for a size is
             the batch's maximum.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Raises
         ------
         TypeError, ValueError
-            An argument is of another type or out of range.
+            An argument that is none of these.
 
         Notes
         -----
-        All entries of an array are kept, including zeros, as in tf.data; only the room up to
-        `row_shape` is left out. An element that is not an array (a dict, a str, ...), whose dtype
-        differs from that of the batch's first one, or that does not fit `row_shape` is a `SpecError` at
-        the batch's place; the next batch begins after it.
+        All entries of an array are kept, zeros too, as in tf.data: what is left out is the room
+        up to `row_shape`. An element that is no array (but a dict, a str, ...), whose dtype
+        differs from the batch's first one, or that does not fit `row_shape` is a `SpecError` at
+        the batch's place; the next batch begins behind it.
 
         Examples
         --------

@@ -294,30 +294,30 @@ class RebatchMethods(Fluent):
         Parameters
         ----------
         batch_size : int or sequence of int
-            At least 1. Several sizes are used in turn, over and over.
+            At least 1. Of several, the first batch has the first size, and so on, over and over.
         drop_remainder : bool
-            Drop a last batch that is smaller than its size.
+            Leave out a last batch that is smaller than its size.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Raises
         ------
         TypeError
-            `batch_size` is not an int or a sequence of ints.
+            `batch_size` is no int and no sequence of ints.
         ValueError
-            A size is less than 1, or there is none. tf.data delivers empty batches without end for a
+            A size is less than 1, or there is none. tf.data delivers empty batches for ever for a
             size of 0, and crashes for -1.
 
         Notes
         -----
-        Like ``unbatch().batch(batch_size)``, but rows stay together: a batch that lies within one input batch
-        is a view of it, others are assembled from slices. All leaves of an element must have
-        the same first dimension, else the element is a `SpecError` at its place.
+        As ``unbatch().batch(batch_size)``, but rows stay together: a batch within one batch below
+        is a view of it, others are put together from slices. All leaves of an element share
+        the first dimension, else the element is a `SpecError` at its place.
 
-        Rows whose structure, dtypes or shapes differ from those of a batch's first rows are an error,
-        and so is an element that failed: it takes the batch's place, the rows gathered
-        before it are lost (a note lists them) and the next batch, of the same size, begins
-        after the bad element. Elements without rows are skipped. A ragged or a sparse batch is a
+        Rows whose structure, dtypes or shapes differ from the first ones of a batch are an error,
+        and so is an element that failed: it stands at the batch's place, the rows gathered
+        before it are given up (a note lists them) and the next batch, of the same size, begins
+        behind the bad element. Elements of no rows are passed over. A ragged or a sparse batch is a
         `SpecError`: choose the size where it is made.
 
         Examples

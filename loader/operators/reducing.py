@@ -178,24 +178,24 @@ class ReducingMethods(Fluent):
             Called as `map` calls its function, in workers if the plan has them; returns an int of
             at most 64 bits.
         reducer : Reducer
-            The functions that reduce the elements of a key; they run in the consumer's process.
+            What the elements of a key become; its functions run in the consumer's process.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Raises
         ------
         TypeError
-            `key_func` is not callable, or `reducer` is not a `Reducer`.
+            `key_func` is not callable, or `reducer` is no `Reducer`.
 
         Notes
         -----
-        The whole pass is read before the first element comes; one state for each key is kept. An element
+        The whole pass is read before the first element comes, one state a key is held. An element
         that failed, or for which `key_func`, ``init_func`` or ``reduce_func`` fails, is an error
-        while the pass is read, and changes no state. If ``finalize_func`` fails, the error
-        comes at the key's place.
+        while the pass is read, and changes no state. Where ``finalize_func`` fails, the error
+        stands at the key's place.
 
-        In tf.data this is ``tf.data.experimental.group_by_reducer``. An iterator's state contains only the number
-        of elements given: restoring reads the pass again, in O(n) time.
+        In tf.data this is ``tf.data.experimental.group_by_reducer``. An iterator's state holds how
+        many elements have been given: restoring reads the pass again, in O(n) time.
 
         Examples
         --------

@@ -264,19 +264,19 @@ class RepeatMethods(Fluent):
     """The method of `Dataset` that repeats it."""
 
     def repeat(self, count: int | None = None, name: str | None = None) -> Self:
-        """Deliver the elements several times, or without end.
+        """Deliver the elements several times, or for ever.
 
         Parameters
         ----------
         count : int, optional
-            The number of passes; None or a negative number is without end.
+            How often; None or a negative number is for ever.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Notes
         -----
-        Passes differ: shuffles before it reshuffle, augmentations change. A pass that
-        delivers nothing ends the dataset, as in tf.data: an empty dataset repeated without end is empty.
+        Each pass is another one: shuffles before it reshuffle, augmentations differ. A pass that
+        delivers nothing ends it, as in tf.data: an empty dataset repeated for ever is empty.
 
         Examples
         --------

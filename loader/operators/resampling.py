@@ -190,7 +190,7 @@ class ResamplingMethods(Fluent):
         seed: int | None = None,
         name: str | None = None,
     ) -> Self:
-        """Drop elements at random, so that the classes of the rest have a given distribution.
+        """Leave out elements at random, so that the classes of the rest have a given distribution.
 
         Parameters
         ----------
@@ -198,35 +198,35 @@ class ResamplingMethods(Fluent):
             Called as `map` calls its function, in workers if the plan has them; returns the
             element's class, an int from 0.
         target_dist : (k,) sequence of float
-            The wanted frequency of each class, up to a common factor.
+            How often each class is wanted, up to a common factor.
         initial_dist : (k,) sequence of float, optional
-            The input's frequency of each class, up to a common factor. Default: estimated from the classes
-            so far, in each pass anew.
+            How often each class comes, up to a common factor. Default: estimated from the classes
+            that have come, in each pass anew.
         seed : int, optional
-            By default it is derived from a number that the dataset object draws for its first
-            iterator and stores in each iterator's state.
+            Without one, it is derived from a number that the dataset object draws for its first
+            iterator, and that is in each iterator's state.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Raises
         ------
         TypeError
-            `class_func` is not callable, or a distribution does not consist of numbers.
+            `class_func` is not callable, or a distribution holds no numbers.
         ValueError
             A distribution is empty, negative or all zeros, they have different lengths, or a
-            wanted class has an initial frequency of 0.
+            wanted class never comes.
 
         Notes
         -----
-        Delivers pairs ``(class, element)``, as tf.data does. An element of class c is kept with
-        probability ``(target[c] / initial[c]) / max(target / initial)``, so that no more is dropped than
-        necessary. The estimate starts from a count of 10 for each class, to be stable at first. A class
-        that is out of range is a `SpecError` at the element's place.
+        Delivers pairs ``(class, element)``, as tf.data does. An element of class c passes with
+        probability ``(target[c] / initial[c]) / max(target / initial)``: no more is left out than
+        has to be. The estimate counts from 10 a class, so that it does not jump at first. A class
+        that is not in range is a `SpecError` at the element's place.
 
         tf.data mixes in elements of a second reading of the input, and so may deliver an element
-        twice; here each comes at most once, and the input is read once. The draw for an element is
-        keyed by the seed, the pass and its position in the pass: the same for any number of workers,
-        and after a restore.
+        twice; here each comes at most once, and the input is read once. The draw of an element is
+        keyed by the seed, the pass and its place in the pass: the same for any number of workers,
+        and after a resume.
 
         Examples
         --------

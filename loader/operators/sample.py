@@ -240,39 +240,39 @@ class SampleMethods(Fluent):
         Parameters
         ----------
         datasets : sequence of Dataset, or dict of str to Dataset
-            The datasets, at least one. A dict makes a *named mixture*.
+            At least one. A dict makes a *named mixture*.
         weights : sequence of float, dict of str to float, or Dataset, optional
-            The relative frequency of each dataset; by default all are equal. For a named
-            mixture, a dict with its names. A dataset gives the weights of each draw, an array of
+            How often each is drawn, relative to the others; default: all alike. For a named
+            mixture a dict with its names. A dataset gives the weights of each draw, an array of
             floats; it ends the mixture when it ends.
         seed : int, optional
-            By default it is derived from a number that the dataset object draws for its first
-            iterator and stores in each iterator's state.
+            Without one, it is derived from a number that the dataset object draws for its first
+            iterator, and that is in each iterator's state.
         stop_on_empty_dataset : bool, default False
-            True: end when a dataset is drawn that has ended. False: continue with the others.
+            True: end when a dataset is drawn that has ended. False: go on with the others.
         rerandomize_each_iteration : bool, optional
-            True: new draws in each iteration and each pass of a `repeat`. Default False: the
+            True: draw anew in each iteration and each pass of a `repeat`. Default False: the
             same draws.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Raises
         ------
         TypeError
-            `datasets` contains something else, or `weights` are not floats.
+            `datasets` holds something else, or `weights` are no floats.
         ValueError
-            There are no datasets; the number of weights or their names do not match; a weight is negative or infinite.
+            No datasets; another number of weights, or other names; a negative or infinite weight.
 
         Notes
         -----
-        The draws are tf.data's, bit for bit: weights are float32 (float64 if they are numpy's),
-        datasets of weight 0 are left out, and a single remaining one is passed through. In tf.data
-        a negative weight counts as 0. With `stop_on_empty_dataset`, the cardinality is ``INFINITE`` if all datasets
-        are; in tf.data, if any is.
+        The draws are tf.data's, bit for bit: weights are float32 (float64 where they are numpy's),
+        datasets of weight 0 are left out, and one that remains alone is passed through. In tf.data
+        a negative weight counts as 0. ``INFINITE`` is said of what never ends: with
+        `stop_on_empty_dataset` all datasets have to be; tf.data says it where any is.
 
-        The weights of a named mixture may be changed between saving an iterator's state and
-        restoring it (the names, and their order, may not): they apply from the next draw on.
-        The iterator's `stats` have the number of elements taken from each dataset, as ``sources``.
+        Of a named mixture, the weights may be changed between saving an iterator's state and
+        restoring it (the names, and their order, may not): the draws go on with the next one.
+        How many elements it has taken of each is in the iterator's `stats` as ``sources``.
 
         Examples
         --------

@@ -28,7 +28,7 @@ class SavingMethods(Fluent):
     """Methods of `Dataset` that write files at once, and read them."""
 
     def iterator(self) -> Any:
-        """Return an iterator with options of its own."""
+        """Iterate with options of its own."""
         raise NotImplementedError
 
     def cardinality(self) -> int:
@@ -52,30 +52,30 @@ class SavingMethods(Fluent):
         Parameters
         ----------
         path : path
-            A folder, created if necessary. If something was saved there before, `load` returns the new elements
-            from now on.
+            A folder; it is made if it is not there. Where something was saved before, this is what is
+            loaded from now on.
         compression : {None, "auto", "lz4", "zstd"}
             As for `snapshot`.
         shard_func : callable, optional
             As for `snapshot`.
         checkpoint_args : mapping, optional
-            If given, a save that was stopped or killed is continued by the next call. Its contents are
-            tf.data's and ignored: the library decides how often elements are made durable.
+            Given, a save that was stopped or killed is continued by the next call. What is in it is
+            tf.data's and ignored: how often is made durable is decided here.
 
         Raises
         ------
         ValueError
             The dataset is endless.
         SnapshotError
-            The files cannot be written; or another process is saving the same elements there, to be continued.
+            The files cannot be written; or another process saves the same there, to be continued.
         Exception
-            The first element's error, raised as it is. Nothing is saved then.
+            The first element that failed, as itself. Nothing is saved then.
 
         Notes
         -----
-        It is a `snapshot` that is run to its end at once, in a new folder within `path` each
-        time. An earlier one is kept as long as another process may be reading it: `tundish snapshot gc`
-        removes it. Elements are read in the order in which they came, whatever `shard_func` says.
+        It is a `snapshot` that is run to its end at once, in a folder of its own below `path` each
+        time. An earlier one stays as long as somebody may be reading it: `tundish snapshot gc`
+        removes it. Elements stand in the order in which they came, whatever `shard_func` says.
 
         Examples
         --------
@@ -118,34 +118,34 @@ class SavingMethods(Fluent):
         path : path
             The folder.
         element_spec : nest of ArraySpec, optional
-            The expected spec. Not needed: the files contain their spec.
+            What the elements must be. Not needed: the files say what they are.
         compression : str, optional
-            Accepted for compatibility with tf.data: the files say how they are compressed.
+            For tf.data's sake: the files say how they are compressed.
         reader_func : callable, optional
-            As for `snapshot`: makes a dataset from a dataset of datasets. By default elements come in
+            As for `snapshot`: makes a dataset of a dataset of datasets. By default elements come in
             the order in which they were written.
         wait : bool
-            True to wait until another process has completed one.
+            Whether to wait until there is something complete, which another process writes.
 
         Returns
         -------
         Dataset
-            A dataset with random access, unless `reader_func` chose the order. It keeps to what was found,
-            even if something newer is saved.
+            With random access, unless `reader_func` chose the order. It stays with what was found,
+            though something newer is saved.
 
         Raises
         ------
         MissingSnapshotError
-            There is nothing complete: an `IncompleteSnapshotError` that is a FileNotFoundError too.
+            Nothing complete stands there: an `IncompleteSnapshotError` that is a FileNotFoundError too.
         SnapshotError
-            The files are damaged, or were written by a later version of this library.
+            What stands there is damaged, or was written by a later version of this library.
         SpecError
-            The elements do not fit `element_spec`.
+            The elements are others than `element_spec` says.
 
         Notes
         -----
-        In tf.data the default order is that of several files read in turn, which depends on the number of the machine's
-        cores.
+        In tf.data the default order is that of several files read in turn, which depends on how many cores
+        the machine has.
 
         Examples
         --------

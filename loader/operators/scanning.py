@@ -189,7 +189,7 @@ class ScanningMethods(Fluent):
     def scan(
         self, initial_state: Any, scan_func: Callable[[Any, Any], Any], name: str | None = None
     ) -> Self:
-        """Carry a state from element to element, and deliver the outputs of a function of the two.
+        """Hand a state from element to element, and deliver what a function makes of the two.
 
         Parameters
         ----------
@@ -200,7 +200,7 @@ class ScanningMethods(Fluent):
             arguments, whatever the element is. The new state has the structure and the dtypes of
             the initial one; its shapes may differ. Arrays of the state are read-only.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Raises
         ------
@@ -211,12 +211,12 @@ class ScanningMethods(Fluent):
 
         Notes
         -----
-        Each pass begins with the initial state. If `scan_func` fails, or its state does not fit (a
-        `SpecError` with both specs), the error comes at the element's place and the state does not
-        change; a failed element is passed on without a call. All this is tf.data's rule.
+        The state begins anew in each pass. Where `scan_func` fails, or its state does not fit (a
+        `SpecError` with both specs), the error stands at the element's place and the state stays as
+        it was; a failed element passes it by. All this is tf.data's rule.
 
-        `scan_func` runs in the consumer's process, in order; operators before it run in workers. An
-        iterator's state contains only the number of elements given: restoring runs the pass again up
+        `scan_func` runs in the consumer's process, in order; what is below runs in workers. An
+        iterator's state holds how many elements have been given: restoring runs the pass again up
         to there, in O(k) time.
 
         Examples

@@ -235,18 +235,18 @@ class SharingMethods(Fluent):
         """Keep this process's share, with one plan and one state on every process.
 
         Process i of n takes the elements whose *global* position modulo n is i. The state counts
-        global positions: saved by n processes at the same step, it can be restored by any other
-        number of processes, which together deliver the rest, each element once.
+        global positions: saved by n processes at the same step, it is restored by any other
+        number of them, and together they deliver the rest, each element once.
 
         Parameters
         ----------
         context : InputContext, optional
-            The process's number. Default: from the environment, as set by torchrun, Slurm, MPI and others.
+            Default: from the environment, as torchrun, Slurm, MPI and others set it.
 
         Raises
         ------
         TypeError
-            `context` is not an `InputContext`.
+            `context` is something else.
 
         Notes
         -----

@@ -207,18 +207,18 @@ class ShuffleMethods(Fluent):
         buffer_size : int or None
             An int is tf.data's window shuffle, draw for draw: each element is drawn from the next
             `buffer_size` that have not come yet (-2: from all). None is a true permutation of the
-            whole dataset in O(1) memory, which needs random access.
+            whole dataset in O(1) memory, with random access upstream.
         seed : int, optional
-            At most 64 bits. By default it is derived from a number that the dataset object draws
-            for its first iterator and stores in each iterator's state.
+            At most 64 bits. Without one, it is derived from a number that the dataset object draws
+            for its first iterator, and that is in each iterator's state.
         reshuffle_each_iteration : bool, optional
             Default True: another order in each iteration and each pass of a `repeat`.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
         units : int, optional
             With ``shuffle(None)`` over files or a snapshot: permute the units in which storage hands out records
-            (row groups, record batches, runs of about 1 MiB), then the records of `units` units at a time, so that a
-            batch is read from only that many units. A `shard` after it has units of its own.
+            (row groups, record batches, runs of about 1 MiB), then the records of so many units at a time. So a
+            batch is read from that few units. A `shard` after it has units of its own.
 
         Raises
         ------
@@ -226,11 +226,11 @@ class ShuffleMethods(Fluent):
             ``shuffle(None)`` over a dataset without random access (a generator, a filter), or an
             endless one; `units` over one that is not stored in units.
         ValueError
-            `buffer_size` is below 1, and not -2; `units` is below 1, or given together with a `buffer_size`.
+            `buffer_size` is below 1, and not -2; `units` is below 1, or beside a `buffer_size`.
 
         Notes
         -----
-        The window's order is tf.data's for the same seed; ``shuffle(None)`` is not in tf.data. An
+        The window's order is tf.data's for the same seed; ``shuffle(None)`` is ours alone. An
         element whose function failed is shuffled like any other: its error is raised where it
         comes out. tf.data raises it while the window is filled.
 

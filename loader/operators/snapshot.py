@@ -197,48 +197,48 @@ class SnapshotMethods(Fluent):
         shard_bytes: int = 256 * MIB,
         batch_bytes: int = 4 * MIB,
     ) -> Self:
-        """Store the elements in files while the first pass runs, and read them in every later one.
+        """Keep the elements in files while the first pass runs, and read them in every later one.
 
-        The operators before it are computed once. After a stop or kill at any time, the next run reads what was
+        What lies below is computed once. Stopped or killed at any instant, the next run reads what was
         made durable and computes the rest; a complete snapshot is read by every later iterator, in
-        this process and in others, without running anything before it.
+        this process and in others, without anything below it being run.
 
         Parameters
         ----------
         path : path
-            A folder for snapshots of any number of pipelines: each has a folder of its own in it,
-            named after what the pipeline computes. ``s3://...`` and the like need `fsspec`.
+            A folder for snapshots of any number of pipelines: each has a folder of its own there,
+            named by what the pipeline computes. ``s3://...`` and the like need `fsspec`.
         compression : {"auto", None, "lz4", "zstd"}
-            The files' compression. "auto": none on a local disk, where elements are then read in place;
-            lz4 elsewhere. tf.data's "GZIP" and "SNAPPY" become zstd and lz4, with a warning.
+            Of the files. "auto": none on a local disk, where elements are then read as they lie;
+            lz4 elsewhere. tf.data's "GZIP" and "SNAPPY" are taken as zstd and lz4, with a warning.
         reader_func : callable, optional
             Chooses the order of reading: called with a dataset of datasets, one for each shard, it
             returns a dataset. By default elements come in the order in which they were written.
         shard_func : callable, optional
-            Assigns elements to shards: called with an element, it returns an int of at least 0. The
+            Deals elements to shards: called with an element, it returns an int of at least 0. The
             order of reading does not depend on it.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
         version : str, optional
-            Stands for the code of all functions before the snapshot: only another version, or another plan, makes
-            another snapshot. A snapshot without a version is not found with one.
+            Stands for the code of all functions below: only another version, or another plan, makes
+            another snapshot. What was kept without a version is not found with one.
         mode : {"auto", "read", "write", "off"}
-            "auto": read a complete snapshot, else continue one that was begun, else begin one. While another
+            "auto": read what is complete, else continue what was begun, else begin. While another
             process writes, this one reads what it has made durable, computes the rest and writes
-            nothing. "read": it must be complete. "write": compute and write, even if others do, and
-            replace the snapshot that was complete at the beginning; of two such writers, the first to complete
-            wins. "off": touch no file.
+            nothing. "read": it must be complete. "write": compute and write, whoever else does, in
+            the place of what stood complete when it began; of two that do, what is complete first
+            stays. "off": touch no file.
         on_mismatch : {"new", "error"}
-            If there are only snapshots of other pipelines: begin a new one, and log what has changed;
+            Where only snapshots of other pipelines stand: begin a new one, and log what has changed;
             or raise.
         verify : {"batch", "size", "full"}
-            What is checked of files, besides their presence and sizes: "batch" checks the checksum of each batch
-            when it is first read; "size" nothing more; "full" all batches before the first element. A batch is
-            verified once, by whichever process reads it first, until its file changes.
+            What is checked of files, besides that all are there and of the right size: each batch by its
+            checksum when it is first read; nothing; or all batches before the first element. A batch is
+            verified once, by whichever process reads it first, until its file is changed.
         shard_bytes : int
-            The size at which a file is closed and the next one begun.
+            A file is closed when it is as large as this.
         batch_bytes : int
-            The approximate size of a stored batch.
+            Elements are stored in batches of about this size.
 
         Returns
         -------
@@ -251,27 +251,28 @@ class SnapshotMethods(Fluent):
         IncompatibleSnapshotError
             From ``iter``: `on_mismatch` is "error", and only snapshots of other pipelines are there.
         FingerprintError
-            From ``iter``: something that a function before the snapshot uses has no state that can be compared
-            between runs (an open file, a lock). The message names it; `version` is one way out.
+            From ``iter``: something that a function below uses has no state that could be compared
+            from run to run (an open file, a lock). The message names it; `version` is one way out.
+        SnapshotCorruptError
             A file is missing, cut off or changed; the message names it.
         SnapshotError
-            The files cannot be written. It is raised once, when that is found; what was made durable
-            is kept, and iteration continues without writing.
+            The files cannot be written. It is raised once, where that shows; what was made durable
+            stays, and iteration goes on without writing.
 
         Notes
         -----
-        The operators before it always run as pass 0, as with `cache`: put shuffles and random
-        augmentation after the snapshot, or each epoch is the same. After it an element is identified by
+        What lies below runs in pass 0 whenever it runs, as below `cache`: put shuffles and random
+        augmentation behind the snapshot, or each epoch is the same. Behind it an element is known by
         its number in the snapshot, which keys its random numbers; so they do not depend on whether it
         was read or computed.
 
-        A failed element is an element: it is stored as an error, and fails in each pass. One of
-        Python's own exceptions is restored as itself, another as a `TransformError` with its
-        text. Elements may be nests of str, bytes and anything that numpy has a dtype for, all of one
-        structure; shapes may differ. Arrays that are read from files are read-only.
+        An element that failed is an element: it is stored as an error, and fails in each pass. One of
+        Python's own exceptions comes back as itself, another as a `TransformError` that has its
+        text. Elements may be nests of anything that numpy has a dtype for, of str and bytes, all of one
+        structure; shapes may differ. Arrays that are read are read-only.
 
-        In tf.data a snapshot counts only if its end was reached, is written anew after every
-        interruption, is not checked for missing files, and does not notice changes of Python code.
+        In tf.data a snapshot counts only when its end was reached, is written anew after every
+        interruption, is not checked for missing files, and does not see that Python code has changed.
 
         Examples
         --------

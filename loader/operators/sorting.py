@@ -149,14 +149,14 @@ class SortingMethods(Fluent):
         reverse: bool = False,
         name: str | None = None,
     ) -> Self:
-        """Sort every run of `window` elements, so that neighbours are alike.
+        """Sort every run of so many elements, so that neighbours are alike.
 
         Parameters
         ----------
         window : int
             The number of elements in a run, at least 1; the last run may be shorter.
         key : callable
-            ``key(element)`` returns a number, such as a length. Called as `map` calls its function, once for each
+            ``key(element)``: a number, such as its length. Called as `map` calls its function, once for each
             element, in workers if the plan has them.
         reverse : bool
             Give the largest first.
@@ -166,23 +166,23 @@ class SortingMethods(Fluent):
         Raises
         ------
         TypeError
-            `window` is not an int, `key` is not callable, or `reverse` is not a bool.
+            `window` is no int, `key` is not callable, or `reverse` is no bool.
         ValueError
             `window` is below 1.
 
         Notes
         -----
-        Not in tf.data (`bucket_by_sequence_length` is closest). Elements with equal
-        keys keep their order, with `reverse` too. With `padded_batch` after it, make `window` a
-        multiple of the batch size: then no batch has elements of two windows. For batches in a random
+        Ours; tf.data has nothing like it (`bucket_by_sequence_length` comes nearest). Elements with equal
+        keys stay in their order, with `reverse` too. With `padded_batch` after it, let `window` be a
+        multiple of the batch: then no batch has elements of two windows. To have batches in a random
         order, shuffle them after that.
 
-        A key is an int, a float or a bool, of Python or numpy, or an array without dimensions. Anything
+        A number is an int, a float or a bool, of Python or numpy, or an array of no dimensions. Anything
         else, and NaN, is a `SpecError` in the element's place. An element that failed, or whose key did,
-        is an error after the other elements of its window; several keep their order.
+        is an error after the other elements of its window; several stay in their order.
 
         The next `window` elements are in memory, in this process or in shared memory. An iterator's
-        state contains only the refs of those that are still to come: they are recomputed.
+        state has only where those that are still to come are from: they are computed again.
 
         Examples
         --------

@@ -234,9 +234,9 @@ class SourceMethods(Fluent):
         Parameters
         ----------
         tensors : nest
-            The element; arrays are not copied until delivery.
+            The element; arrays are not copied until they are delivered.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Examples
         --------
@@ -248,21 +248,21 @@ class SourceMethods(Fluent):
 
     @classmethod
     def from_tensor_slices(cls, tensors: Any, name: str | None = None) -> Self:
-        """Make an element from each row of arrays.
+        """Make one element of each row of arrays.
 
         Parameters
         ----------
         tensors : nest of (n, ...) arrays, lists or tables
-            Arrays with the same first dimension. A table (of pandas, polars or Arrow) is a dict of its columns, so
+            All with the same first dimension. A table (of pandas, polars or Arrow) is a dict of its columns, so
             that an element is a row. Arrays are neither copied nor changed: functions
             get read-only views of them, the consumer gets its own copies. Workers share one copy.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Raises
         ------
         SpecError
-            There is a scalar, an empty nest, or first dimensions differ.
+            A scalar, an empty nest, or first dimensions that differ.
 
         Examples
         --------
@@ -283,20 +283,20 @@ class SourceMethods(Fluent):
 
     @classmethod
     def from_list(cls, elements: Sequence[Any], name: str | None = None) -> Self:
-        """Make a dataset of a list of elements.
+        """Make a dataset of elements written down one by one.
 
         Parameters
         ----------
         elements : list or tuple of nests
-            The elements, at least one. All have the structure and dtypes of the first; shapes may differ. A
-            list within an element becomes an array.
+            At least one. All have the structure and dtypes of the first; shapes may differ. A
+            list within an element is an array.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Raises
         ------
         TypeError
-            `elements` is not a list or tuple.
+            `elements` is no list and no tuple.
         ValueError
             It is empty.
         SpecError
@@ -339,23 +339,22 @@ class SourceMethods(Fluent):
 
     @classmethod
     def from_source(cls, source: Source) -> Self:
-        """Make a dataset of the items of an object with ``len(source)`` and ``source[i]``.
+        """Make a dataset of an object with ``len(source)`` and ``source[i]``.
 
-        Such objects are torch's map-style datasets, lists, Hugging Face datasets and the like. Items are read in
-        workers, so reading and decoding inside ``__getitem__`` run in parallel.
+        Torch's map-style datasets, lists, Hugging Face datasets and the like. Items are read in
+        the workers, so reading and decoding inside ``__getitem__`` run in parallel.
 
         Parameters
         ----------
         source : object with ``__len__`` and ``__getitem__``
-            The object, which is never changed; its length is read now. A table, a pandas Series or an Arrow array is
-            read by rows, as by `from_tensor_slices`, because its own ``[i]`` is a column, a lookup by label, or an Arrow
-            scalar. If it has ``__getitems__(indices)``, as Hugging Face datasets have, a worker reads the items of a task
-            in one call.
+            A table, a pandas Series or an Arrow array is read by rows, as `from_tensor_slices` does it: their own
+            ``[i]`` is a column, what has a label, or an Arrow scalar. Its length is taken now. It is never changed here. If it has ``__getitems__(indices)``,
+            as Hugging Face datasets have, a worker reads the records of a task in one call.
 
         Raises
         ------
         TypeError
-            The object has no length or no ``__getitem__``.
+            The object has no length or no items.
 
         Notes
         -----

@@ -72,15 +72,15 @@ class TakingMethods(Fluent):
     """The method of `Dataset` that ends it by a predicate."""
 
     def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Self:
-        """Keep the elements before the first one for which a predicate is false.
+        """Keep the elements before the first one for which a function is false.
 
         Parameters
         ----------
         predicate : callable
             Called as `map` calls its function, in workers if the plan has them; its result is
-            converted to a bool.
+            taken as a bool.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Raises
         ------

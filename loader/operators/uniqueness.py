@@ -120,28 +120,28 @@ class UniquenessMethods(Fluent):
     """Methods of `Dataset` that remove repetitions."""
 
     def unique(self, name: str | None = None) -> Self:
-        """Deliver each element once in each pass: at its first occurrence.
+        """Deliver each element once: where it comes first, in each pass anew.
 
         Parameters
         ----------
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Raises
         ------
         SpecError
-            According to the plan, the elements cannot be compared (see Notes).
+            The plan tells that the elements are of another kind (below).
 
         Notes
         -----
         An element is one leaf: an int of any dtype, a bool, a str, bytes, or an array of these.
-        Elements are equal if dtype, shape and every byte are. Any other element, in particular a float,
-        is a `SpecError` at its place, or when the pipeline is built if the plan says what
-        the elements are. tf.data accepts int32, int64 and string.
+        Elements are equal when dtype, shape and every byte are. Any other element, a float above
+        all, is a `SpecError` at its place, or when the pipeline is built if the plan tells what
+        the elements are. tf.data takes int32, int64 and string.
 
-        Seen elements are remembered in the consumer's process: about 100 bytes for each different
-        element, with arrays and long text as digests. An iterator's state contains the number of
-        elements read: restoring runs the pass again up to there, in O(k) time.
+        What has come is kept in the consumer's process: about 100 bytes for each different
+        element, of an array or a long text only a digest. An iterator's state holds how many
+        elements have been read: restoring runs the pass again up to there, in O(k) time.
 
         Examples
         --------

@@ -259,35 +259,35 @@ class WindowMethods(Fluent):
         drop_remainder: bool = False,
         name: str | None = None,
     ) -> Self:
-        """Make datasets of consecutive elements: windows, which may overlap.
+        """Make datasets of the elements: windows, which may overlap.
 
-        Window k contains the elements ``k * shift + j * stride`` for ``j = 0 .. size - 1``. There is a
-        window for every k whose first element exists.
+        Window k has the elements ``k * shift + j * stride`` for ``j = 0 .. size - 1``. There are
+        windows as long as their first element exists.
 
         Parameters
         ----------
         size : int
-            The number of elements of a window, at least 1.
+            How many elements a window has, at least 1.
         shift : int, optional
-            The distance from a window's first element to that of the next, at least 1; None: `size`.
+            From a window's first element to that of the next, at least 1; None: `size`.
         stride : int
-            The distance between two elements of a window, at least 1.
+            From one element of a window to its next, at least 1.
         drop_remainder : bool
             End at the first window that has fewer than `size` elements.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Returns
         -------
         Dataset
             A window of numbers or arrays is a `Dataset`. One of tuples or dicts is a tuple or a
-            dict of datasets, one for each leaf; ``Dataset.zip`` combines them again.
+            dict of datasets, one for each leaf; ``Dataset.zip`` puts them together again.
 
         Notes
         -----
-        An element that is an error is an error in its windows: it is raised where they are read, and
-        not at all if they are not. It is in the dataset of every leaf. If all elements
-        of a window are errors, the window is a single dataset, whatever the other windows look like.
+        An element that is an error stays in its windows: it is raised where they are read, and
+        not at all where they are not. It stands in the dataset of every leaf. Where all elements
+        of a window are errors, the window is one dataset, whatever the other windows look like.
         An element whose structure is not that of the window's first is a `SpecError` there.
 
         A window can be read any number of times. The elements are computed once, however many

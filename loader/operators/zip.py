@@ -152,7 +152,7 @@ class ZipMethods(Fluent):
 
     @classmethod
     def zip(cls, *args: Any, datasets: Any = None, name: str | None = None) -> Self:
-        """Combine the elements of several datasets in tuples or dicts; the shortest one ends it.
+        """Put the elements of several datasets side by side; the shortest one ends it.
 
         Parameters
         ----------
@@ -161,16 +161,16 @@ class ZipMethods(Fluent):
         datasets : nest of Dataset, optional
             tf.data's older spelling.
         name : str, optional
-            Accepted for compatibility with tf.data; ignored.
+            For tf.data's sake; ignored.
 
         Raises
         ------
         TypeError
-            There is no dataset, or an argument is something else.
+            There is no dataset, or something else among them.
 
         Notes
         -----
-        If parts failed, the element is the error of the first of them, and all datasets continue after it.
+        If parts failed, the element is the first one's error, and all datasets continue after it.
 
         Examples
         --------
