@@ -1,11 +1,11 @@
-"""Files of records: what a record is, and where in a file it lies.
+"""Files of records: formats, and where in a file each record is.
 
-Knows bytes and records, not processes and plans.
+May import the modules of `tundish` itself (errors, spec, ...); knows bytes and records, not processes and plans.
 
-- `format`: what every format can do: open a file at a place, and say where its records are;
+- `format`: the interface of a format: open a file at an offset, and find its records;
 - `lines`, `fixed`, `tfrecord`, `tables`, `tar`, `sql`: the formats;
-- `bytes`: files below them, local or behind a URL, decompressed on the way;
-- `index`: where the records of files are, found out once and kept; `files`: records by number;
-- `paths`: which files match a pattern;
-- `example`: what stands in the records of TFRecord files.
+- `bytes`: the bytes of files, local or behind a URL, decompressed on the way;
+- `index`: where the records of files are, found once and cached; `files`: records by number;
+- `paths`: the files that match a pattern;
+- `example`: the contents of TFRecord files' records.
 """

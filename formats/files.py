@@ -29,24 +29,24 @@ _ALL: WeakSet[RecordFiles] = WeakSet()
 
 
 class RecordFiles:
-    """A source (`tundish.source.Source`) of the records of files, one file after another.
+    """A source (`tundish.source.Source`) of the records of several files in sequence.
 
-    A file that could not be opened counts as one record, which is its error. Files are opened when they
-    are wanted, and few at a time. It may be copied to other processes, and used by several threads.
+    A file that cannot be opened counts as one record, which is its error. Files are opened when needed, a few at a time. It
+    may be copied to other processes, and used by several threads.
 
     Parameters
     ----------
     form : Format
-        Of all of them.
+        The files' format.
     paths : sequence of str
         The files.
     indexes : sequence of Index
-        Of each.
+        The index of each file.
 
     Attributes
     ----------
     units : (units,) int64 ndarray
-        How many records each unit of storage has: a row group, a record batch, a run of records.
+        The number of records in each unit of storage: a row group, a record batch, a run of records.
     """
 
     def __init__(self, form: Format, paths: Sequence[str], indexes: Sequence[Index]) -> None:
@@ -94,12 +94,12 @@ class RecordFiles:
         return int(self._starts[-1])
 
     def check_readable(self) -> None:
-        """Raise what opening raises of the first file that cannot be opened, if there is one."""
+        """Raise the error of the first file that cannot be opened, if there is one."""
         for file in sorted(self._unreadable):
             self.form.open(self.paths[file]).close()
 
     def origin(self, index: int) -> tuple[int, int]:
-        """Return which file a record is in, and its place there."""
+        """Return a record's file number, and its offset in the file."""
         file = int(np.searchsorted(self._starts, index, "right")) - 1
         return file, self._place(file, index - int(self._starts[file]))
 
@@ -109,14 +109,14 @@ class RecordFiles:
         return int(self._places[int(self._starts[file]) + at])
 
     def close(self) -> None:
-        """Close all files; what is asked for afterwards is opened again."""
+        """Close all files; they are opened again when needed."""
         with self._lock:
             while self._open:
                 self._open.popitem()[1].close()
             self._run = None
 
     def keep(self, nbytes: int) -> None:
-        """Set how many bytes of decoded records may be kept."""
+        """Set the size of the cache of decoded records."""
 
     # -- records -------------------------------------------------------------------------------
 
@@ -131,12 +131,12 @@ class RecordFiles:
         return found
 
     def get(self, indices: Sequence[int]) -> list[Any]:
-        """Some records; an exception in the place of one that cannot be read."""
+        """Return records by number; an exception in place of one that cannot be read."""
         with self._lock:
             return self._get(indices, ahead=False)
 
     def _get(self, indices: Sequence[int], *, ahead: bool) -> list[Any]:
-        """Return records; `ahead`: of one that is asked for, those after it are kept for whoever asks next."""
+        """Return records by number; with `ahead`, records that follow a requested one are cached."""
         order = np.argsort(np.asarray(indices, np.int64), kind="stable").tolist()
         numbers = [int(indices[each]) for each in order]
         found: list[Any] = [None] * len(order)
@@ -165,14 +165,14 @@ class RecordFiles:
         return found
 
     def _near(self, file: int, number: int, other: int) -> bool:
-        """Return True if a record and a later one are read at once, and those between them left out."""
+        """Return True if a record and a later one are read together, discarding those between."""
         start, stop = int(self._starts[file]), int(self._starts[file + 1])
         if other >= stop or other - number <= 1:
             return other < stop
         return self._place(file, other - start) - self._place(file, number - start) <= _HOP
 
     def _read(self, file: int, first: int, most: int, *, ahead: bool) -> Run | Exception:
-        """Records of a file from a number on, or what stands in the place of the first."""
+        """Read records of a file from a number on; return the first one's error if it cannot be read."""
         if file in self._unreadable:
             return self._again(file)
         at = first - int(self._starts[file])
@@ -207,14 +207,14 @@ class RecordFiles:
         return reader
 
     def _opened(self, reader: Reader, *, ahead: bool) -> None:
-        """Take note of a file that was opened."""
+        """Register an opened file."""
 
     def _changed(self, file: int, place: int) -> Exception:
         problem = "the file has changed since it was looked at; make a new iterator"
         return RecordCorruptError(self.paths[file], place, problem, self.form.unit)
 
     def _again(self, file: int) -> Exception:
-        """The error of a file that could not be opened, as opening it raises it."""
+        """Return the error of a file that could not be opened, as opening it raises it."""
         try:
             self.form.open(self.paths[file]).close()
         except Exception as error:  # noqa: BLE001 - the file's
@@ -222,9 +222,9 @@ class RecordFiles:
         return self._changed(file, 0)
 
     def run(self, first: int, most: int) -> tuple[Run, int, int] | Exception:
-        """Consecutive records: a run, and from where to where in it; or why the first cannot be read.
+        """Return consecutive records as a run and the range in it, or the error of the first.
 
-        What is read beyond `most` is kept for who asks next.
+        Records that were read beyond `most` are cached.
         """
         with self._lock:
             kept = self._run
@@ -238,18 +238,18 @@ class RecordFiles:
             return kept[1], at, min(len(kept[1]), at + most)
 
     def gather(self, numbers: range | np.ndarray) -> Any:
-        """Records as columns, which are what a batch of them would have.
+        """Return records as columns, equal to those of a batch of them.
 
         Parameters
         ----------
         numbers : range or (k,) int64 array
-            Of the records, in any order; one may come again.
+            The numbers of the records, in any order, with repetitions.
 
         Returns
         -------
         nest of (k, ...) arrays or None
-            New arrays. None: one of the records cannot be read, or they do not stand in one batch; who asks
-            for them one by one is told.
+            New arrays. None: one of the records cannot be read, or they do not fit one batch; reading them one by one
+            shows why.
         """
         if self.form.leaf is None or not len(numbers) or not self._has(numbers):
             return None
@@ -269,14 +269,14 @@ class RecordFiles:
         return column
 
     def _has(self, numbers: range | np.ndarray) -> bool:
-        """Return True if there are such records; a state may name others, which is told at their elements."""
+        """Return True if all numbers are in range; a state may name others, which are errors of their elements."""
         if isinstance(numbers, range):
             return min(numbers[0], numbers[-1]) >= 0 and max(numbers[0], numbers[-1]) < len(self)
         return bool(numbers.min() >= 0 and numbers.max() < len(self))
 
 
 def _after_fork() -> None:
-    """Open files again: a position within an open one would be shared with the other process."""
+    """Open files again: the position of an open one would be shared with the parent process."""
     for each in list(_ALL):
         each._begin()  # noqa: SLF001 - a constructor
 

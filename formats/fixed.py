@@ -1,4 +1,4 @@
-"""Records of one length, between a header and a footer. A record's place is the offset of its first byte."""
+"""Records of fixed length, between a header and a footer, at the offset of their first byte."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _PIECE_BYTES = 1 << 18  # decompressed at once
 
 @dataclass(frozen=True)
 class FixedFormat(Format):
-    """The format of a file of records of one length.
+    """The format of a file of fixed-length records.
 
     Parameters
     ----------
     record_bytes : int
-        Of a record.
+        The length of a record.
     header_bytes, footer_bytes : int
-        Before the first and behind the last, left out.
+        The lengths of the header and the footer, which are skipped.
     compression : str
-        Of the file.
+        The file's compression.
     buffer_size : int, optional
-        How many bytes to read at once.
+        The number of bytes to read at once.
     storage_options : tuple of pairs, optional
-        What a URL's filesystem is made with.
+        Options of a URL's filesystem.
     """
 
     record_bytes: int = 1
@@ -59,7 +59,7 @@ class FixedFormat(Format):
             return self.places_in(path, file.size)
 
     def places_in(self, path: str, size: int) -> range:
-        """The places of a file of this size; the last is that of what is left over, if something is."""
+        """Return the offsets of records in a file of this size; the last may be that of an incomplete record."""
         if size < self.header_bytes + self.footer_bytes:
             raise self.too_short(path, size)
         return range(self.header_bytes, size - self.footer_bytes, self.record_bytes)
@@ -70,7 +70,7 @@ class FixedFormat(Format):
         return max(1, min(max(most, least) if ahead else most, RUN_BYTES // self.record_bytes))
 
     def split(self, data: bytes, begin: int, count: int) -> list[bytes]:
-        """Return some records."""
+        """Split bytes into records."""
         step = self.record_bytes
         if count and step <= RUN_BYTES:
             records: list[bytes] = np.frombuffer(data, f"V{step}", count, begin).tolist()
@@ -82,7 +82,7 @@ class FixedFormat(Format):
         return RecordCorruptError(path, 0, f"the file has {size:,} byte(s), less than {need}")
 
     def left_over(self, path: str, place: int, size: int) -> RecordCorruptError:
-        """The error of a file that ends within a record; `size` is its whole size."""
+        """Return the error of a file that ends within a record; `size` is its whole size."""
         body, left = size - self.header_bytes - self.footer_bytes, size - self.footer_bytes - place
         return RecordCorruptError(
             path,
@@ -93,7 +93,7 @@ class FixedFormat(Format):
         )
 
     def first_place(self, path: str, place: int) -> int:
-        """The place at which reading begins, if a record can stand there; 0 is the beginning."""
+        """Return the offset of the first record to read, if a record can begin at `place`; 0 is the file's beginning."""
         place = place or self.header_bytes
         if place < self.header_bytes or (place - self.header_bytes) % self.record_bytes:
             raise RecordCorruptError(path, place, "no record begins here; was the file changed?")
@@ -101,7 +101,7 @@ class FixedFormat(Format):
 
 
 class _FixedReader(Reader):
-    """Arithmetic."""
+    """Reads an uncompressed file by computed offsets."""
 
     def __init__(self, form: FixedFormat, path: str, place: int, *, ahead: bool) -> None:
         self.path, self._form, self._ahead = path, form, ahead
@@ -144,7 +144,7 @@ class _FixedReader(Reader):
 
 
 class _CompressedReader(Reader):
-    """Looks ahead as far as the footer: what stands in front of it are records."""
+    """Reads a compressed file, looking ahead by the footer's length."""
 
     def __init__(self, form: FixedFormat, path: str, place: int, *, ahead: bool) -> None:
         self.path, self._form = path, form

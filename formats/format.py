@@ -1,9 +1,9 @@
-"""Formats of files of records: what each of them can do, and what its readers give.
+"""The interface of formats of record files, and of their readers.
 
-A *place* is an int that names a record within its file: the offset of its first byte (of the
-decompressed stream, where the file is compressed), or its number where the format counts. Places rise
+A *place* is an int that identifies a record within its file: the offset of its first byte (in the
+decompressed stream, if the file is compressed), or its number if the format counts. Places ascend
 from record to record, and depend on nothing but the file and the format's arguments. So a record is
-named by its file and its place, and reading goes on from there, in any process.
+identified by its file and its place, and any process can continue reading there.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Run(ABC):
     Attributes
     ----------
     places : sequence of int
-        Of each.
+        The place of each record.
     after : int
-        The place behind the last: reading goes on there.
+        The place after the last record, where reading continues.
     """
 
     __slots__ = ("after", "places")
@@ -51,23 +51,23 @@ class Run(ABC):
 
     @abstractmethod
     def __getitem__(self, k: int) -> Any:
-        """Record k, in its normal form (`tundish.spec.normalise`)."""
+        """Return record k, in its normal form (`tundish.spec.normalise`)."""
 
     @abstractmethod
     def part(self, first: int, stop: int) -> list[Any]:
-        """Return some of them."""
+        """Return a range of the records."""
 
     def records(self) -> list[Any]:
-        """Return all of them."""
+        """Return all records."""
         return self.part(0, len(self))
 
     def columns(self, first: int, stop: int) -> Any:
-        """Return some of them as `batch` stacks them; None where it has to look at each."""
+        """Return a range of the records stacked as by `batch`; None if `batch` has to inspect each."""
         return None
 
 
 class Records(Run):
-    """Records that are at hand one by one, in their normal form: bytes, str, dicts, ..."""
+    """Records held one by one, in their normal form: bytes, str, dicts, ..."""
 
     __slots__ = ("_text", "values")
 
@@ -89,12 +89,12 @@ class Records(Run):
 
 
 class Columns(Run):
-    """Records that lie in columns.
+    """Records held in columns.
 
     Attributes
     ----------
     nest : nest of (n, ...) arrays
-        What `batch` would make of the records: a record's leaves are the rows. Columns of str, bytes
+        The batch of the records: a record's leaves are the rows. Columns of str, bytes
         and of arrays of several shapes are object arrays.
     """
 
@@ -107,7 +107,7 @@ class Columns(Run):
 
     @property
     def flat(self) -> tuple[list[Any], Tree]:
-        """The columns, and their structure."""
+        """Return the columns, and their structure."""
         if self._flat is None:
             self._flat = flatten(self.nest)
         return self._flat
@@ -132,22 +132,22 @@ class Columns(Run):
         return self.stacked(first, stop)
 
     def stacked(self, first: int, stop: int) -> Any:
-        """Some of the records as views of the columns."""
+        """Return a range of the records as views of the columns."""
         columns, tree = self.flat
         return unflatten(tree, [column[first:stop] for column in columns])
 
 
 class Reader(ABC):
-    """Reads the records of one file, one after another.
+    """Reads the records of one file in sequence.
 
     Attributes
     ----------
     path : str
-        Of the file.
+        The file's path.
     place : int
-        Of the next record.
+        The place of the next record.
     identity : Identity or None
-        Of the file, as it was when it was opened; None where nobody knows.
+        The file's identity when it was opened; None if unknown.
     """
 
     path: str
@@ -161,7 +161,7 @@ class Reader(ABC):
         Parameters
         ----------
         most : int
-            How many at most; fewer where they are many bytes (`RUN_BYTES`) or the file ends.
+            Their largest number; fewer are returned if they exceed `RUN_BYTES` or the file ends.
 
         Returns
         -------
@@ -171,13 +171,13 @@ class Reader(ABC):
         Raises
         ------
         RecordCorruptError, OSError
-            For the *first* record that is to be read: those before it have been given. `place` is then
-            that of the next record, where that is known; if it is as it was, this file can be read no
-            further.
+            Raised for the *first* of these records only: those before it have been returned. `place` is then
+            that of the next readable record, if it is known; if it has not changed, the rest of the file cannot be
+            read.
         """
 
     def seek(self, place: int) -> None:
-        """Go to a record, of a format that is `seekable`."""
+        """Go to the record at a place, if the format is `seekable`."""
         self.place = place
 
     @abstractmethod
@@ -193,7 +193,7 @@ class Reader(ABC):
 
 @dataclass(frozen=True)
 class Format(ABC):
-    """A way in which records stand in a file: arguments only, which travel to workers and are compared."""
+    """How records are stored in a file: only arguments, which are sent to workers and compared."""
 
     name: ClassVar[str] = ""
     """As its dataset is called: "TFRecordDataset"."""
@@ -212,7 +212,7 @@ class Format(ABC):
 
     @property
     def given(self) -> dict[str, Any]:
-        """The arguments that say what its records are, where they are not the defaults."""
+        """Return the arguments that affect records, if they differ from the defaults."""
         return {
             each.name: getattr(self, each.name)
             for each in fields(self)
@@ -221,22 +221,22 @@ class Format(ABC):
 
     @property
     def leaf(self) -> type | None:
-        """The type of every record, if it is ``bytes`` or ``str``; None: something else."""
+        """The type of every record, if it is ``bytes`` or ``str``; None for anything else."""
         return None
 
     @property
     def spec(self) -> Any:
-        """The nest of `ArraySpec` of every record, where the format says it; else None."""
+        """The nest of `ArraySpec` of every record, if the format determines it; else None."""
         return None if self.leaf is None else ArraySpec((), self.leaf)
 
     @property
     def seekable(self) -> bool:
-        """True if reading may begin at any place for no more than it costs to open the file."""
+        """True if reading may begin at any place for the cost of opening the file."""
         return not getattr(self, "compression", "")
 
     @property
     def cheap(self) -> bool:
-        """True if `places` looks at no more than the file's size, or a table in the file."""
+        """True if `places` only needs the file's size, or a table in the file."""
         return False
 
     @abstractmethod
@@ -248,46 +248,46 @@ class Format(ABC):
         path : str
             A local path or a URL.
         place : int
-            Of the first record that is wanted. A format that is not `seekable` reads up to there.
+            The place of the first record to read. A format that is not `seekable` reads up to there.
         ahead : bool
-            Whether records are wanted one after another; False: a few here and there, so nothing is
-            read that was not asked for.
+            True if records are read in sequence; False if only a few here and there are, so that nothing else is
+            read.
 
         Raises
         ------
         OSError
-            It cannot be opened: it is not there, a folder, not ours to read, ...
+            The file cannot be opened: it does not exist, is a folder, cannot be accessed, ...
         RecordCorruptError
-            It is no such file at all, or no record can begin at this place.
+            The file is of another kind, or no record can begin at this place.
         """
 
     def places(self, path: str) -> Places:
-        """Return where all the records of a file are, of a format that is `seekable`.
+        """Return the places of all records of a file, if the format is `seekable`.
 
-        Records that turn out to be damaged when they are read are among them. Where it shows that the
-        file can be read no further, the place of what is damaged is the last: reading there raises
-        what reading on would have raised.
+        They include records that turn out to be damaged when they are read. If the file visibly cannot be read
+        further, the last place is that of the damage: reading there raises what sequential reading would
+        have raised.
 
         Raises
         ------
         OSError, RecordCorruptError
-            As `open`.
+            As from `open`.
         """
         raise NotImplementedError(f"{self.name} has no places")
 
     def look(self, path: str) -> tuple[Places, np.ndarray | None]:
-        """Return `places`, and the sizes of the groups in which records are stored, in order; None where there are none.
+        """Return `places`, and the sizes of the groups in which records are stored, in order; None without groups.
 
         Raises
         ------
         OSError, RecordCorruptError
-            As `open`.
+            As from `open`.
         """
         return self.places(path), None
 
 
 def runs_of(places: Places) -> np.ndarray:
-    """Return the sizes of runs of records that are stored in no groups: about as many bytes each.
+    """Return the sizes of runs of about equal bytes, for records that are not stored in groups.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Decoded parts of files, kept within a number of bytes for who asks again."""
+"""A cache with a limit of bytes, for decoded parts of files."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ ROOM = 64 << 20
 
 
 class Kept:
-    """The parts used last, by key; the newest stays, however large it is.
+    """The most recently used parts, by key; the newest is kept, however large it is.
 
     Parameters
     ----------
     room : int
-        How many bytes (``nbytes`` of each) may be kept.
+        The limit in bytes (``nbytes`` of each part).
     """
 
     def __init__(self, room: int = ROOM) -> None:
@@ -34,7 +34,7 @@ class Kept:
         return found[0]
 
     def put(self, key: Any, what: Any) -> None:
-        """Keep something, and of what was kept before as much as there is room for."""
+        """Add a part, and evict the least recently used ones if there is not enough room."""
         self.pop(key)
         nbytes = int(what.nbytes)
         self._found[key] = what, nbytes
@@ -43,14 +43,14 @@ class Kept:
             self.used -= self._found.popitem(last=False)[1][1]
 
     def pop(self, key: Any) -> None:
-        """Keep a part no longer."""
+        """Remove a part."""
         self.used -= self._found.pop(key, (None, 0))[1]
 
     def items(self) -> list[tuple[Any, Any]]:
-        """All that is kept, with its keys."""
+        """Return all parts with their keys."""
         return [(key, what) for key, (what, _) in self._found.items()]
 
     def clear(self) -> None:
-        """Keep nothing."""
+        """Remove all parts."""
         self._found.clear()
         self.used = 0

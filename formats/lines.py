@@ -1,7 +1,6 @@
-r"""Lines of text.
+r"""Lines of text, at the offset of their first byte.
 
-A line ends with the byte ``\n``, which is taken off, with one ``\r`` before it; the last line needs
-none. Its place is the offset of its first byte.
+A line ends with the byte ``\n``, which is removed, with one ``\r`` before it; the last line needs none.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ class LinesFormat(Format):
     Parameters
     ----------
     compression : str
-        Of the file.
+        The file's compression.
     encoding : str, optional
-        Of the text: lines are `str`. None: they are `bytes`.
+        The text's encoding: lines are `str`. None: they are `bytes`.
     buffer_size : int, optional
-        How many bytes to read at once.
+        The number of bytes to read at once.
     storage_options : tuple of pairs, optional
-        What a URL's filesystem is made with.
+        Options of a URL's filesystem.
 
     Raises
     ------
@@ -86,12 +85,12 @@ class LinesFormat(Format):
 
 
 def _is_compressed(head: bytes) -> bool:
-    """Return True if no text begins like this: what GZIP and ZSTD begin with; ZLIB's is an x."""
+    """Return True if no text begins like this, but GZIP or ZSTD does; ZLIB begins with an x."""
     return head.startswith((b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"))
 
 
 class _LinesReader(Reader):
-    """Reads a piece of the file, and takes it apart at once."""
+    """Reads a piece of the file, and splits it at once."""
 
     def __init__(self, form: LinesFormat, path: str, place: int, ahead: bool) -> None:
         self.path, self.place = path, place
@@ -146,7 +145,7 @@ class _LinesReader(Reader):
     # -- pieces ------------------------------------------------------------------------------------
 
     def _forget(self) -> None:
-        """Begin anew at `place`."""
+        """Restart at `place`."""
         self._lines, self._next = [], 0
         self._pieces: list[bytes] = []  # of a line whose end is not yet in sight
         self._buffer, self._at = b"", 0  # what was read, and how much of it was looked at
@@ -154,7 +153,7 @@ class _LinesReader(Reader):
         self._checked = not self.place
 
     def _fill(self, most: int) -> None:
-        """The next lines, at least one if there is one."""
+        """Read the next lines, at least one if there is any."""
         if not self._checked:
             self._check(most)
         while True:
@@ -201,7 +200,7 @@ class _LinesReader(Reader):
         return data
 
     def _decoded(self, lines: list[Any]) -> list[str]:
-        """Lines up to the first that cannot be decoded; if that is the first of all, its error."""
+        """Decode lines up to the first invalid one; if that is the first of all, raise its error."""
         encoding = self._form.encoding or ""
         values: list[str] = []
         for line in lines:
@@ -221,7 +220,7 @@ class _LinesReader(Reader):
     # -- bytes -------------------------------------------------------------------------------------
 
     def _check(self, most: int = 1) -> None:
-        """See that a line begins at `place`: a newline is before it, or the file ends there."""
+        """Check that a line begins at `place`: after a newline, or at the end of the file."""
         self._checked = True
         if not self.place:
             return
@@ -237,7 +236,7 @@ class _LinesReader(Reader):
         )
 
     def _piece(self, most: int) -> bytes:
-        """The next bytes; none at the end of the file."""
+        """Return the next bytes; none at the end of the file."""
         if self._at >= len(self._buffer):
             first = not self._offset and not self._form.compression
             self._buffer, self._at = self._fetch(self._size(most)), 0
@@ -260,7 +259,7 @@ class _LinesReader(Reader):
         return data
 
     def _size(self, most: int) -> int:
-        """Return how many bytes to read at once."""
+        """Return how many bytes to read next."""
         if self._ahead:
             return max(self._form.buffer_size or self._block, 1 << 12)
         least = 1 << 16 if is_remote(self.path) else 1 << 12
@@ -268,17 +267,17 @@ class _LinesReader(Reader):
 
 
 def _block(file: ByteFile) -> int:
-    """Return how many bytes to read at once: a request to a remote file takes its time."""
+    """Return how many bytes to read at once; more for a remote file, where requests are slow."""
     return file.block if is_remote(file.path) else _PIECE_BYTES
 
 
 def _newlines(data: bytes) -> np.ndarray:
-    """Return where the newlines are."""
+    """Return the offsets of the newlines."""
     return np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE)
 
 
 def _checked_encoding(encoding: Any) -> str:
-    """The one name of an encoding in which the byte of a newline is always a newline."""
+    """Return the canonical name of an encoding in which the byte of a newline is always a newline."""
     check_is(encoding, str, "encoding must be a str or None")
     try:
         name = codecs.lookup(encoding).name

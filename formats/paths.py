@@ -1,8 +1,8 @@
-"""Paths that match patterns, on a local disk or at a URL, by the rules of `Dataset.list_files`.
+"""Glob patterns for paths, on a local disk or at a URL, by the rules of `Dataset.list_files`.
 
-``*`` and ``?`` stand for any characters of a name, ``[ab]``, ``[a-z]``, ``[!ab]`` and ``[^ab]`` for one of them, and
-a backslash takes its meaning from what follows. A dot in front of a name is nothing special. Folders
-match as files do. ``**`` stands for any number of folders; as the last name, for all files below.
+``*`` and ``?`` match any characters of a name, ``[ab]``, ``[a-z]``, ``[!ab]`` and ``[^ab]`` one of a set, and
+a backslash escapes the next character. A leading dot is not special. Folders
+match like files. ``**`` matches any number of folders; as the last name, all files below.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ def find(patterns: Sequence[str], storage_options: StorageOptions = None) -> lis
     Parameters
     ----------
     patterns : sequence of str
-        Local ones, or URLs that fsspec knows.
+        Local patterns, or URLs that fsspec knows.
     storage_options : mapping or tuple of pairs, optional
-        What a URL's filesystem is made with.
+        Options of a URL's filesystem.
 
     Returns
     -------
     list of str
-        Sorted by their bytes; what several patterns match comes as often. URLs begin as the pattern did.
+        The paths sorted by their bytes; one that several patterns match is repeated. URLs begin like the pattern.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def _matches(pattern: str, storage_options: StorageOptions) -> Iterable[str]:
 
 
 def _unchained(pattern: str) -> tuple[str, str, str]:
-    """Split a chained URL in three: what comes before the part that names the files, that part, what comes after."""
+    """Split a chained URL into the part before the file names, the file names, and the part after them."""
     parts = pattern.split("::") if is_remote(pattern) else [pattern]
     at = next((k for k, part in enumerate(parts) if "://" in part), len(parts) - 1)
     before, behind = parts[:at], parts[at + 1 :]
@@ -71,7 +71,7 @@ def _unchained(pattern: str) -> tuple[str, str, str]:
 
 
 def _below(tree: _LocalTree | _RemoteTree, folder: str, names: list[str]) -> Iterator[str]:
-    """The paths, relative to the tree's root, that match names from a folder on."""
+    """Yield the paths, relative to the tree's root, that match names from a folder on."""
     if not names:
         if tree.exists(folder):
             yield folder
@@ -92,7 +92,7 @@ def _below(tree: _LocalTree | _RemoteTree, folder: str, names: list[str]) -> Ite
 
 
 def _at_any_depth(tree: _LocalTree | _RemoteTree, folder: str, names: list[str]) -> Iterator[str]:
-    """List all in a folder at once, at any depth, which an object store answers with few requests."""
+    """Match names at any depth by listing a whole folder, for which an object store needs few requests."""
     folders = [_FOLDERS if name == _ANY_DEPTH else f"{_translated(name)}/" for name in names[:-1]]
     all_files = not names or names[-1] == _ANY_DEPTH
     last = f"{_FOLDERS}[^/]+" if all_files else _translated(names[-1])
@@ -107,7 +107,7 @@ def _joined(folder: str, name: str) -> str:
 
 
 def _translated(name: str) -> str:
-    """The regular expression of a pattern for one name."""
+    """Return the regular expression for one name of a pattern."""
     parts, at = [], 0
     while at < len(name):
         character, at = name[at], at + 1
@@ -127,7 +127,7 @@ def _translated(name: str) -> str:
 
 
 def _end_of_class(name: str, at: int) -> int:
-    """Return where the ``]`` of a class is; 0: there is none, and ``[`` is itself."""
+    """Return the offset of the ``]`` of a class; 0 if there is none, so that ``[`` is literal."""
     if name[at : at + 1] in ("!", "^"):
         at += 1
     first = at
@@ -156,7 +156,7 @@ def _class(text: str) -> str:
 
 
 class _LocalTree:
-    """Folders and files below a root."""
+    """The folders and files below a root."""
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -165,7 +165,7 @@ class _LocalTree:
         return os.path.exists(self._root + path)  # noqa: PTH110 - a `Path` drops slashes, which count here
 
     def children(self, folder: str) -> Iterable[tuple[str, bool]]:
-        """The names in a folder, and whether each is a folder; none if it is not there."""
+        """Return the names in a folder, and for each True if it is a folder; none if it does not exist."""
         try:
             with os.scandir(self._root + folder or ".") as entries:
                 return [(entry.name, entry.is_dir()) for entry in entries]
@@ -173,7 +173,7 @@ class _LocalTree:
             return ()
 
     def descendants(self, folder: str) -> Iterable[tuple[str, bool]]:
-        """The same of all below it, with paths relative to it."""
+        """Return everything below a folder, with relative paths, and for each True if it is a folder."""
         return self._walk(folder, "", ())
 
     def _walk(

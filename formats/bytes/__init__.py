@@ -1,4 +1,4 @@
-"""Bytes of files, local or at a URL: read at any offset, decompressed in order, written whole.
+"""Bytes of files, local or at a URL: read at any offset, decompressed as a stream, written atomically.
 
-Knows no records.
+It knows no records.
 """

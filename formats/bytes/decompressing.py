@@ -1,4 +1,4 @@
-"""Decompressors of every compression, with one interface: that of the standard library's `bz2`."""
+"""Decompressors of all compressions behind one interface, that of the standard library's `bz2`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, Protocol
 
 
 class Decompressor(Protocol):
-    """Decompresses one member: what one compressor wrote.
+    """Decompresses one member, the output of one compressor.
 
     Attributes
     ----------
     needs_input : bool
-        Whether there is nothing more to come out before more goes in.
+        True if there is no more output before more input.
     eof : bool
-        Whether the member ended, as it should, its checksum right.
+        True if the member ended as it should, with a correct checksum.
     unused_data : bytes
-        What went in behind the end.
+        Input after the end of the member.
     """
 
     needs_input: bool
@@ -28,11 +28,11 @@ class Decompressor(Protocol):
     def unused_data(self) -> bytes: ...
 
     def decompress(self, data: memoryview, most: int, /) -> bytes:
-        """Put bytes in; get at most so many out."""
+        """Decompress `data`; return at most `most` bytes."""
 
 
 class _Zlib:
-    """The standard library's, for whom has not `isal`."""
+    """The standard library's decompressor, if `isal` is not installed."""
 
     def __init__(self, bits: int) -> None:
         self._engine = zlib.decompressobj(bits)
@@ -60,7 +60,7 @@ def _zlib() -> Decompressor:
 
 
 def _isal(flag: str) -> Any:
-    """Intel's, which is faster; None where it is not installed."""
+    """Return Intel's faster decompressor; None if it is not installed."""
     try:
         from isal import igzip_lib  # noqa: PLC0415 - an extra, needed for compressed files only
     except ImportError:
@@ -73,12 +73,12 @@ def _zstd() -> Decompressor:
 
 
 def zstd_module() -> Any:
-    """The standard library's module of Python 3.14, or the same for earlier ones.
+    """Return the zstd module of Python 3.14's standard library, or its backport.
 
     Raises
     ------
     ImportError
-        Neither is there.
+        Neither is installed.
     """
     for name in ("compression.zstd", "backports.zstd"):
         try:
@@ -99,7 +99,7 @@ DECOMPRESSORS: dict[str, Callable[[], Decompressor]] = {
 
 
 def compression_of(head: bytes) -> str | None:
-    """Guess a file's compression by its first bytes, for messages: they may mean something else."""
+    """Guess a file's compression from its first bytes, for messages; the guess may be wrong."""
     if head.startswith(b"\x1f\x8b"):
         return "GZIP"
     if head.startswith(b"\x28\xb5\x2f\xfd"):
@@ -110,6 +110,6 @@ def compression_of(head: bytes) -> str | None:
 
 
 def looks_like(head: bytes) -> str:
-    """Return how a message about a file goes on that may be compressed, by its first bytes; else ""."""
+    """Return the end of a message about a file that may be compressed, from its first bytes; else ""."""
     found = compression_of(head)
     return f"; this looks like {found}: compression_type={found!r}?" if found else ""

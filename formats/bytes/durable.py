@@ -1,7 +1,7 @@
-"""Files that are written beside the one whose place they take, and outlive a crash of the machine.
+"""Files that replace others atomically and survive a crash of the machine.
 
-Who writes holds a lock of its file, which the system lets go of when the process ends, however it ends: a file that can be
-locked is nobody's any more, and the next who writes there removes it.
+A writer holds a lock on its temporary file, which the system releases when the process ends in any way: a file that can be
+locked belongs to nobody any more, and the next writer in the folder removes it.
 """
 
 from __future__ import annotations
@@ -60,19 +60,19 @@ _TOKEN = r"\.(?:[0-9a-f]{16}|[a-z0-9_]{8})\.part"  # noqa: S105 - of a name
 
 @contextlib.contextmanager
 def written_aside(target: Path, mode: int = 0o666) -> Iterator[tuple[Path, int]]:
-    """Begin a file beside another, and remove it in the end, if nothing became of it.
+    """Create a temporary file beside a target; remove it at the end, unless it was renamed.
 
     Parameters
     ----------
     target : Path
-        Whose place it will take.
+        The file it will replace.
     mode : int
-        Of the file.
+        The file's permissions.
 
     Yields
     ------
     (Path, int)
-        The file, and a descriptor to write it by, which is closed in the end.
+        The temporary file, and a descriptor for writing, which is closed at the end.
     """
     path, descriptor = _begun(target, mode)
     try:
@@ -84,14 +84,14 @@ def written_aside(target: Path, mode: int = 0o666) -> Iterator[tuple[Path, int]]
 
 
 def remove_abandoned(folder: Path, names: str) -> None:
-    """Remove what killed writers have left in a folder; what cannot be removed stays.
+    """Remove what killed writers have left in a folder; what cannot be removed is kept.
 
     Parameters
     ----------
     folder : Path
-        Where they wrote.
+        The folder that they wrote to.
     names : str
-        A regular expression of the files whose places they were to take.
+        A regular expression for the files that they were to replace.
     """
     pattern = re.compile(f"(?:{names}){_TOKEN}")
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
@@ -129,7 +129,7 @@ def _remove_if_abandoned(path: Path) -> None:
 
 
 def _locked(descriptor: int) -> bool | None:
-    """Lock a file; False if somebody else has, None where that cannot be done."""
+    """Lock a file; return False if another process has it locked, None if the system cannot lock."""
     if sys.platform == "win32":
         return None
     try:

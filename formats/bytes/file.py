@@ -1,8 +1,8 @@
-"""Files that are read at any offset: on a local disk, or at a URL by fsspec.
+"""Files with reads at any offset: on a local disk, or at a URL through fsspec.
 
-Local files are read by ``pread`` and never mapped: a mapped file that another process cuts off is a
-signal that ends this one. A file has the size it had when it was opened; what is added to it later
-is not read, and what was cut off is simply not there.
+Local files are read by ``pread`` and never mapped: if another process truncates a mapped file, a signal
+kills this one. A file has the size it had when it was opened; bytes added later
+are not read, and truncated bytes are missing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def open_file(path: str, storage_options: StorageOptions = None) -> ByteFile:
     path : str
         A local path, or a URL that fsspec knows (``file://`` is local).
     storage_options : mapping or tuple of pairs, optional
-        What the URL's filesystem is made with.
+        Options of a URL's filesystem.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def is_remote(path: str) -> bool:
 
 
 def local_path(path: str) -> str:
-    """Return a local path without the scheme that it may have."""
+    """Return a local path without a scheme."""
     for scheme in _LOCAL_SCHEMES:
         if path.startswith(scheme):
             return path.removeprefix(scheme)
@@ -72,16 +72,16 @@ def local_path(path: str) -> str:
 
 
 def filesystem_of(path: str, storage_options: StorageOptions = None) -> tuple[Any, str]:
-    """Return the fsspec filesystem of a URL, and the path there.
+    """Return the fsspec filesystem of a URL, and the path in it.
 
     Raises
     ------
     ImportError
         fsspec, or its driver for this protocol, is not installed.
     ValueError
-        There is no such protocol.
+        The protocol does not exist.
     OSError
-        The filesystem cannot be reached, with the path.
+        The filesystem cannot be reached; with the path.
     """
     try:
         from fsspec.core import url_to_fs  # noqa: PLC0415 - an extra, needed for URLs only
@@ -103,20 +103,20 @@ def filesystem_of(path: str, storage_options: StorageOptions = None) -> tuple[An
 
 
 class ByteFile(ABC):
-    """A file open for reading, used by one thread at a time.
+    """A file open for reading, for one thread at a time.
 
     Attributes
     ----------
     path : str
-        As it was asked for.
+        The path as given.
     size : int
-        How many bytes it had when it was opened.
+        Its size in bytes when it was opened.
     identity : Identity
-        Of it then.
+        Its identity when it was opened.
     block : int
-        About so much should be read at once, where much is to be read.
+        The recommended size of one read, if much is to be read.
     hop : int
-        From about so many bytes on, leaving them out is faster than reading them.
+        The approximate number of bytes from which skipping is faster than reading.
     """
 
     path: str
@@ -126,12 +126,12 @@ class ByteFile(ABC):
     hop: int
 
     def pread(self, offset: int, count: int) -> bytes:
-        """Return bytes at an offset: fewer where the file ends, none after it.
+        """Return bytes at an offset: fewer at the end of the file, none after it.
 
         Raises
         ------
         OSError
-            They cannot be read; with the path.
+            They cannot be read; the error has the path.
         """
         count = min(count, self.size - offset)
         if count <= 0:
@@ -142,7 +142,7 @@ class ByteFile(ABC):
         return b"".join(self._pieces(data, offset, count))
 
     def _pieces(self, data: bytes, offset: int, count: int) -> list[bytes]:
-        """All the rest, where one call gave less than there is."""
+        """Return data in pieces, reading on if one call returned too little."""
         pieces = []
         while data:
             pieces.append(data)
@@ -151,7 +151,7 @@ class ByteFile(ABC):
         return pieces
 
     def readinto(self, offset: int, buffer: Buffer) -> int:
-        """Fill a buffer with the bytes at an offset; return how many those were, fewer where the file ends."""
+        """Fill a buffer with the bytes at an offset; return their number, which is smaller at the end of the file."""
         view = memoryview(buffer).cast("B")
         data = self.pread(offset, view.nbytes)
         view[: len(data)] = data
@@ -159,11 +159,11 @@ class ByteFile(ABC):
 
     @abstractmethod
     def _read(self, offset: int, count: int) -> bytes:
-        """Return at least one of these bytes, if the file is still that long."""
+        """Return at least one of the bytes, if the file is still that long."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close it; may be called again."""
+        """Close the file; may be called again."""
 
     def __enter__(self) -> Self:
         return self
@@ -173,7 +173,7 @@ class ByteFile(ABC):
 
 
 class _LocalFile(ByteFile):
-    """A regular file of this machine."""
+    """A regular local file."""
 
     block = 1 << 18  # larger ones are new memory each time, at more cost than the calls it saves
     hop = 1 << 17
@@ -230,7 +230,7 @@ class _LocalFile(ByteFile):
 
 
 class _RemoteFile(ByteFile):
-    """A file of an fsspec filesystem: every read is a request of its own."""
+    """A file of an fsspec filesystem; every read is a request of its own."""
 
     block = 8 << 20
     hop = 4 << 20
@@ -261,13 +261,13 @@ class _RemoteFile(ByteFile):
             raise named_error(error, self.path) from error
 
     def close(self) -> None:
-        """Do nothing: a filesystem is the process's."""
+        """Do nothing: the filesystem is shared by the process."""
 
 
 def named_error(error: Exception, path: str) -> OSError:
-    """An error as the system would make it, with the file's path.
+    """Return an error as the system would make it, with the file's path.
 
-    Who reads by a descriptor is not told the path; fsspec has errors without numbers, and of its own.
+    Reads by descriptor do not report the path; fsspec has errors without errno, and classes of its own.
     """
     number = getattr(error, "errno", None)
     if isinstance(number, int):

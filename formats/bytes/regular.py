@@ -1,7 +1,7 @@
-"""Files of ours, read with care: in their place may stand whatever somebody has put there.
+"""Careful reading of our own files, since anything may have been put in their place.
 
-A pipe would wait for a writer for ever, a device has no end, a file can be larger than memory, and JSON nested
-deep enough ends the parser. Each of them is an error here, as a link that leads to itself is.
+A pipe would wait for a writer for ever, a device has no end, a file can be larger than memory, and deeply nested JSON
+crashes the parser. Each of them is an error here, as is a link that leads to itself.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _FLAGS = (
 
 
 def open_regular(path: str | os.PathLike[str]) -> io.FileIO:
-    """Open a regular file for reading; nothing is waited for.
+    """Open a regular file for reading, without waiting.
 
     Raises
     ------
     OSError
-        It cannot be opened, or is no regular file; with the path.
+        It cannot be opened, or is not a regular file; with the path.
     """
     # An opener's descriptor is the file's at once: no interrupt can make it leak.
     file = io.FileIO(path, "rb", opener=lambda name, _: os.open(name, _FLAGS))
@@ -60,19 +60,19 @@ def read_regular(path: str | os.PathLike[str], limit: int = LIMIT) -> bytes:
     path : str or os.PathLike
         The file.
     limit : int
-        Of a file that is larger nothing is read.
+        The largest size; a larger file is not read.
 
     Raises
     ------
     OSError
-        It cannot be read, is no regular file, or is larger (``EFBIG``); with the path.
+        It cannot be read, is not a regular file, or is too large (``EFBIG``); with the path.
     """
     with open_regular(path) as file:
         return read_all(file, limit)
 
 
 def read_all(file: io.FileIO, limit: int = LIMIT) -> bytes:
-    """Read all bytes of a file that `open_regular` gave; as `read_regular` does."""
+    """Read all bytes of a file from `open_regular`, like `read_regular`."""
     size, path = os.fstat(file.fileno()).st_size, os.fspath(file.name)
     if size > limit:
         raise OSError(errno.EFBIG, f"has {size:,} bytes; {limit:,} at most were expected", path)
@@ -88,7 +88,7 @@ def parse_json(data: bytes | str) -> Any:
     Raises
     ------
     ValueError
-        It is no JSON, no text, nested too deep, or has a number of too many digits.
+        It is not JSON, not text, nested too deeply, or has a number with too many digits.
     """
     try:
         return json.loads(data)

@@ -1,4 +1,4 @@
-"""A new file: compressed on the way, and seen by nobody before all of it is there."""
+"""New files: compressed on the way, and invisible until they are complete."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ def open_sink(
     level: int | None = None,
     storage_options: StorageOptions = None,
 ) -> Sink:
-    """Begin a new file, which takes the place of one that is there.
+    """Begin a new file, which will replace an existing one.
 
     Parameters
     ----------
     path : str
-        A local path or a URL. The folder must be there.
+        A local path or a URL. The folder must exist.
     compression : {"", "GZIP", "ZLIB", "ZSTD"}
-        Of all that is written.
+        The compression of the whole file.
     level : int, optional
-        How hard to compress.
+        The compression level.
     storage_options : mapping or tuple of pairs, optional
-        What the URL's filesystem is made with.
+        Options of a URL's filesystem.
 
     Raises
     ------
     OSError
-        It cannot be written there.
+        The file cannot be written.
     ImportError
-        fsspec, its driver for this protocol, or what compresses is not installed.
+        fsspec, its driver for this protocol, or the compressor is not installed.
     """
     compressor = _compressor(compression, level)
     if is_remote(path):
@@ -82,12 +82,12 @@ def _compressor(compression: str, level: int | None) -> _Compressor | None:
 
 
 class Sink(ABC):
-    """A file that is being written. Left by an exception, it is abandoned.
+    """A file that is being written; an exception in its ``with`` block abandons it.
 
     Attributes
     ----------
     path : str
-        What it will be called.
+        Its final name.
     """
 
     _open = False  # of one that could not be begun
@@ -99,13 +99,13 @@ class Sink(ABC):
         self._owner = os.getpid()
 
     def write(self, data: Buffer) -> None:
-        """Append bytes: all of them, or an error."""
+        """Append bytes: all of them, or raise an error."""
         if not self._open:
             raise ValueError(f"{self.path} is closed")
         self._append(data if self._compressor is None else self._compressor.compress(data))
 
     def close(self) -> None:
-        """Give it its name, all of it being where it stays; may be called again."""
+        """Complete the file under its final name; may be called again."""
         if not self._open:
             return
         try:
@@ -118,7 +118,7 @@ class Sink(ABC):
         self._open = False
 
     def abandon(self) -> None:
-        """Leave nothing of it, unless it has its name; may be called again."""
+        """Remove the file, unless it has its final name; may be called again."""
         if self._open:
             self._open = False
             self._discard()
@@ -147,7 +147,7 @@ class Sink(ABC):
 
 
 class _LocalSink(Sink):
-    """Written beside, made durable, then renamed."""
+    """A local file, written under a temporary name, made durable, then renamed."""
 
     def __init__(self, path: str, compressor: _Compressor | None) -> None:
         self._target = Path(os.path.realpath(local_path(path)))  # a link stays one
@@ -190,9 +190,9 @@ class _LocalSink(Sink):
 
 
 class _RemoteSink(Sink):
-    """Written to a temporary file of this machine, then sent: stores show a file when all of it came.
+    """A remote file, written to a temporary local file, then uploaded: stores show a file when it is complete.
 
-    Many filesystems of fsspec write into place, and so leave what was begun.
+    Many of fsspec's filesystems write in place, and would show an incomplete file.
     """
 
     def __init__(

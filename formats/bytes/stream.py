@@ -1,8 +1,8 @@
-"""The bytes of a file one after another, decompressed on the way.
+"""The bytes of a file as a stream, decompressed on the way.
 
-A compressed stream has its checksum at the end, so damage may show long after wrong bytes came out.
-What comes out in one step with damage is not given: so of a member of up to a MiB nothing is given
-that its checksum does not stand for. What is merely cut off is given up to there.
+A compressed stream has its checksum at the end, so damage may be found long after wrong bytes came out.
+Output of the step in which damage is found is withheld: of a member of up to a MiB nothing is returned
+that its checksum does not confirm. A file that is merely truncated is returned up to the cut.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ PIECE = 1 << 20
 
 
 def check_compression(compression_type: Any) -> str:
-    """The argument `compression_type`; None is "".
+    """Check the argument `compression_type`; None becomes "".
 
     Raises
     ------
     TypeError, ValueError
-        It is no str, or no compression that is known.
+        It is not a str, or not a known compression.
     """
     if compression_type is None:
         return ""
@@ -50,7 +50,7 @@ def open_stream(
     storage_options: StorageOptions = None,
     at: int = 0,
 ) -> ByteStream:
-    """Open the decompressed bytes of a file.
+    """Open a stream of a file's decompressed bytes.
 
     Parameters
     ----------
@@ -59,16 +59,16 @@ def open_stream(
     compression : str
         One of `COMPRESSIONS`.
     storage_options : mapping or tuple of pairs, optional
-        What the URL's filesystem is made with.
+        Options of a URL's filesystem.
     at : int
-        Where to begin. A compressed file is decompressed up to there.
+        The offset to begin at. A compressed file is decompressed up to there.
 
     Raises
     ------
     OSError, ImportError
-        As `open_file`.
+        As from `open_file`.
     RecordCorruptError
-        It is damaged, or ends, before `at`.
+        The file is damaged, or ends, before `at`.
     """
     file = open_file(path, storage_options)
     stream = ByteStream(file) if not compression else _Decompressed(file, compression)
@@ -86,14 +86,14 @@ def open_stream(
 
 
 class ByteStream(io.RawIOBase):
-    """Bytes of a file one after another; a binary file for whoever wants one.
+    """The bytes of a file as a stream; it is a binary file object.
 
     Attributes
     ----------
     path : str
         The file.
     identity : Identity
-        Of it, as it was when it was opened.
+        The file's identity when it was opened.
     """
 
     def __init__(self, file: ByteFile) -> None:
@@ -109,7 +109,7 @@ class ByteStream(io.RawIOBase):
         Parameters
         ----------
         size : int
-            How many: fewer only where the stream ends, or is damaged, which the next call tells.
+            Their number: fewer are returned only at the end of the stream, or before damage, which the next call raises.
 
         Returns
         -------
@@ -119,7 +119,7 @@ class ByteStream(io.RawIOBase):
         Raises
         ------
         RecordCorruptError, OSError
-            The stream is damaged here, and so for every later call.
+            The stream is damaged here; every later call raises as well.
         """
         if size is None or size < 0:
             return self.readall()
@@ -128,26 +128,26 @@ class ByteStream(io.RawIOBase):
         return data
 
     def readall(self) -> bytes:
-        """Return all that is left."""
+        """Return all remaining bytes."""
         pieces = []
         while piece := self.read(PIECE):
             pieces.append(piece)
         return b"".join(pieces)
 
     def readinto(self, buffer: Buffer, /) -> int:
-        """Fill a buffer with the next bytes; return how many those were, as of `read`."""
+        """Fill a buffer with the next bytes; return their number, as from `read`."""
         came = self._file.readinto(self._place, buffer)
         self._place += came
         return came
 
     def skip(self, count: int) -> int:
-        """Leave bytes out; return how many those were, as of `read`."""
+        """Skip bytes; return their number, as from `read`."""
         came = max(0, min(count, self._file.size - self._place))
         self._place += came
         return came
 
     def tell(self) -> int:
-        """Return how many (decompressed) bytes were read or left out so far."""
+        """Return how many (decompressed) bytes were read or skipped so far."""
         return self._place
 
     def readable(self) -> bool:
@@ -201,7 +201,7 @@ class _Decompressed(ByteStream):
         return piece
 
     def _fill(self, *, begun: bool) -> bool:
-        """Have bytes at hand; False at the end, or at damage that the next call is to tell."""
+        """Decompress more; return False at the end, or at damage that the next call raises."""
         while not self._held and self._problem is None:
             try:
                 piece = next(self._pieces, None)
@@ -219,16 +219,16 @@ class _Decompressed(ByteStream):
 
 
 class _DamageError(Exception):
-    """The compressed bytes are not what they were."""
+    """The compressed bytes are damaged."""
 
 
 def _pieces(file: ByteFile, compression: str) -> Iterator[bytes]:
-    """Decompress a file, member after member.
+    """Decompress a file, member by member.
 
     Raises
     ------
     _DamageError
-        After all that can be trusted was given.
+        Raised after everything that can be trusted.
     """
     place = 0  # in the file, of `data`
     data = memoryview(b"")
@@ -269,7 +269,7 @@ def _pieces(file: ByteFile, compression: str) -> Iterator[bytes]:
 
 
 def _named(file: ByteFile, compression: str, came: bool, problem: str) -> str:
-    """Say what is wrong; before anything came out of it, perhaps that it is no such file at all."""
+    """Describe a problem; before any output, also that the file may be of another kind."""
     head = file.pread(0, 4)
     other = compression_of(head)
     if came or other == compression:

@@ -148,7 +148,7 @@ def _bytes_list(values: Iterable[Any]) -> Iterable[bytes]:
 
 
 def _packed(values: np.ndarray) -> bytes:
-    """Return varints, one after the other."""
+    """Return varints, concatenated."""
     if len(values) < 16:
         return b"".join(map(varint_bytes, values.tolist()))
     if values.min() >= 0 and values.max() < 0x80:

@@ -1,4 +1,4 @@
-"""Features that are wanted of a serialized example: the classes that say so, with tf.io's names."""
+"""Descriptions of the wanted features of a serialized example, with tf.io's names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KINDS: dict[Any, Any] = {
 
 
 def kind_of(dtype: Any) -> Any:
-    """One of the three dtypes that an example can hold: float32, int64, or `bytes`."""
+    """Return one of the three dtypes of an example's values: float32, int64, or `bytes`."""
     try:
         found = _KINDS.get(dtype)
     except TypeError:  # not hashable
@@ -31,12 +31,12 @@ def kind_of(dtype: Any) -> Any:
 
 
 def name_of(kind: Any) -> str:
-    """Return the name of a dtype in messages."""
+    """Return the name of a dtype for messages."""
     return "bytes" if kind is bytes else str(kind)
 
 
 def array_of(values: Any, kind: Any, what: str) -> np.ndarray:
-    """A user's default as an array that may be written into arrays of this kind."""
+    """Convert a user's default to an array that can be copied into arrays of this kind."""
     if kind is bytes:
         found = np.array(values, object)
         flat = [v.encode() if isinstance(v, str) else v for v in found.ravel().tolist()]
@@ -70,7 +70,7 @@ def _shape_of(shape: Any) -> tuple[int, ...]:
 
 
 class Feature:
-    """The base of all of them."""
+    """The base class of features."""
 
     dtype: Any
 
@@ -87,16 +87,16 @@ class FixedLenFeature(Feature):
     Parameters
     ----------
     shape : sequence of int
-        Of an example's values; ``()`` is one value.
+        The shape of an example's values; ``()`` is one value.
     dtype : {float32, int64, bytes}
-        As a name, a numpy dtype or a Python type; ``"string"`` and ``str`` are `bytes`.
+        A name, a numpy dtype or a Python type; ``"string"`` and ``str`` mean `bytes`.
     default_value : array_like, optional
-        What an example has that lacks the feature; of `shape`. Without it, that is an error.
+        The values of an example that lacks the feature, of `shape`. Without it, that is an error.
 
     Raises
     ------
     ValueError
-        The shape is not known, the dtype is another one, or the default is of another shape or kind.
+        The shape is not fully known, the dtype is another one, or the default has another shape or kind.
 
     Examples
     --------
@@ -121,23 +121,23 @@ class FixedLenFeature(Feature):
 
 @dataclass(frozen=True)
 class FixedLenSequenceFeature(Feature):
-    """A feature whose values are rows of one shape, as many as each example has.
+    """A feature whose values are a varying number of rows of one shape.
 
     Parameters
     ----------
     shape : sequence of int
-        Of a row; ``()``: a row is one value.
+        The shape of a row; ``()``: a row is one value.
     dtype : {float32, int64, bytes}
         As in `FixedLenFeature`.
     allow_missing : bool
-        Whether a SequenceExample may lack it. `parse_example` wants True.
+        True if a SequenceExample may lack it. `parse_example` requires True.
     default_value : scalar, optional
-        With which the examples of a batch are padded to the longest; by default 0 or ``b""``.
+        The padding of a batch's examples to the longest; by default 0 or ``b""``.
 
     Raises
     ------
     ValueError
-        As `FixedLenFeature`.
+        As for `FixedLenFeature`.
     """
 
     shape: Any
@@ -157,7 +157,7 @@ class FixedLenSequenceFeature(Feature):
 
 @dataclass(frozen=True)
 class VarLenFeature(Feature):
-    """A feature of any number of values: a `tundish.Sparse`.
+    """A feature with any number of values, parsed to a `tundish.Sparse`.
 
     Parameters
     ----------
@@ -173,25 +173,25 @@ class VarLenFeature(Feature):
 
 @dataclass(frozen=True)
 class SparseFeature(Feature):
-    """Values in one feature, where they stand in others: a `tundish.Sparse`.
+    """Values in one feature with their indices in others, parsed to a `tundish.Sparse`.
 
     Parameters
     ----------
     index_key : str or sequence of str
-        The int64 features that say where each value stands, one a dimension.
+        The int64 features with the indices of values, one for each dimension.
     value_key : str
         The feature with the values.
     dtype : {float32, int64, bytes}
-        Of the values; as in `FixedLenFeature`.
+        The dtype of the values, as in `FixedLenFeature`.
     size : int or sequence of int
-        Of each dimension.
+        The size of each dimension.
     already_sorted : bool
-        Whether the values stand in the order of their indices; else they are put into it.
+        True if the values are in the order of their indices; otherwise they are sorted.
 
     Raises
     ------
     ValueError
-        There is no index, or not as many sizes as indices.
+        There is no index, or the numbers of sizes and indices differ.
     """
 
     index_key: Any
@@ -217,71 +217,71 @@ class SparseFeature(Feature):
 
 @dataclass(frozen=True)
 class Partition:
-    """A rule that cuts values into rows: by another feature of the example, or evenly."""
+    """A rule that divides values into rows: by another feature of the example, or evenly."""
 
 
 @dataclass(frozen=True)
 class KeyedPartition(Partition):
-    """A rule that cuts values into rows by the int64 feature `key`."""
+    """A rule that divides values into rows by the int64 feature `key`."""
 
     key: str
 
 
 @dataclass(frozen=True)
 class RowSplits(KeyedPartition):
-    """The feature has where each row begins, and at last where the last ends."""
+    """The feature contains the start of each row, followed by the end of the last."""
 
 
 @dataclass(frozen=True)
 class RowLengths(KeyedPartition):
-    """The feature has how long each row is."""
+    """The feature contains the length of each row."""
 
 
 @dataclass(frozen=True)
 class RowStarts(KeyedPartition):
-    """The feature has where each row begins."""
+    """The feature contains the start of each row."""
 
 
 @dataclass(frozen=True)
 class RowLimits(KeyedPartition):
-    """The feature has where each row ends."""
+    """The feature contains the end of each row."""
 
 
 @dataclass(frozen=True)
 class ValueRowIds(KeyedPartition):
-    """The feature has the number of the row that each value is in; they rise."""
+    """The feature contains the row number of each value, in ascending order."""
 
 
 @dataclass(frozen=True)
 class UniformRowLength(Partition):
-    """Rows of one length."""
+    """Rows of equal length."""
 
     length: int
 
 
 @dataclass(frozen=True)
 class RaggedFeature(Feature):
-    """A feature of any number of values, which may be cut into rows: a `tundish.Ragged`.
+    """A feature with any number of values, which may be divided into rows, parsed to a `tundish.Ragged`.
 
     Parameters
     ----------
     dtype : {float32, int64, bytes}
         As in `FixedLenFeature`.
     value_key : str, optional
-        The feature with the values; by default the one it is asked for by.
+        The feature with the values; by default the key of this feature.
     partitions : sequence
-        How an example's values are cut into rows, the outermost first: each
+        The division of an example's values into rows, outermost first: each is
         ``RaggedFeature.RowSplits(key)``, ``RowLengths(key)``, ``RowStarts(key)``, ``RowLimits(key)``,
         ``ValueRowIds(key)`` or ``UniformRowLength(length)``.
     row_splits_dtype : {int32, int64}
-        Of the `row_splits`.
+        The dtype of `row_splits`.
     validate : bool
-        Taken as tf.io takes it; partitions that do not fit are always an error.
+        Accepted for compatibility with tf.io; partitions that do not fit are always an error.
 
     Raises
     ------
     ValueError, TypeError
-        A dtype or a partition is none of these.
+        A dtype or a partition is not one of these.
     """
 
     RowSplits = RowSplits

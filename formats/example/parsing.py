@@ -1,4 +1,4 @@
-"""Arrays of serialized ``tf.train.Example``."""
+"""Parsing of serialized ``tf.train.Example`` to arrays."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ _ALLOWED = (FixedLenFeature, FixedLenSequenceFeature, VarLenFeature, RaggedFeatu
 
 
 def bytes_of(record: Any) -> bytes:
-    """Return a serialized message, given as bytes or in an array without dimensions."""
+    """Return a serialized message, given as bytes or in a zero-dimensional array."""
     value = record.item() if isinstance(record, np.ndarray) and record.dtype == object else record
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise TypeError(f"serialized must be bytes, not {type(record).__name__}")
@@ -174,7 +174,7 @@ def bytes_of(record: Any) -> bytes:
 
 
 def records_of(serialized: Any) -> list[bytes] | None:
-    """Return the messages of a batch; None of one message."""
+    """Return the messages of a batch; None for a single message."""
     if isinstance(serialized, (bytes, bytearray, memoryview, str)):
         return None
     if isinstance(serialized, np.ndarray):
@@ -213,14 +213,14 @@ def names_of(names: Any, count: int) -> list[str] | None:
 
 
 def where(k: int, names: list[str] | None) -> str:
-    """Return how an example is called in messages."""
+    """Return an example's description for messages."""
     return f"example {k}" if names is None else f"example {k} ({names[k]!r})"
 
 
 def find_plainly(
     record: bytes, wanted: Sequence[Wanted], k: int, names: list[str] | None
 ) -> list[np.ndarray | None]:
-    """Return what the plain parser finds, or raise what it says with the example's number."""
+    """Return what the plain parser finds; add the example's number to its errors."""
     try:
         return find(record, wanted)
     except MalformedError as error:
@@ -232,7 +232,7 @@ def find_plainly(
 
 
 def wanted_of(features: Any, allowed: tuple[type, ...]) -> dict[str, Wanted]:
-    """The lists that are needed for the features, by name."""
+    """Return the lists that the features need, by name."""
     if not isinstance(features, Mapping) or not features:
         raise ValueError(f"features must be a dict of names and features, not {features!r}")
     wanted: dict[str, Wanted] = {}
@@ -262,7 +262,7 @@ def _needs(name: str, feature: Any) -> list[tuple[str, Any]]:
 
 
 def array(name: str, feature: Any, found: Mapping[str, Lists], names: list[str] | None) -> Any:
-    """Return what a feature gives of a batch."""
+    """Return the array of a feature for a batch."""
     if isinstance(feature, SparseFeature):
         return _sparse_of_keys(name, feature, found, names)
     if isinstance(feature, RaggedFeature):
@@ -282,14 +282,14 @@ def array(name: str, feature: Any, found: Mapping[str, Lists], names: list[str] 
 
 
 def single(batch: Any) -> Any:
-    """Return what a feature gives of one example, of what it gives of a batch of one."""
+    """Return the value of a feature for one example, from the array for a batch of one."""
     if isinstance(batch, Sparse):
         return Sparse(batch.indices[:, 1:], batch.values, batch.dense_shape[1:])
     return batch.values if isinstance(batch, Ragged) else batch[0]
 
 
 def fixed(name: str, feature: FixedLenFeature, lists: Lists, names: list[str] | None) -> np.ndarray:
-    """An array of the same number of values of each example."""
+    """Return the array of a feature with the same number of values in each example."""
     counts, present, values = lists
     size = math.prod(feature.shape)
     wrong = present & (counts != size)
@@ -319,7 +319,7 @@ def fixed(name: str, feature: FixedLenFeature, lists: Lists, names: list[str] | 
 def padded(
     name: str, feature: FixedLenSequenceFeature, lists: Lists, names: list[str] | None
 ) -> np.ndarray:
-    """An array of the rows of each example, padded to the most rows."""
+    """Return the array of a feature's rows in each example, padded to the largest number of rows."""
     counts, _, values = lists
     size = math.prod(feature.shape)
     wrong = counts % size if size else counts

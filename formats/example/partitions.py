@@ -1,4 +1,4 @@
-"""Values cut into rows by other features, the inner dimensions of a `RaggedFeature`, and lists of values."""
+"""Division of values into rows, the inner dimensions of a `RaggedFeature`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Wanted(NamedTuple):
-    """A list that is to be found.
+    """A list of values to parse.
 
     Attributes
     ----------
@@ -33,8 +33,8 @@ class Wanted(NamedTuple):
     kind : numpy.dtype or type
         float32, int64, or `bytes`.
     dense : bool
-        Whether an entry that says nothing counts as none at all, so that an earlier one of the same
-        name is taken: tensorflow's rule for features of a fixed length.
+        True if an empty entry counts as missing, so that an earlier one of the same name is used: tensorflow's rule
+        for features of a fixed length.
     """
 
     key: bytes
@@ -43,16 +43,16 @@ class Wanted(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """Values of one feature in many examples.
+    """The values of one feature in many examples.
 
     Attributes
     ----------
     counts : numpy.ndarray of shape (examples,), int64
-        How many values each example has.
+        The number of values in each example.
     present : numpy.ndarray of shape (examples,), bool
-        Whether it has the feature at all.
+        True for examples that have the feature.
     values : numpy.ndarray of shape (total,)
-        Of all, one example behind the other; objects for `bytes`. Nobody else has it.
+        The values of all examples, concatenated; objects for `bytes`. The array is not shared.
     """
 
     counts: np.ndarray
@@ -61,14 +61,14 @@ class Lists(NamedTuple):
 
 
 def splits_of(counts: np.ndarray) -> np.ndarray:
-    """Return where each list begins, and where the last ends."""
+    """Return the start of each list, followed by the end of the last."""
     splits = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=splits[1:])
     return splits
 
 
 def joined_arrays(arrays: list[np.ndarray | None], kind: Any) -> Lists:
-    """Join the values of one example after another; None stands where the feature is missing."""
+    """Concatenate the values of several examples; None stands for a missing feature."""
     present = np.array([array is not None for array in arrays], bool)
     found = [array for array in arrays if array is not None]
     counts = np.zeros(len(arrays), np.int64)
@@ -83,7 +83,7 @@ def joined_arrays(arrays: list[np.ndarray | None], kind: Any) -> Lists:
 
 
 def rows_of(values: Any) -> int:
-    """Return how many rows an array or a `Ragged` has."""
+    """Return the number of rows of an array or a `Ragged`."""
     return values.nrows if isinstance(values, Ragged) else len(values)
 
 
@@ -92,7 +92,7 @@ _MANY = 1 << 27
 
 
 def ragged(values: Any, splits: np.ndarray, dtype: np.dtype) -> Ragged:
-    """Rows of an array, or of a `Ragged`, with splits of a dtype."""
+    """Make a `Ragged` of the rows of an array or `Ragged`, with splits of a dtype."""
     if splits[-1] > np.iinfo(dtype).max:
         raise SpecError(f"{splits[-1]:,} values are too many for row_splits of {dtype}")
     return Ragged(values, splits.astype(dtype))
@@ -101,27 +101,27 @@ def ragged(values: Any, splits: np.ndarray, dtype: np.dtype) -> Ragged:
 def partitioned(
     values: Any, counts: np.ndarray, feature: RaggedFeature, find: Callable[[str], Lists], name: str
 ) -> tuple[Any, np.ndarray]:
-    """Cut the values of each example into rows, and these into rows of rows.
+    """Divide the values of each example into rows, and these into rows of rows.
 
     Parameters
     ----------
     values : numpy.ndarray
-        Of all examples.
+        The values of all examples.
     counts : numpy.ndarray
-        How many each example has.
+        The number of values of each example.
     feature : RaggedFeature
-        With the partitions.
+        The feature, with its partitions.
     find : callable
-        The feature of a name.
+        Returns the values of a feature by name.
     name : str
-        Of the feature, for messages.
+        The feature's name, for messages.
 
     Returns
     -------
     numpy.ndarray or Ragged
         The rows of all examples.
     numpy.ndarray
-        How many each example has.
+        The number of rows of each example.
     """
     dtype = feature.row_splits_dtype
     for part in reversed(feature.partitions):
@@ -152,7 +152,7 @@ def _uniform(
 def _lengths(
     counts: np.ndarray, part: Partition, by: Lists, name: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return how long each row is, and how many rows each example has."""
+    """Return the length of each row, and the number of rows of each example."""
     rows, values, len_all = by.counts, by.values, counts.sum()
     first, last = splits_of(rows)[:-1], splits_of(rows)[1:] - 1  # of each example in `values`
     some = rows > 0
@@ -187,7 +187,7 @@ def _lengths(
 def _lengths_by_rows(
     counts: np.ndarray, part: Partition, by: Lists, name: str
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return how long each row is, and how many rows each example has, by the row of each value."""
+    """Return the length of each row, and the number of rows of each example, from each value's row number."""
     numbers, some = by.values, by.counts > 0
     splits = splits_of(by.counts)
     _refuse(_steps(numbers, splits[:-1], some) < 0, by.counts, part, name, "do not rise")
@@ -202,7 +202,7 @@ def _lengths_by_rows(
 
 
 def _steps(values: np.ndarray, first: np.ndarray, some: np.ndarray) -> np.ndarray:
-    """Return by how much each value of an example exceeds the one before, the first by how much it exceeds 0."""
+    """Return the difference of each value to the previous one, and of each example's first value to 0."""
     before = np.zeros_like(values)
     before[1:] = values[:-1]
     before[first[some]] = 0
@@ -219,7 +219,7 @@ def _refuse(
     *,
     among: np.ndarray | None = None,
 ) -> None:
-    """Raise if anything is wrong, with the number of the first example where it is."""
+    """Raise if anything is wrong, with the number of the first example concerned."""
     if not wrong.any():
         return
     k = int(np.flatnonzero(wrong)[0])

@@ -1,4 +1,4 @@
-"""One serialized example, read in the obvious way: what is right is said here."""
+"""A simple parser of one serialized example, which defines what is correct."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _LITTLE_FLOAT = np.dtype("<f4")
 
 
 def find(data: bytes, wanted: Sequence[Wanted]) -> list[np.ndarray | None]:
-    """The values of the wanted features of an Example; None of one that it lacks.
+    """Return the values of the wanted features of an Example; None for a missing one.
 
     Raises
     ------
     MalformedError
-        It is no Example.
+        It is not an Example.
     SpecError
         A feature is of another kind.
     """
@@ -47,7 +47,7 @@ def find(data: bytes, wanted: Sequence[Wanted]) -> list[np.ndarray | None]:
 
 
 def entries(data: bytes, at: int, stop: int) -> list[tuple[bytes, int, int]]:
-    """The entries of a map of messages: key, and where the message begins and ends."""
+    """Return the entries of a map of messages: (key, start, end of the message)."""
     found = []
     for tag, begin, end in fields(data, at, stop):
         if tag != _FIELD_1:
@@ -68,7 +68,7 @@ def entries(data: bytes, at: int, stop: int) -> list[tuple[bytes, int, int]]:
 
 
 def feature_values(data: bytes, at: int, stop: int, kind: Any, key: bytes) -> np.ndarray | None:
-    """The values of a Feature, None of one that says nothing."""
+    """Return the values of a Feature; None for an empty one."""
     found: tuple[Any, int, int] | None = None
     for tag, begin, end in fields(data, at, stop):
         if tag in KIND_OF:
@@ -86,7 +86,7 @@ def feature_values(data: bytes, at: int, stop: int, kind: Any, key: bytes) -> np
 
 
 def values_of(data: bytes, at: int, stop: int, kind: Any) -> np.ndarray:
-    """The values of a BytesList, a FloatList or an Int64List."""
+    """Return the values of a BytesList, a FloatList or an Int64List."""
     if kind is bytes:
         return bytes_of(data, at, stop)
     if at == stop:
@@ -108,7 +108,7 @@ def values_of(data: bytes, at: int, stop: int, kind: Any) -> np.ndarray:
 
 
 def bytes_of(data: bytes, at: int, stop: int) -> np.ndarray:
-    """The values of a BytesList."""
+    """Return the values of a BytesList."""
     values = []
     for tag, begin, end in fields(data, at, stop):
         if tag != _FIELD_1:
@@ -120,14 +120,14 @@ def bytes_of(data: bytes, at: int, stop: int) -> np.ndarray:
 
 
 def floats_of(data: bytes, at: int, stop: int) -> np.ndarray:
-    """Packed float32."""
+    """Return packed float32 values."""
     if (stop - at) % 4:
         raise MalformedError(f"packed float32 of {stop - at} bytes, which 4 does not divide", at)
     return np.frombuffer(data, _LITTLE_FLOAT, (stop - at) // 4, at).astype(FLOAT)
 
 
 def int64s_of(data: bytes, at: int, stop: int) -> np.ndarray:
-    """Packed int64."""
+    """Return packed int64 values."""
     values = []
     while at < stop:
         value = data[at]

@@ -1,4 +1,4 @@
-"""Arrays of serialized ``tf.train.SequenceExample``."""
+"""Parsing of serialized ``tf.train.SequenceExample`` to arrays."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def parse_single_sequence_example(
 
 
 class _Steps(NamedTuple):
-    """The values found of a feature of the steps, and how many steps each example has."""
+    """The values of a feature of the steps, and the number of steps of each example."""
 
     steps: np.ndarray
     missing: np.ndarray
@@ -217,7 +217,7 @@ def _parse(
 def _find(
     data: bytes, in_context: Sequence[Wanted], in_lists: Sequence[Wanted]
 ) -> tuple[list[np.ndarray | None], list[list[np.ndarray | None] | None]]:
-    """The values of the wanted features: of the context, and of each step."""
+    """Return the values of the wanted features: of the context, and of each step."""
     context: dict[bytes, tuple[int, int]] = {}
     lists: dict[bytes, tuple[int, int]] = {}
     for tag, at, stop in fields(data, 0, len(data)):
@@ -252,7 +252,7 @@ def _joined_steps(found: list[list[np.ndarray | None] | None], kind: Any) -> _St
 
 
 def _array(name: str, feature: Any, found: Mapping[str, _Steps], names: list[str] | None) -> Any:
-    """Return what a feature of the steps gives of a batch."""
+    """Return the array of a feature of the steps for a batch."""
     if isinstance(feature, RaggedFeature):
         steps, _, lists = found[feature.value_key or name]
 

@@ -1,4 +1,4 @@
-"""Serialized ``TensorProto``: an array in bytes, as tensorflow has it."""
+"""Serialized ``TensorProto``: an array as bytes, in tensorflow's format."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _name_of(out_type: Any) -> str:
 
 @cache
 def _dtype_of(name: str) -> np.dtype:
-    """A numpy dtype, or one of ml_dtypes."""
+    """Return a numpy dtype, or one of ml_dtypes."""
     try:
         return np.dtype(name)
     except TypeError:
@@ -213,7 +213,7 @@ def _shape_of(data: bytes, at: int, stop: int) -> tuple[int, ...]:
 
 
 def _spread(values: np.ndarray, count: int) -> np.ndarray:
-    """Return as many values as the shape has: the last of them again and again, zeros if there are none."""
+    """Repeat the last value as often as the shape requires; zeros if there are no values."""
     if len(values) > count:
         raise MalformedError(f"{len(values):,} values, the shape has {count:,}", 0)
     if len(values) == count:
@@ -231,7 +231,7 @@ def _spread(values: np.ndarray, count: int) -> np.ndarray:
 def _values(
     data: bytes, pieces: list[tuple[int, int, int]], name: str, dtype: np.dtype
 ) -> np.ndarray:
-    """The values that stand in a field of their own, packed or not."""
+    """Return the values in a field of their own, packed or not."""
     field, form = _VALUES.get(name, (0, ""))
     found: list[np.ndarray] = []
     for tag, at, stop in pieces:
@@ -268,7 +268,7 @@ def _strings(
 
 
 def _strings_in_one(data: bytes, at: int, stop: int, count: int) -> np.ndarray:
-    """All lengths, then all strings."""
+    """Decode strings in one buffer: first all lengths, then all strings."""
     if count > stop - at:
         raise MalformedError(f"{stop - at:,} bytes for {count:,} strings", at)
     sizes = []

@@ -1,9 +1,9 @@
-"""Many serialized examples at once: each step is taken by all of them together, in numpy.
+"""A vectorised parser of many serialized examples, in numpy.
 
-Examples lie behind one another in one buffer, and an array of offsets says where each stands. What
-every writer makes is read so: each field once, keys before values, lists packed. An example that is
-otherwise in any respect, a damaged one as well, is *odd*: the plain parser reads it, and says what is
-wrong. So nothing here raises, and both give the same.
+Examples lie one after another in one buffer, and arrays of offsets say where each parser stands. It parses what
+every writer makes: each field once, keys before values, lists packed. An example that differs
+in any respect, such as a damaged one, is *odd*: the plain parser parses it, and reports what is
+wrong. So nothing here raises, and both parsers agree.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Plain = Callable[[int], "list[np.ndarray | None]"]
 
 
 def find_together(records: Sequence[bytes], wanted: Sequence[Wanted], plain: Plain) -> list[Lists]:
-    """Return what is found of the wanted features in each example.
+    """Parse the wanted features of each example.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def find_together(records: Sequence[bytes], wanted: Sequence[Wanted], plain: Pla
     wanted : sequence of Wanted
         Features.
     plain : callable
-        Reads the example of a number, or raises what is wrong with it.
+        Parses the example with a number, or raises its problem.
     """
     total = len(records)
     if total < FEW:
@@ -64,7 +64,7 @@ def find_together(records: Sequence[bytes], wanted: Sequence[Wanted], plain: Pla
 
 
 def _mixed(lists: Lists, odd: np.ndarray, others: Lists) -> Lists:
-    """Return what was found together, with that of the odd examples in its place."""
+    """Merge the results of the vectorised parser with those of the odd examples."""
     counts, present, values = lists
     values = values[np.repeat(~odd, counts)]
     counts, present = counts.copy(), present.copy()
@@ -76,9 +76,9 @@ def _mixed(lists: Lists, odd: np.ndarray, others: Lists) -> Lists:
 
 
 def _number(words: np.ndarray) -> tuple[np.ndarray, Any]:
-    """The varint at the low end of each word, and how many bytes it has.
+    """Return the varint at the low end of each word, and its length in bytes.
 
-    Of more than 4 bytes it is `_TOO_LONG`, or more: nothing is as long, so that the example is odd.
+    One of more than 4 bytes gives `_TOO_LONG`, or more: no length is that large, so the example is odd.
     """
     if not np.bitwise_or.reduce(words & 0x80):
         return words & 0x7F, 1
@@ -107,7 +107,7 @@ class _Batch:
         self.odd = np.zeros(len(records), bool)
 
     def find(self, wanted: Sequence[Wanted]) -> list[Lists]:
-        """Return what is found in the examples that are not odd."""
+        """Parse the features in the examples that are not odd."""
         at, stop = self.splits[:-1], self.splits[1:]
         owner = np.flatnonzero(at < stop)
         owner, at, stop = self.inside(owner, at[owner], stop[owner], _LENGTH)
@@ -118,7 +118,7 @@ class _Batch:
     def inside(
         self, owner: np.ndarray, at: np.ndarray, stop: np.ndarray, tag: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Messages whose one field has this tag and a length: what is in that; the others are odd."""
+        """Return the contents of messages with one field of this tag; other messages make their examples odd."""
         words = self.words[at]
         size, width = _number(words >> 8)
         begin = at + width + 1
@@ -127,7 +127,7 @@ class _Batch:
         return owner, begin, stop
 
     def only(self, good: np.ndarray, owner: np.ndarray, *arrays: np.ndarray) -> Any:
-        """The rows that are good; the owners of the others are odd."""
+        """Select the good rows; the owners of the others become odd."""
         if good.all():
             return owner, *arrays
         self.odd[owner[~good]] = True
@@ -136,9 +136,9 @@ class _Batch:
     def items(
         self, owner: np.ndarray, at: np.ndarray, stop: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The items of messages of one repeated field: whose they are, where each begins and ends.
+        """Return the items of messages with one repeated field: owner, start and end of each.
 
-        First the first items of all, then the second ones, and so on.
+        First the first items of all messages, then the second ones, and so on.
         """
         found = []
         more = at < stop
@@ -203,7 +203,7 @@ class _Batch:
         return which
 
     def lists(self, wanted: Wanted) -> Lists:
-        """Return what is found of a feature."""
+        """Return the values of a feature."""
         owner, _, stop, _, begin = self.entries
         which = self.named(wanted.key)
         entry = np.full(len(self.odd), -1)
@@ -228,7 +228,7 @@ class _Batch:
     def bytes_lists(
         self, owner: np.ndarray, at: np.ndarray, stop: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return how many values each example has in lists of bytes, and all values."""
+        """Return each example's number of values in lists of bytes, and all values."""
         owner, begin, end = self.items(owner, at, stop)
         if len(owner) and (owner[1:] < owner[:-1]).any():
             order = np.argsort(owner, kind="stable")
@@ -240,7 +240,7 @@ class _Batch:
     def packed_lists(
         self, owner: np.ndarray, at: np.ndarray, stop: np.ndarray, kind: Any
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return how many values each example has in lists of numbers, and all values."""
+        """Return each example's number of values in lists of numbers, and all values."""
         counts = np.zeros(len(self.odd), np.int64)
         some = at < stop
         if not some.all():
@@ -258,12 +258,12 @@ class _Batch:
         return counts, values
 
     def slices(self, at: np.ndarray, stop: np.ndarray) -> list[bytes]:
-        """Return pieces of the buffer."""
+        """Return ranges of the buffer."""
         blob = self.blob
         return [blob[a:b] for a, b in zip(at.tolist(), stop.tolist(), strict=True)]
 
     def together(self, at: np.ndarray, stop: np.ndarray) -> np.ndarray:
-        """Return pieces of the buffer, one after the other, as bytes that nobody else has."""
+        """Concatenate ranges of the buffer to a new array of bytes."""
         sizes = stop - at
         size = int(sizes[0]) if len(at) else 0
         if size and (sizes == size).all():
@@ -280,20 +280,20 @@ class _Batch:
 
 
 def owner_of(entries: tuple[np.ndarray, ...], which: np.ndarray) -> np.ndarray:
-    """Return the examples of some entries."""
+    """Return the examples to which entries belong."""
     owners: np.ndarray = entries[0][which]
     return owners
 
 
 def int64s_of(data: np.ndarray, splits: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Packed int64 of several lists: all values, how many each list has, and the lists to reject.
+    """Decode packed int64 of several lists: all values, the length of each list, and the lists to reject.
 
     Parameters
     ----------
     data : numpy.ndarray of uint8
-        The bytes of all lists, each of which ends with a whole varint.
+        The bytes of all lists, each of which ends with a complete varint.
     splits : numpy.ndarray of int64
-        Where each list begins.
+        The start of each list.
     """
     none = np.empty(0, np.intp)
     last = data < 0x80

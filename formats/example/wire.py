@@ -1,6 +1,6 @@
-"""The wire format of protocol buffers, one field after another.
+"""The wire format of protocol buffers, field by field.
 
-A message is a row of fields: a *tag* (number and wire type), then the value: a varint (0), 8 bytes
+A message is a sequence of fields: a *tag* (number and wire type), then the value: a varint (0), 8 bytes
 (1), a length and as many bytes (2), or 4 bytes (5).
 """
 
@@ -13,14 +13,14 @@ VARINT_BYTES = 10
 
 
 class MalformedError(ValueError):
-    """Bytes that are not the message they should be; caught by who knows whose bytes they are.
+    """The bytes are not a valid message; callers add which record they are from.
 
     Parameters
     ----------
     problem : str
         What was found and what was expected.
     byte : int
-        Where.
+        The offset of the problem.
     """
 
     def __init__(self, problem: str, byte: int) -> None:
@@ -32,7 +32,7 @@ class MalformedError(ValueError):
 
 
 def varint(data: bytes, at: int, stop: int) -> tuple[int, int]:
-    """An unsigned number of 64 bits, and where it ends."""
+    """Decode an unsigned 64-bit number; return it and the offset after it."""
     value = shift = 0
     for k in range(at, min(at + VARINT_BYTES, stop)):
         byte = data[k]
@@ -46,7 +46,7 @@ def varint(data: bytes, at: int, stop: int) -> tuple[int, int]:
 
 
 def fields(data: bytes, at: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the fields of a message: tag, and where the value begins (after its length) and ends."""
+    """Yield the fields of a message: tag, start of the value (after its length), end."""
     while at < stop:
         first = at
         tag = data[at]
@@ -83,7 +83,7 @@ def fields(data: bytes, at: int, stop: int) -> Iterator[tuple[int, int, int]]:
 
 
 def varint_bytes(value: int) -> bytes:
-    """A number as a varint; a negative one as its 64 bits."""
+    """Encode a number as a varint; a negative one as its 64 bits."""
     value &= 0xFFFF_FFFF_FFFF_FFFF
     out = bytearray()
     while value > 0x7F:
@@ -94,5 +94,5 @@ def varint_bytes(value: int) -> bytes:
 
 
 def delimited(number: int, *parts: bytes) -> Iterable[bytes]:
-    """The pieces of a field of bytes: tag, length, and what is in it."""
+    """Return the parts of a field of bytes: tag, length, and contents."""
     return (varint_bytes(number << 3 | 2), varint_bytes(sum(map(len, parts))), *parts)

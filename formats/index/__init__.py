@@ -1,4 +1,4 @@
-"""Indexes of where the records of files are: found out once, and kept."""
+"""Indexes of files: the places of their records, found once and cached."""
 
 from tundish.formats.index.kept import Index
 from tundish.formats.index.looking import indexes_of

@@ -1,8 +1,8 @@
-"""Indexes: where the records of a file are, or why nobody can tell; on disk an Arrow file each.
+"""Indexes of files, with the places of their records; each is cached in an Arrow file.
 
-A file is written aside and renamed, so it is whole or not there, and it is never changed: several
-processes map it at once. What is wrong with it, of another version, or of a file that has changed,
-is no index at all. All of them may be deleted at any time.
+Such a file is written under a temporary name and renamed, so it is complete or absent, and it never changes: several
+processes map it at once. One that is damaged, has another version, or belongs to a file that has changed,
+is ignored. All of them may be deleted at any time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _log = logging.getLogger("tundish")
 
 
 def described(form: Format, path: str, *, beside: bool) -> dict[str, Any]:
-    """Describe what an index is of, as JSON: nothing that says only how to get at the bytes."""
+    """Describe what an index depends on, as JSON, without options that only concern access."""
     given = {name: repr(value) for name, value in form.given.items()}
     if not is_remote(path):
         path = os.path.abspath(local_path(path))  # noqa: PTH100 - links stay what they are
@@ -52,12 +52,12 @@ def described(form: Format, path: str, *, beside: bool) -> dict[str, Any]:
 
 
 def place_beside(path: str) -> str:
-    """Return where the index of a file is, beside it."""
+    """Return the path of a file's index beside the file."""
     return f"{path if is_remote(path) else local_path(path)}.index.arrow"
 
 
 def place_in_cache(description: dict[str, Any]) -> str | None:
-    """Return where an index is, in the cache folder; None for a user who has none."""
+    """Return the path of an index in the cache folder; None if the user has no home."""
     text = json.dumps(description, sort_keys=True)
     name = blake2b(text.encode(errors="surrogatepass"), digest_size=16).hexdigest()
     folder = cache_folder()
@@ -65,7 +65,7 @@ def place_in_cache(description: dict[str, Any]) -> str | None:
 
 
 def cache_folder() -> Path | None:
-    """Return where this library's caches of this user are; None for a user without a home."""
+    """Return the folder of this library's caches for the user; None if the user has no home."""
     named = os.environ.get("TUNDISH_CACHE_DIR")
     base = os.environ.get("XDG_CACHE_HOME")
     try:
@@ -77,7 +77,7 @@ def cache_folder() -> Path | None:
 def read(
     where: str, description: dict[str, Any], identity: Identity, storage_options: StorageOptions
 ) -> np.ndarray | None:
-    """The places that are kept there, if they are those of this file as it is now."""
+    """Return the cached places, if they are those of the file as it is now."""
     import pyarrow as pa  # noqa: PLC0415 - takes a while, and is needed for large files only
 
     try:
@@ -107,7 +107,7 @@ def write(
     places: np.ndarray,
     storage_options: StorageOptions,
 ) -> None:
-    """Keep places. If that cannot be done, the log says so, and they will be looked for again."""
+    """Cache places. If that fails it is logged, and they will be searched again."""
     import pyarrow as pa  # noqa: PLC0415 - takes a while, and is needed for large files only
 
     said = {**description, "identity": identity, "count": len(places), "crc32": _crc32(places)}
@@ -146,7 +146,7 @@ def _write_batch(sink: Any, batch: Any) -> None:
 
 
 def _opened(where: str, storage_options: StorageOptions) -> Any:
-    """A source for pyarrow: read, not mapped, since who cuts a mapped file ends this process."""
+    """Open a source for pyarrow without mapping it, since truncating a mapped file kills this process."""
     import pyarrow as pa  # noqa: PLC0415 - as in `read`
 
     with open_file(where, storage_options) as file:
@@ -162,18 +162,18 @@ def _crc32(places: np.ndarray) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """Places of the records in a file.
+    """The places of the records in a file.
 
     Parameters
     ----------
     places : Places
-        Of all of them; none if there is an error.
+        The places of all records; none if there is an error.
     identity : Identity or None
-        Of the file they are of; None where it changed while it was looked at, or is not there.
+        The file's identity; None if it changed in the meantime, or does not exist.
     error : Exception, optional
-        Why nobody can tell.
+        The reason why the places are unknown.
     groups : numpy.ndarray, optional
-        How many records each group has, where they are stored in groups.
+        The number of records in each group, if they are stored in groups.
     """
 
     places: Places
@@ -182,7 +182,7 @@ class Index:
     groups: np.ndarray | None = None
 
     def says_the_same(self, other: Index) -> bool:
-        """Return True if another index of the same file says what this one says."""
+        """Return True if another index of the same file has the same contents."""
         if self.identity != other.identity:
             return False
         if self.error is not None or other.error is not None:
@@ -195,14 +195,14 @@ class Index:
 
     @property
     def units(self) -> np.ndarray:
-        """The sizes of the units in which the records are handed out, in order."""
+        """The sizes of the units in which storage hands out the records, in order."""
         if self.error is not None:  # it counts as one record
             return np.ones(1, np.int64)
         return runs_of(self.places) if self.groups is None else self.groups
 
 
 def identity_of(path: str, storage_options: StorageOptions = None) -> Identity | None:
-    """A file's identity now; None if that cannot be told."""
+    """Return a file's present identity; None if it is unknown."""
     try:
         if not is_remote(path):
             found = os.stat(local_path(path))  # noqa: PTH116 - a `Path` would cost ten times the call

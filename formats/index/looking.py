@@ -1,4 +1,4 @@
-"""Looks where the records of files are, unless that is known already."""
+"""Indexing of files, unless an index is cached."""
 
 from __future__ import annotations
 
@@ -43,23 +43,23 @@ _KNOWN: WeakValueDictionary[tuple[str, str], Index] = WeakValueDictionary()
 
 
 def indexes_of(form: Format, paths: Sequence[str], *, keep: Keep = True) -> list[Index]:
-    """Return where the records of files are.
+    """Return the indexes of files.
 
     Parameters
     ----------
     form : Format
-        Of all of them; `seekable`.
+        The files' format, which is `seekable`.
     paths : sequence of str
         The files.
     keep : bool or "beside"
-        Whether what took reading a large file is kept for other processes and for later: in the
-        cache folder (``$TUNDISH_CACHE_DIR``, else ``tundish`` in ``$XDG_CACHE_HOME`` or ``~/.cache``), or
-        beside each file.
+        Whether an index that required reading a large file is cached for other processes and for later: True in the
+        cache folder (``$TUNDISH_CACHE_DIR``, else ``tundish`` in ``$XDG_CACHE_HOME`` or ``~/.cache``), "beside"
+        each file.
 
     Returns
     -------
     list of Index
-        Of each file. As long as a file is what it was, and somebody holds its index, that same object.
+        The index of each file; the same object while the file does not change and somebody holds it.
     """
     looking = _Looking(form, getattr(form, "storage_options", None), keep, repr(form))
     if len(paths) > 1 and any(map(is_remote, paths)):
@@ -77,7 +77,7 @@ class _Looking:
     """The format with all its arguments."""
 
     def at(self, path: str) -> Index:
-        """Return what is known of a file, or is found out now."""
+        """Return a file's index, from a cache or by indexing the file now."""
         known = _KNOWN.get((self.called, path))
         if known is not None and known.identity is not None:  # noqa: SIM102 - asking is not free
             if known.identity == identity_of(path, self.options):
@@ -122,7 +122,7 @@ class _Looking:
         return Index(places, before, groups=groups)
 
     def _where(self, path: str, identity: Identity | None) -> str | None:
-        """Return where the index of a file is kept, if it is."""
+        """Return the path of a file's cached index, if there is one."""
         least = WORTH_KEEPING_REMOTE if is_remote(path) else WORTH_KEEPING
         if not self.keep or self.form.cheap or identity is None or identity[0] < least:
             return None

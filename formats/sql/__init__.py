@@ -1,1 +1,1 @@
-"""Rows of databases: drivers and their results, secrets that names of data sources hold, conversion."""
+"""Rows of databases: drivers, results, conversion of values, and data source names with secrets."""

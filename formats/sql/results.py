@@ -1,4 +1,4 @@
-"""The rows of a query, fetched a piece at a time, by what the driver gives them as."""
+"""Results of queries, fetched in pieces in the driver's own form."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _SKIPPED = 1 << 14  # rows that are fetched at once to be left out
 
 
 class Result(ABC):
-    """The rows of a query, in its order.
+    """The rows of a query, in order.
 
     Attributes
     ----------
     columns : list of str
-        Their names.
+        The names of the columns.
     identity : Identity or None
-        Of the file that the database is.
+        The identity of the database's file, if it is one.
     """
 
     columns: list[str]
@@ -36,7 +36,7 @@ class Result(ABC):
         """Return the next rows, as columns: lists, or arrays of equal length; empty ones at the end."""
 
     def skip(self, count: int) -> None:
-        """Leave rows out."""
+        """Skip rows."""
         while count > 0:
             columns = self.fetch(min(count, _SKIPPED))
             if not columns or not len(columns[0]):
@@ -49,7 +49,7 @@ class Result(ABC):
 
 
 class Cursor(Result):
-    """The rows that a DB-API cursor gives: tuples."""
+    """The rows of a DB-API cursor, as tuples."""
 
     def __init__(self, connection: Any, cursor: Any) -> None:
         self._connection, self._cursor = connection, cursor
@@ -69,7 +69,7 @@ class Cursor(Result):
 
 
 class SqliteCursor(Cursor):
-    """A cursor of sqlite3, whose `fetchmany` would drop the rows before one that fails."""
+    """A cursor of sqlite3 that reads row by row: `fetchmany` would lose the rows before one that fails."""
 
     def __init__(self, connection: Any, cursor: Any) -> None:
         super().__init__(connection, cursor)
@@ -89,7 +89,7 @@ class SqliteCursor(Cursor):
 
 
 class ServerCursor(Cursor):
-    """A cursor of psycopg that leaves the rows with the server until they are asked for."""
+    """A cursor of psycopg that leaves the rows on the server until they are fetched."""
 
     def skip(self, count: int) -> None:
         if count:
@@ -97,7 +97,7 @@ class ServerCursor(Cursor):
 
 
 class Batches(Result):
-    """The rows of a reader of Arrow batches: arrays, and lists where numpy has no such values."""
+    """The rows of a reader of Arrow batches: arrays, or lists if numpy cannot represent the values."""
 
     def __init__(self, connection: Any, cursor: Any, reader: Any) -> None:
         self._connection, self._cursor, self._reader = connection, cursor, reader
@@ -124,7 +124,7 @@ class Batches(Result):
 
 
 def _column(array: Any, name: str) -> Any:
-    """A column of an Arrow batch; a list where a row has no value, or numpy no such type."""
+    """Return a column of an Arrow batch; a list if it has nulls, or numpy has no such type."""
     # Here, since they import pyarrow.
     from tundish.formats.tables.columns import check_type, to_numpy  # noqa: PLC0415
 

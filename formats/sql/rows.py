@@ -1,4 +1,4 @@
-"""The records of a query: its rows."""
+"""The format of a database query: its records are the result's rows."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ _FEWEST, _MOST = 64, 1 << 15  # rows that are fetched at once
 
 @dataclass(frozen=True)
 class SqlFormat(Format):
-    """The rows of a query. Its "file" is the data source, as it may be shown; a place is a row's number.
+    """The rows of a query. Its "file" is the data source's public name; a place is a row's number.
 
-    A result cannot be entered in the middle: to go on, the query runs again and rows are left out.
+    A result cannot be entered in the middle: to continue, the query is run again and rows are skipped.
 
     Parameters
     ----------
     driver : str or callable
-        "sqlite", "duckdb", "postgresql"; or what makes a connection of the source's name.
+        "sqlite", "duckdb", "postgresql"; or a function that makes a connection from the source's name.
     source : DataSource
-        Where the query runs.
+        The database.
     query : str
-        In the database's own language.
+        The query, in the database's own language.
     output_types : tuple of str, or str, optional
-        The dtypes of the columns; one that is in no tuple makes records that are in none. None: what the
-        driver gives.
+        The dtypes of the columns; a single one, not in a tuple, gives bare values as records. None: the
+        driver's types.
     """
 
     driver: str | Connect = "sqlite"
@@ -61,7 +61,7 @@ def _leaf_spec(dtype: str) -> ArraySpec:
 
 
 class _SqlReader(Reader):
-    """Reads one row after another, and keeps those that were fetched with them."""
+    """Reads the rows in sequence, and keeps those that were fetched together."""
 
     def __init__(self, form: SqlFormat, path: str, place: int) -> None:
         self.path, self.place = path, place
@@ -101,7 +101,7 @@ class _SqlReader(Reader):
         )
 
     def _fetch(self) -> None:
-        """Hold the next rows, as many as are about `RUN_BYTES`."""
+        """Fetch the next rows, about `RUN_BYTES` of them."""
         if self._late is not None:
             raise self._late
         try:
@@ -140,7 +140,7 @@ class _SqlReader(Reader):
 
 
 def _bytes_of(column: Any) -> int:
-    """Return about how large a column is."""
+    """Return the approximate size of a column."""
     if isinstance(column, np.ndarray) and column.dtype != object:
         return column.nbytes
     return sum(8 + (len(value) if isinstance(value, (str, bytes)) else 0) for value in column)

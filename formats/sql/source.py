@@ -1,4 +1,4 @@
-"""The name of a database, of which no secret is ever shown, and how a query is run by its driver."""
+"""Data sources: names of databases whose secrets are never shown, and running queries on them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class DataSource:
     Parameters
     ----------
     name : str
-        As its driver understands it. It may hold a password, which is in no text of this object; it is
+        The name for the driver. It may contain a password, which is in no text of this object; it is
         pickled with it, since workers connect.
     """
 
@@ -42,7 +42,7 @@ class DataSource:
 
     @property
     def shown(self) -> str:
-        """The name without secrets."""
+        """Return the name without secrets."""
         shown = _IN_URL.sub(rf"\1:{_HIDDEN}@", self.name)
         return _IN_PAIR.sub(rf"\g<key>{_HIDDEN}", shown)
 
@@ -50,11 +50,11 @@ class DataSource:
         return self.shown
 
     def __tundish_fingerprint__(self) -> str:
-        """Return what counts of it: a password may change."""
+        """Return the part of the name that counts in a fingerprint, in which a password may change."""
         return self.shown
 
     def hide(self, problem: BaseException) -> None:
-        """Take the secrets out of the text of an error: drivers quote what they cannot read."""
+        """Remove the secrets from the text of an error, since drivers quote what they cannot parse."""
         problem.args = tuple(
             self._without_secrets(arg) if isinstance(arg, str) else arg for arg in problem.args
         )
@@ -66,7 +66,7 @@ class DataSource:
         return text
 
     def _secrets(self) -> set[str]:
-        """Return secrets whole, and in the pieces that a driver may take one for that holds a '/' or '@'."""
+        """Return secrets whole, and in the pieces that a driver may see if one contains a '/' or '@'."""
         found = [match[2] for match in _IN_URL.finditer(self.name)]
         found += [match["secret"].strip("'\"{}") for match in _IN_PAIR.finditer(self.name)]
         pieces = {
@@ -93,7 +93,7 @@ def query_result(driver: str | Connect, source: DataSource, query: str) -> Resul
     ValueError
         The query gives no rows.
     Exception
-        What the driver raises, without the source's secrets.
+        The driver's error, without the source's secrets.
     """
     connect = DRIVERS[driver] if isinstance(driver, str) else driver
     connection: Any = None
@@ -111,7 +111,7 @@ def query_result(driver: str | Connect, source: DataSource, query: str) -> Resul
 
 
 def _run(connection: Any, query: str) -> Result:
-    """The rows of a query, by the fastest way that the connection has."""
+    """Run a query, in the fastest way that the connection supports."""
     module = type(connection).__module__.partition(".")[0]
     if module in {"duckdb", "_duckdb"}:
         relation = connection.sql(query)
@@ -139,7 +139,7 @@ def _check_rows(found: Any) -> None:
 
 
 def _sqlite(name: str) -> Any:
-    """A connection that only reads: to connect is to create a database, else."""
+    """Open a read-only connection; by default connecting would create a database."""
     import sqlite3  # noqa: PLC0415 - some Pythons are built without
 
     if name.startswith("file:"):
@@ -160,7 +160,7 @@ def _file(name: str) -> Identity | None:
 
 
 def _text(raw: bytes) -> str | Unreadable:
-    """A text of sqlite, which may be any bytes."""
+    """Decode a text of sqlite, which may be any bytes."""
     try:
         return raw.decode()
     except UnicodeDecodeError as problem:

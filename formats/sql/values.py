@@ -1,4 +1,4 @@
-"""Values of a database as numpy's: what is asked for exactly, or a problem that tells which row."""
+"""Conversion of a database's values to numpy's, exact or with the problem of each row."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ _PLAIN: dict[type, Any] = {
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A stand-in for a value that the driver could not read: its bytes, and why."""
+    """Stands for a value that the driver could not read, with its bytes and the reason."""
 
     raw: bytes
     problem: str
 
 
 class _UnfitError(Exception):
-    """A value is not of the type that was asked for."""
+    """A value is not of the requested type."""
 
 
 def check_types(output_types: Any) -> tuple[str, ...] | str | None:
-    """The argument `output_types` of `SqlDataset`, as names of dtypes.
+    """Check the argument `output_types` of `SqlDataset`; return names of dtypes.
 
     Raises
     ------
     TypeError
-        It is no dtype, and no sequence of dtypes.
+        It is not a dtype, and not a sequence of dtypes.
     ValueError
         It is empty.
     """
@@ -69,7 +69,7 @@ def _type_name(dtype: Any) -> str:
 
 
 def as_given(values: Any) -> tuple[Any, Bad]:
-    """A column as the driver gives it: an array if all its values are of one plain type, else a list."""
+    """Convert a column as the driver gives it: to an array if all values are of one plain type, else to a list."""
     if isinstance(values, np.ndarray):
         return values, {}
     kinds = set(map(type, values))
@@ -94,9 +94,9 @@ def as_given(values: Any) -> tuple[Any, Bad]:
 
 
 def converted(values: Any, dtype: str) -> tuple[Any, Bad]:
-    """A column in the dtype that was asked for: an array; a list where its values are arrays.
+    """Convert a column to the requested dtype: to an array, or a list if its values are arrays.
 
-    What stands in a bad row is anything.
+    The values of bad rows are arbitrary.
     """
     found = _at_once(values, dtype)
     if found is not None:
@@ -119,7 +119,7 @@ def converted(values: Any, dtype: str) -> tuple[Any, Bad]:
 
 
 def _at_once(values: Any, dtype: str) -> Any:
-    """The column, if all its values are of the type that is asked for; None: look at each."""
+    """Convert a column whose values are all of the requested type; None if each has to be inspected."""
     kind, want = _kind(dtype), _dtype(dtype)
     if isinstance(values, np.ndarray):
         if values.dtype == want and want.kind != "O":
@@ -153,7 +153,7 @@ def _within(values: Sequence[int], want: Any) -> np.ndarray | None:
 
 
 def _narrowed(values: np.ndarray, want: Any) -> np.ndarray | None:
-    """Floats in a smaller dtype; None if one would become infinite."""
+    """Convert floats to a smaller dtype; None if one would become infinite."""
     largest = np.abs(values[np.isfinite(values)]).max(initial=0)
     return values.astype(want) if largest <= np.finfo(want).max else None
 

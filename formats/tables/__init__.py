@@ -1,5 +1,5 @@
-"""Files of tables, by pyarrow: Parquet, Arrow IPC, CSV and JSON lines. A row is a record.
+"""Tables read by pyarrow: Parquet, Arrow IPC, CSV and JSON lines. A row is a record.
 
-`columns` turns what Arrow holds into numpy arrays, `form` says which columns are wanted and as what,
-`reader` gives rows of what a format reads at once, and each format has a file.
+`columns` converts Arrow arrays to numpy, `form` selects columns and their types,
+`reader` gives the rows of a piece that was read at once, and each format has a file.
 """

@@ -1,6 +1,6 @@
-"""Arrow IPC, files and streams, and Feather: a place is the number of a row.
+"""Arrow IPC files and streams, and Feather; a place is the number of a row.
 
-A record batch is read at once, and what cannot be decoded is an error of each of its rows.
+A record batch is read as a whole; if it cannot be decoded, each of its rows is an error.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _ArrowReader(BatchReader):
         self.groups = [*self._messages.rows, *[1] * self.broken]
 
     def _doubt(self) -> None:
-        """See whether batches have as many rows as they say, where that is unlikely; else the file ends there."""
+        """Check that batches have as many rows as they say, if that is unlikely; otherwise the file ends there."""
         messages = self._messages
         for number in messages.doubtful:
             if self.batch(number).rows is None:
@@ -91,7 +91,7 @@ class _ArrowReader(BatchReader):
                 raise RecordCorruptError(self.path, self._messages.schema[0], text) from None
 
     def _opened(self, number: int, wanted: list[int] | None) -> Any:
-        """The stream from a batch on: the schema, and the dictionaries that were there by then."""
+        """Return the stream from a batch on, with its schema and the dictionaries up to there."""
         spans = _before(self._messages, number)
         if number < len(self._messages.batches):
             first = self._messages.batches[number][0]
@@ -102,7 +102,7 @@ class _ArrowReader(BatchReader):
         return pa.ipc.open_stream(self._source.arrow(), options=options)
 
     def _checked(self) -> None:
-        """Raise what reading the file has raised."""
+        """Raise the error that reading the file has raised."""
         if self._source is not None and self._source.error is not None:
             raise self._source.error from None
 
@@ -144,6 +144,6 @@ class _ArrowReader(BatchReader):
 
 
 def _before(messages: Messages, number: int) -> list[tuple[int, int]]:
-    """Return what has to be read before a batch."""
+    """Return the messages that have to be read before a batch."""
     known = [(begin, end) for begin, end, batches in messages.dictionaries if batches <= number]
     return [messages.schema, *known]

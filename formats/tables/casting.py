@@ -1,4 +1,4 @@
-"""Columns as other types: every value or its row's error, none wrapped around or cut off."""
+"""Casting of columns: every value becomes exact or its row an error, never wrapped or cut."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Kind:
-    """The type that a column is to have, told by its name, which no version of pyarrow changes.
+    """The requested type of a column, which is pickled by name, since names do not depend on pyarrow's version.
 
     Parameters
     ----------
@@ -43,12 +43,12 @@ def _kind(written: bytes) -> Kind:
 
 
 def check_schema(schema: Any) -> tuple[tuple[str, Kind], ...] | None:
-    """The argument `schema`, as a format keeps it.
+    """Check the argument `schema`; return it as a format stores it.
 
     Parameters
     ----------
     schema : pyarrow.Schema, mapping of str to dtype, or None
-        A dtype is whatever numpy takes for one, ``str``, ``bytes``, or a type of Arrow's.
+        A dtype is anything numpy accepts as one, ``str``, ``bytes``, or an Arrow type.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def check_schema(schema: Any) -> tuple[tuple[str, Kind], ...] | None:
 
 
 def arrow_type(name: str, dtype: Any) -> Any:
-    """The type of Arrow's for a dtype.
+    """Return the Arrow type of a dtype.
 
     Raises
     ------
@@ -93,23 +93,23 @@ def arrow_type(name: str, dtype: Any) -> Any:
 
 
 def cast(array: Any, kind: Any, name: str, bad: Bad) -> Any:
-    """Return a column as another type.
+    """Cast a column to another type.
 
     Parameters
     ----------
     array : pyarrow.Array
         The column.
     kind : pyarrow.DataType
-        What it is to be.
+        The type to cast to.
     name : str
-        Of the column, for messages.
+        The column's name, for messages.
     bad : dict of int to str
-        Where the rows are noted whose values are none of that type.
+        Receives the rows whose values do not fit the type, with the problem.
 
     Returns
     -------
     pyarrow.Array
-        With nulls in those rows.
+        The column, with nulls in those rows.
     """
     if array.type == kind:
         return array
@@ -147,7 +147,7 @@ def _cast(array: Any, kind: Any) -> Any:
 
 
 def _check_bits(array: Any) -> None:
-    """Check that a number that is to be a bool is 0 or 1."""
+    """Check that a number to be cast to bool is 0 or 1."""
     if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
         known = pc.fill_null(pc.or_(pc.equal(array, 0), pc.equal(array, 1)), True)
         if not pc.all(known).as_py():

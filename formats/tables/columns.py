@@ -1,4 +1,4 @@
-"""Arrow's arrays as numpy arrays.
+"""Conversion of Arrow arrays to numpy arrays.
 
 ==========================================  =======================================================
 Arrow                                       a row's value
@@ -13,16 +13,16 @@ list of one of these                        array, (k,)
 list of lists                               array, if the inner ones are of one length
 fixed_size_list                             array of its shape (of ints, floats: no copy)
 struct                                      dict
-dictionary, run_end_encoded                 what its values are
+dictionary, run_end_encoded                 as the type of its values
 fixed_shape_tensor                          array of its shape
-other extension types                       what their storage is
+other extension types                       as their storage type
 decimal, map, union, interval, list of      none: a SpecError that names the column
 structs
 ==========================================  =======================================================
 
 A null is NaN in a column of floats, and NaT in one of times. In any other column it is its row's error,
-unless a default says what stands for it; a default stands for nulls of floats and times as well. So it
-is with the items of a list, which have no defaults.
+unless there is a default for it; a default replaces nulls of floats and times as well. The same
+holds for the items of a list, which have no defaults.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ Bad = dict[int, str]
 
 
 def to_numpy(array: Any, name: str, defaults: Mapping[str, Any], bad: Bad) -> Any:
-    """Return a column of rows.
+    """Convert a column.
 
     Parameters
     ----------
     array : pyarrow.Array
-        Of a type that `check_type` lets pass, valid.
+        A valid array, of a type that `check_type` accepts.
     name : str
-        Of the column, for messages, and to find its default.
+        The column's name, for messages, and to find its default.
     defaults : mapping
-        What stands for nulls, by the column's name; a struct's fields are ``"column.field"``.
+        The values in place of nulls, by the column's name; a struct's fields are ``"column.field"``.
     bad : dict of int to str
-        Where rows without a value are noted, with the problem.
+        Receives the rows without a value, with the problem.
 
     Returns
     -------
     nest of (n, ...) arrays
-        Read-only; of structs dicts. What stands in a row without a value is anything.
+        Read-only arrays; dicts for structs. The values of rows without a value are arbitrary.
     """
     kind = array.type
     if isinstance(kind, pa.BaseExtensionType):
@@ -80,12 +80,12 @@ def to_numpy(array: Any, name: str, defaults: Mapping[str, Any], bad: Bad) -> An
 
 
 def check_type(kind: Any, name: str) -> None:
-    """See that a type can be given as numpy arrays.
+    """Check that a type can be converted to numpy arrays.
 
     Raises
     ------
     SpecError
-        It cannot; with the column's name, and what to do.
+        It cannot; the message has the column's name, and what to do.
     """
     types = pa.types
     if isinstance(kind, pa.BaseExtensionType):
@@ -172,7 +172,7 @@ def _values(array: Any, name: str, bad: Bad) -> np.ndarray:
 
 
 def _unmasked(array: Any) -> Any:
-    """The same values, none of which is null."""
+    """Return the values of an array without nulls."""
     if not array.null_count:
         return array
     buffers = [None, *array.buffers()[1:]]
@@ -191,7 +191,7 @@ def _times(array: Any) -> np.ndarray:
 
 
 def _texts(array: Any, name: str, bad: Bad) -> np.ndarray:
-    """Objects, None where there is no text."""
+    """Return strings as objects, None for a null."""
     kind = array.type
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
         array = array.cast(
@@ -242,7 +242,7 @@ def _lists(array: Any, name: str, bad: Bad) -> np.ndarray:
 
 
 def _items(items: Any, name: str, rows: _Rows, bad: Bad) -> np.ndarray:
-    """The items of lists; what is wrong with one is wrong with its row."""
+    """Convert the items of lists; a problem of an item is its row's."""
     wrong: Bad = {}
     flat = np.asarray(to_numpy(items, name, {}, wrong))
     for k, problem in wrong.items():
@@ -253,7 +253,7 @@ def _items(items: Any, name: str, rows: _Rows, bad: Bad) -> np.ndarray:
 
 
 class _Rows:
-    """The rows that items of a list belong to; None: to a list that is null."""
+    """The rows of lists' items; None for the items of a null list."""
 
     def __init__(self, array: Any, number: Callable[[int], int]) -> None:
         self._null = np.asarray(array.is_null()) if array.null_count else None
@@ -271,7 +271,7 @@ def _innermost(kind: Any) -> Any:
 
 
 def _stacked(row: np.ndarray, kind: Any, name: str, k: int, bad: Bad) -> np.ndarray:
-    """A list of lists as one array."""
+    """Convert a list of lists to one array."""
     if not len(row):
         inner = to_numpy(pa.array([], _innermost(kind)), name, {}, {})
         return np.empty((0,) * (1 + _depth(kind)), inner.dtype)
@@ -312,14 +312,14 @@ def _without_nulls(
 
 
 class Null(str):
-    """The problem of a row with nulls where none may be; it names all columns that need a default.
+    """The problem of a row with nulls; it names all columns that need a default.
 
     Parameters
     ----------
     kinds : dict of str to pyarrow.DataType
-        The columns that are null in the row.
+        The columns that are null in this row.
     others : dict of str to pyarrow.DataType
-        Columns that are null in other rows.
+        The columns that are null in other rows.
     """
 
     __slots__ = ("kinds",)
@@ -343,7 +343,7 @@ def _named(kinds: Mapping[str, Any]) -> str:
 
 
 def note_nulls(array: Any, name: str, bad: Bad) -> None:
-    """Note the rows in which a column is null and may not be, beside what they lack in others."""
+    """Add the rows in which a column has a forbidden null to those of other columns."""
     if not array.null_count:
         return
     for k in np.flatnonzero(array.is_null()).tolist():
@@ -355,12 +355,12 @@ def note_nulls(array: Any, name: str, bad: Bad) -> None:
 
 
 def default_of(kind: Any, name: str, default: Any) -> np.ndarray:
-    """Return what stands for nulls of a column, as a column of one row.
+    """Return the default of a column as a column of one row.
 
     Raises
     ------
     SpecError
-        It is no value of that type.
+        It is not a value of the column's type.
     """
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         kind = kind.value_type

@@ -1,4 +1,4 @@
-"""CSV: lines of fields, the first of which may name them."""
+"""CSV: lines of fields, the first of which may name the columns."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ class CsvFormat(TextFormat):
     Parameters
     ----------
     header : bool
-        Whether the first line names the columns.
+        True if the first line names the columns.
     column_names : tuple of str, optional
         The names of the file's columns, whatever the header says.
     field_delim : str
-        What stands between fields.
+        The delimiter of fields.
     quote_char : str
-        What stands around a field that holds a delimiter; "": nothing does.
+        The quote around a field that contains a delimiter; "" for no quoting.
     na_values : tuple of str, optional
-        Texts that are nulls in columns that are no str. None: pyarrow's list, with the empty text.
+        Texts that mean null in columns other than str. None: pyarrow's list, including the empty text.
     newlines_in_values : bool
-        Whether a field within quotes may hold newlines.
+        True if a quoted field may contain newlines.
     """
 
     header: bool = True
@@ -82,7 +82,7 @@ class CsvFormat(TextFormat):
         Parameters
         ----------
         read : callable
-            Reads the first line: whether its fields are only counted, and named f0, f1, ...
+            Reads the first line: called with whether its fields are only counted, and named f0, f1, ...
         """
         return list(self.column_names) if self.column_names is not None else read(not self.header)
 
@@ -92,7 +92,7 @@ class CsvFormat(TextFormat):
 
 @cache
 def _row(delimiter: str, quote: str) -> re.Pattern[bytes]:
-    """One row with its newline, as pyarrow finds it: a quote counts at the start of a field."""
+    """Make a pattern of one row with its newline, as pyarrow splits rows: a quote counts at the start of a field."""
     d, q = re.escape(delimiter), re.escape(quote)
     rest = rf"[^{d}\n]*+"
     field = rf"(?:{q}(?:[^{q}]++|{q}{q})*+{q}{rest}|(?!{q}){rest})"
@@ -134,7 +134,7 @@ class _CsvGrammar(Grammar):
         return form.names_of(read)
 
     def _learnt(self, rows: bytes, names: list[str], unknown: list[str]) -> dict[str, Any]:
-        """The types of columns, by what stands in the first rows."""
+        """Infer the types of columns from the first rows."""
         found = dict.fromkeys(unknown, pa.string())
         if not rows.strip():
             return found
@@ -201,7 +201,7 @@ class _CsvGrammar(Grammar):
         return batches[0].slice(0, rows) if batches else pa.RecordBatch.from_pylist([], self.schema)
 
     def _told(self, problem: str) -> str:
-        """Return what pyarrow says of a line, with the column's name."""
+        """Return pyarrow's message about a line, with the column's name."""
         found = _MISFIT.match(problem)
         if found is None:
             return problem.removeprefix("CSV parse error: ").removeprefix("Row #1: ")
@@ -212,13 +212,13 @@ class _CsvGrammar(Grammar):
         )
 
     def _sentinel(self) -> bytes:
-        """A line that can be parsed whatever the columns are."""
+        """Return a line that can be parsed whatever the columns are."""
         kinds = [self._types.get(name, pa.string()) for name in self._names]
         return self._form.field_delim.encode().join(map(_some, kinds)) + b"\n"
 
 
 def _some(kind: Any) -> bytes:
-    """Text that is a value of a type."""
+    """Return text that is a valid value of a type."""
     types = pa.types
     if types.is_date(kind):
         return b"1970-01-01"
@@ -234,17 +234,17 @@ def _some(kind: Any) -> bytes:
 
 
 def _text_type(kind: Any) -> Any:
-    """Return the type as which a column is parsed that is to be of another."""
+    """Return the type as which a column of another type is parsed."""
     return kind if any(ask(kind) for ask in _DIRECT) else pa.string()
 
 
 def _needs_values(kind: Any) -> bool:
-    """Return True for a type in which nothing stands for a null: no NaN, no NaT, no empty text."""
+    """Return True for a type without a null value: no NaN, no NaT, no empty text."""
     return bool(pa.types.is_integer(kind) or pa.types.is_boolean(kind))
 
 
 def _learnt_type(kind: Any) -> Any:
-    """Text that is no UTF-8 is its row's error, and no reason to read bytes; a column without any value is text."""
+    """Return the inferred type, with text for bytes (invalid UTF-8 is its row's error) and for columns without values."""
     return pa.string() if pa.types.is_null(kind) or pa.types.is_binary(kind) else kind
 
 
@@ -255,12 +255,12 @@ _NUMBER = re.compile(r"(?<=fields )'(\d+)'|(?<=field )'(\d+)'|(?<=, )'(\d+)'(?= 
 
 @dataclass(frozen=True)
 class CsvTuplesFormat(CsvFormat):
-    """Rows of CSV files as tuples; the names of columns are their numbers.
+    """Rows of CSV files as tuples; columns are named by their numbers.
 
     Parameters
     ----------
     width : int, optional
-        How many fields a row has. None: as many as the first line.
+        The number of fields of a row. None: that of the first line.
     """
 
     width: int | None = None

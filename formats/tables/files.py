@@ -1,4 +1,4 @@
-"""The rows of several files of tables, by number: many at once, as columns."""
+"""The rows of several table files by number, many at once, as columns."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _FAR = np.iinfo(np.int64).max  # behind the last row of a file
 
 
 class TableFiles(RecordFiles):
-    """The rows of files of a tabular format, by number, as `RecordFiles` gives records.
+    """The rows of files of a tabular format, by number.
 
-    What was decoded for rows here and there is kept, within a number of bytes, until the files are closed.
-    Where that is all there is, or the same is asked for again (a window of `shuffle(None, units=)`), it is put together,
-    and rows are taken of it at once.
+    Decoded rows are cached, up to a number of bytes, until the files are closed. If they are all the rows, or the same
+    ones are requested again (a window of `shuffle(None, units=)`), they are merged into one batch, from which rows are taken
+    at once.
     """
 
     def _begin(self) -> None:
@@ -42,7 +42,7 @@ class TableFiles(RecordFiles):
         return kept
 
     def keep(self, nbytes: int) -> None:
-        """Set how many bytes of decoded rows may be kept."""
+        """Set the size of the cache of decoded rows."""
         self._kept.room = nbytes
 
     def close(self) -> None:
@@ -67,7 +67,7 @@ class TableFiles(RecordFiles):
         return Columns((), 0, map_leaves(_read_only, columns)).part(0, len(indices))
 
     def _row(self, number: int) -> Any:
-        """A row, or what stands in its place."""
+        """Return a row, or its error."""
         try:
             ((_, chunk),) = self._picked(np.array([number]))
         except Exception as error:  # noqa: BLE001 - whatever a format, or a driver, raises
@@ -94,7 +94,7 @@ class TableFiles(RecordFiles):
             return self._columns(numbers) if found is None else found
 
     def _columns(self, numbers: np.ndarray) -> Any:
-        """Rows by their numbers; None where they do not stand in one batch."""
+        """Return rows by number as columns; None if they do not fit one batch."""
         try:
             parts = self._picked(numbers)
         except Exception:  # noqa: BLE001 - told at its record
@@ -104,7 +104,7 @@ class TableFiles(RecordFiles):
         return _stacked([(places, chunk.nest) for places, chunk in parts], len(numbers))
 
     def _picked(self, numbers: np.ndarray) -> list[tuple[Any, Chunk]]:
-        """Rows of tables, and where among the numbers they belong."""
+        """Return rows of tables by number, and the indices of `numbers` that they belong to."""
         together = self._kept.get(_TOGETHER)
         if together is not None:
             rows = together.rows(numbers)
@@ -125,12 +125,12 @@ class TableFiles(RecordFiles):
         return parts
 
     def _put_together(self, asked: dict[int, Batch]) -> None:
-        """Make one batch of all there are, or of those that are asked for again: rows are taken of one more quickly.
+        """Merge cached batches into one if they are all rows, or are requested again: taking rows from one is faster.
 
         Parameters
         ----------
         asked : dict of int to Batch
-            Where rows were just taken, by the numbers of their first rows.
+            The batches from which rows were just taken, by the numbers of their first rows.
         """
         again, self._asked = list(asked) == self._asked, list(asked)
         whole = False
@@ -156,7 +156,7 @@ class TableFiles(RecordFiles):
                 self._known = len(self._kept)
 
     def _stretch(self, first: int, stop: int) -> Any:
-        """Consecutive records; what was read beyond them is kept for who asks next."""
+        """Return consecutive records; rows that were read beyond them are cached."""
         parts, count = list[tuple[slice, Any]](), 0
         while first < stop:
             found = self.run(first, stop - first)
@@ -170,7 +170,7 @@ class TableFiles(RecordFiles):
         return _stacked(parts, count)
 
     def _chunks(self, numbers: np.ndarray) -> Iterator[tuple[int, Chunk]]:
-        """Rows of tables, by ascending numbers, and the file of each."""
+        """Yield rows of tables by ascending numbers, with the file of each."""
         k = 0
         while k < len(numbers):
             file = int(np.searchsorted(self._starts, numbers[k], "right")) - 1
@@ -184,7 +184,7 @@ class TableFiles(RecordFiles):
             k = behind
 
     def _spans(self, file: int, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the places where rows of a file begin, and where they end."""
+        """Return the places of rows of a file, and the places where they end."""
         if self._ranges is not None:
             places = numbers - self._starts[file] + self._ranges[file].start
             return places, places + 1
@@ -199,11 +199,11 @@ def _read_only(column: np.ndarray) -> np.ndarray:
 
 
 class _NoBatchError(Exception):
-    """Values that do not stand in one array."""
+    """Values cannot be stacked in one array."""
 
 
 def _stacked(parts: list[tuple[Any, Any]], count: int) -> Any:
-    """Rows of several parts in new arrays, as a batch has them; None if they do not stand in one."""
+    """Concatenate rows of several parts in new arrays, as in a batch; None if they do not fit one batch."""
     columns = merged(parts, count)
     try:
         return None if columns is None else map_leaves(_column, columns)

@@ -1,4 +1,4 @@
-"""The columns that are wanted of a table, and as what: the arguments that all formats of tables share."""
+"""Selection of a table's columns and their types: the arguments that all formats of tables share."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class TableFormat(Format):
     Parameters
     ----------
     columns : tuple of str, optional
-        Those that are wanted, in this order; ``"a.b"`` is the field b of the struct a. None: all that the
-        file and the schema have.
+        The columns to read, in this order; ``"a.b"`` is the field b of the struct a. None: all columns of the
+        file and the schema.
     schema : tuple of (str, Kind), optional
-        What columns are to be; the others are what the file says.
+        The types of columns; others have the file's types.
     defaults : tuple of (str, value)
-        What stands for nulls.
+        The values in place of nulls.
     """
 
     columns: tuple[str, ...] | None = None
@@ -43,21 +43,21 @@ class TableFormat(Format):
     """Whether a null of floats or times is an error like others."""
 
     def shaped(self, columns: dict[str, Any]) -> Any:
-        """The nest that rows are."""
+        """Return the nest of a row from its columns."""
         return columns
 
     def told(self, problem: str) -> str:
-        """Say what is said of a row, in the words of the arguments."""
+        """Rephrase a problem of a row in terms of the arguments."""
         return problem
 
     @property
     def types(self) -> dict[str, Any]:
-        """The types that were asked for, by name."""
+        """The requested types, by name."""
         return {name: kind.arrow for name, kind in self.schema or ()}
 
 
 def check_columns(columns: Any) -> tuple[str, ...] | None:
-    """The argument `columns`."""
+    """Check the argument `columns`."""
     if columns is None:
         return None
     if isinstance(columns, str) or not isinstance(columns, Sequence):
@@ -78,7 +78,7 @@ def check_columns(columns: Any) -> tuple[str, ...] | None:
 
 
 def check_defaults(defaults: Any) -> tuple[tuple[str, Any], ...]:
-    """The argument `defaults`."""
+    """Check the argument `defaults`."""
     if defaults is None:
         return ()
     check_is(defaults, Mapping, "defaults must be a dict of columns' names and values")
@@ -90,29 +90,29 @@ def check_defaults(defaults: Any) -> tuple[tuple[str, Any], ...]:
 
 
 class Layout:
-    """The layout that is made of the columns of one file.
+    """The conversion of one file's columns to a nest.
 
     Parameters
     ----------
     form : TableFormat
-        What is wanted.
+        The requested columns and types.
     schema : pyarrow.Schema
-        What is there.
+        The file's schema.
     path : str
-        The file.
+        The file's path.
     null : mapping of str to pyarrow.DataType
-        Columns that are null in some row where none may be, as far as the file's first rows tell: the
+        Columns that are null in some row although they must not be, as far as the file's first rows show: the
         error of one row names them all.
 
     Attributes
     ----------
     names : list of str
-        What has to be read, in the order of the file, fields of structs as ``"a.b"``.
+        The columns to read, in the order of the file, fields of structs as ``"a.b"``.
 
     Raises
     ------
     SpecError
-        A column is not there, cannot be given, or its default does not fit.
+        A column does not exist, cannot be converted, or its default does not fit.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Layout:
         self.names = [".".join(route) for _, route, _ in self._fields if route]
 
     def _route(self, name: str) -> tuple[str, ...]:
-        """The names that lead to a column; none: it is not there."""
+        """Return the path of names to a column; empty if it does not exist."""
         if name in self._schema.names:
             return (name,)
         head, *rest = name.split(".")
@@ -140,7 +140,7 @@ class Layout:
         return ()
 
     def _type(self, route: tuple[str, ...]) -> Any:
-        """A column's type; None if there is no such field."""
+        """Return a column's type; None if there is no such field."""
         kind = self._schema.field(self._only(route[0])).type
         for field in route[1:]:
             if not pa.types.is_struct(kind) or kind.get_field_index(field) < 0:
@@ -149,7 +149,7 @@ class Layout:
         return kind
 
     def _only(self, name: str) -> int:
-        """The number of a column."""
+        """Return the index of a column."""
         found: list[int] = self._schema.get_all_field_indices(name)
         if len(found) > 1:
             raise SpecError(f"{self._path} has {len(found)} columns of the name {name!r}")
@@ -171,14 +171,14 @@ class Layout:
             raise SpecError(f"{self._path}: {problem}") from None
 
     def nest(self, batch: Any, bad: Bad) -> Any:
-        """Make the nest of a batch of rows.
+        """Convert a batch of rows to a nest.
 
         Parameters
         ----------
         batch : pyarrow.RecordBatch
-            Of this file, valid.
+            A valid batch of this file.
         bad : dict of int to str
-            Where rows without a value are noted, with the problem.
+            Receives the rows without a value, with the problem.
         """
         made: dict[str, Any] = {}
         for name, route, kind in self._fields:

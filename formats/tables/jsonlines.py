@@ -1,4 +1,4 @@
-"""JSON lines: an object a line. Its keys are the columns, and a key that is missing is a null."""
+"""JSON lines: an object on each line. Its keys are the columns, and a missing key is a null."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ def _read(data: bytes, parsing: Any) -> Any:
 
 
 def check_depth(data: bytes) -> None:
-    """See that nothing is nested so deeply that pyarrow could not take it.
+    """Check that nothing is nested too deeply for pyarrow.
 
     Raises
     ------
     ValueError
-        It is.
+        Something is.
     """
     if data.count(b"[") + data.count(b"{") < DEEPEST + data.count(b"\n"):
         return  # an object opens in each line, and so no line has room for so many
@@ -101,7 +101,7 @@ def check_depth(data: bytes) -> None:
 
 
 def _learnt(first: bytes) -> Any:
-    """The columns that the first lines have."""
+    """Infer the columns from the first lines."""
     found, starts = pa.schema([]), starts_of(first)
     bounds = [*starts.tolist(), len(first)]
     spans = [(0, len(starts))]
@@ -120,7 +120,7 @@ def _learnt(first: bytes) -> Any:
 
 
 def _told(problem: str) -> str:
-    """Return what pyarrow says of a line."""
+    """Return pyarrow's message about a line."""
     text = problem.removeprefix("JSON parse error: ").removesuffix(" in row 0")
     if "changed from" in text or "Failed to convert" in text:
         text += "; the file's first lines say what a column is, or schema="
@@ -130,7 +130,7 @@ def _told(problem: str) -> str:
 
 
 def _direct(kind: Any) -> bool:
-    """Return True if pyarrow makes such values of JSON's; others are made of what it takes them for."""
+    """Return True if pyarrow parses JSON to this type directly; others are cast from what it parses."""
     types = pa.types
     if types.is_list(kind):
         return _direct(kind.value_type)
@@ -148,7 +148,7 @@ def _direct(kind: Any) -> bool:
 
 
 def _no_times(kind: Any) -> Any:
-    """JSON has no times: text that looks like one is text, unless the schema says otherwise."""
+    """Replace inferred time types by text, since JSON has no times; only the schema asks for them."""
     if pa.types.is_timestamp(kind):
         return pa.string()
     if pa.types.is_list(kind):

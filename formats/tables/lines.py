@@ -1,4 +1,4 @@
-"""Blocks of whole lines, and where in them a record begins."""
+"""Blocks of whole lines, and the offsets of records in them."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Lines:
     path : str
         The file.
     compression : str
-        As of `open_stream`.
+        As for `open_stream`.
     storage_options : tuple of pairs, optional
-        What a URL's filesystem is made with.
+        Options of a URL's filesystem.
     row : re.Pattern, optional
-        What one line is with its newline, where newlines may stand within it.
+        A pattern of one line with its newline, if lines may contain newlines.
 
     Attributes
     ----------
@@ -59,17 +59,17 @@ class Lines:
 
     @property
     def identity(self) -> Identity:
-        """The identity of the file, when it was opened."""
+        """The identity of the file when it was opened."""
         assert self._file or self._stream
         return self._file.identity if self._file else self._stream.identity  # type: ignore[union-attr]  # one is there
 
     def seek(self, place: int) -> None:
-        """Go on at another place: backwards only where nothing is compressed.
+        """Continue at another offset, backwards only if the file is not compressed.
 
         Raises
         ------
         RecordCorruptError
-            No line begins there.
+            No line begins at that offset.
         """
         if place == self.place:
             return
@@ -101,12 +101,12 @@ class Lines:
             )
 
     def read(self, size: int) -> bytes:
-        """Return whole lines of about so many bytes, one at least; only the file's last may lack its newline.
+        """Return about `size` bytes of whole lines, at least one; only the file's last may lack its newline.
 
         Raises
         ------
         RecordCorruptError, OSError
-            Nothing can be read at `place`; lines before it were given.
+            Nothing can be read at `place`; earlier lines have been returned.
         """
         pieces, total, want = [self._rest], len(self._rest), size
         while not self._ended:
@@ -138,12 +138,12 @@ class Lines:
         return self._give(data, len(data))
 
     def cut(self, place: int, stop: int) -> bytes:
-        """The line at a place and what stands up to another one, of a file that is not compressed.
+        """Return the line at an offset and everything up to another one, of an uncompressed file.
 
         Raises
         ------
         RecordCorruptError, OSError
-            It cannot be read, or is no line.
+            It cannot be read, or is not a line.
         """
         assert self._file is not None
         before = min(1, place)  # a byte that says whether a line begins there
@@ -172,7 +172,7 @@ class Lines:
         return data if cut == len(data) else data[:cut]
 
     def _cut(self, data: bytes) -> int:
-        """Return where the last line that is whole ends."""
+        """Return the end of the last complete line."""
         return data.rfind(b"\n") + 1 if self._row is None else int(_ends(data, self._row)[-1])
 
     def close(self) -> None:
@@ -184,14 +184,14 @@ class Lines:
 
 
 def starts_of(data: bytes, row: re.Pattern[bytes] | None = None) -> np.ndarray:
-    """Return where in whole lines each begins that is not blank.
+    """Return the offsets of all lines that are not blank.
 
     Parameters
     ----------
     data : bytes
-        The lines.
+        Complete lines.
     row : re.Pattern, optional
-        As of `Lines`.
+        As for `Lines`.
     """
     numbers = np.frombuffer(data, np.uint8)
     if row is not None:
@@ -207,7 +207,7 @@ def starts_of(data: bytes, row: re.Pattern[bytes] | None = None) -> np.ndarray:
 
 
 def _ends(data: bytes, row: re.Pattern[bytes]) -> np.ndarray:
-    """0, and where each whole line ends."""
+    """Return 0, and the end of each complete line."""
     ends, match = [0], row.match(data)
     while match is not None:
         ends.append(match.end())

@@ -1,8 +1,8 @@
-"""The messages of an Arrow IPC file or stream: where each is, and how many rows it has.
+"""The messages of an Arrow IPC file or stream: their offsets and numbers of rows.
 
-A file of Arrow's is a stream of messages between a magic word and a table of them. They are walked through
-from the start, which looks at no more than their heads: so both are read alike, and one that was cut off up
-to where it ends. A head is a flatbuffer, of which three numbers are wanted.
+An Arrow file is a stream of messages between a magic word and a table of them. The messages are walked from the
+start, which reads only their headers: so files and streams are read alike, and a truncated one up
+to the cut. A header is a flatbuffer, of which three numbers are needed.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ Span = tuple[int, int]
 
 @dataclass
 class Messages:
-    """The places of the messages.
+    """The offsets of the messages of a file.
 
     Attributes
     ----------
     schema : (int, int)
-        The offset of the schema's first byte, and of that behind it.
+        The range of the schema.
     dictionaries : list of (int, int, int)
-        The same of dictionaries, and how many batches stand before each.
+        The ranges of dictionaries, each with the number of batches before it.
     batches : list of (int, int)
-        The same of batches.
+        The ranges of batches.
     rows : list of int
-        How many rows those have.
+        The number of rows of each batch.
     doubtful : list of int
-        Batches that say they have more rows than their bytes are likely to hold.
+        Batches whose claimed number of rows is unlikely for their size.
     end : int
-        The offset behind the last.
+        The offset after the last message.
     problem : str
-        Why nothing can be read there, although the file should go on; "" where it ends as it should.
+        The reason why nothing can be read there although the file continues; "" if it ends as it should.
     """
 
     schema: Span = (0, 0)
@@ -57,14 +57,14 @@ class Messages:
 
 
 def messages_of(file: ByteFile) -> Messages:
-    """Walk through a file.
+    """Walk through the messages of a file.
 
     Raises
     ------
     OSError
         It cannot be read.
     RecordCorruptError
-        It is none of Arrow's.
+        It is not an Arrow file.
     """
     found = Messages()
     start = file.pread(0, 8)
@@ -97,7 +97,7 @@ def messages_of(file: ByteFile) -> Messages:
 
 
 def _next(file: ByteFile, place: int, found: Messages) -> tuple[bool, int]:
-    """Return whether the messages end here, and the place of the next."""
+    """Return True if the messages end here, and the offset of the next one."""
     data = file.pread(place, _HEAD)
     first = _number(data, "<I", 0)
     skipped = 4
@@ -129,7 +129,7 @@ def _next(file: ByteFile, place: int, found: Messages) -> tuple[bool, int]:
 
 
 def _head(data: bytes) -> tuple[int, int, int, int]:
-    """The kind of a message, the length of its body, the rows of a batch, and how dense it may be."""
+    """Parse a header: the kind of message, the length of its body, a batch's rows, and how dense it may be."""
     table = _number(data, "<I", 0)
     kind = _entry(data, table, 1, "<B")
     body = _entry(data, table, 3, "<q")
@@ -151,7 +151,7 @@ def _head(data: bytes) -> tuple[int, int, int, int]:
 
 
 def _at(data: bytes, table: int, number: int) -> int:
-    """Return where a table has an entry; 0: it has none."""
+    """Return the offset of a table's entry; 0 if there is none."""
     entries = table - _number(data, "<i", table)
     if 4 + 2 * number >= _number(data, "<H", entries):
         return 0

@@ -1,7 +1,7 @@
-"""Parquet: a place is the number of a row. A row group is decoded once, in pieces of equal size.
+"""Parquet; a place is the number of a row. A row group is decoded once, in pieces of equal size.
 
-Where a piece cannot be decoded, its rows and those behind it in its row group are errors, each by itself;
-the next row group is read again. So it does not matter where reading began.
+If a piece cannot be decoded, its rows and those after it in its row group are separate errors; reading
+continues with the next row group. So it does not matter where reading began.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ParquetFormat(BatchFormat):
     Parameters
     ----------
     use_threads : bool
-        Whether pyarrow may decode columns in threads of its own.
+        True if pyarrow may decode columns in threads of its own.
     """
 
     use_threads: bool = False
@@ -84,7 +84,7 @@ class _ParquetReader(BatchReader):
         self._steps = [_rows_at_once(group, schema, self.layout.names) for group in groups]
 
     def _checked(self) -> None:
-        """Raise what reading the file has raised."""
+        """Raise the error that reading the file has raised."""
         error, self._source.error = self._source.error, None
         if error is not None:
             raise error from None
@@ -96,7 +96,7 @@ class _ParquetReader(BatchReader):
         return group, (place - self._starts[group]) // self._steps[group]
 
     def batch(self, key: tuple[int, int]) -> Batch:
-        """Decode a piece of a row group. Those before it have to be, where they were not."""
+        """Decode a piece of a row group, after the pieces before it."""
         group, piece = key
         if group != self._group or piece < self._next:
             self._group, self._next = group, 0
@@ -114,7 +114,7 @@ class _ParquetReader(BatchReader):
         return self._decoded(group)
 
     def _decoded(self, group: int) -> Batch:
-        """Return the next piece; of damage, all that comes after it in the row group."""
+        """Decode the next piece; if it is damaged, return the rest of the row group."""
         end = self._starts[group + 1]
         first = self._starts[group] + self._next * self._steps[group]
         stop = min(end, first + self._steps[group])
@@ -142,9 +142,9 @@ class _ParquetReader(BatchReader):
 
 
 def _rows_at_once(group: Any, schema: Any, names: list[str]) -> int:
-    """Return how many rows of a row group are a piece.
+    """Return the number of rows of a row group in one piece.
 
-    How large each column is, pyarrow tells too; but of a damaged footer it ends the process over that.
+    pyarrow can also report the size of each column; but with a damaged footer it then crashes the process.
     """
     heads = {name.split(".")[0] for name in names} | {*names}
     if not group.num_rows or not heads:
@@ -155,7 +155,7 @@ def _rows_at_once(group: Any, schema: Any, names: list[str]) -> int:
 
 
 def _width(kind: Any, share: int) -> int:
-    """Return how many bytes a value has, if it has always as many; else what is said."""
+    """Return the size of a value in bytes, if it is fixed; else `share`."""
     try:
         return max(1, int(kind.bit_width) // 8)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Rows of what is read at once."""
+"""Readers of table files: rows of pieces that are decoded at once."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ _NOWHERE = np.iinfo(np.int64).max  # more than any row's number
 
 
 class Chunk:
-    """Consecutive rows of a file that are at hand.
+    """Consecutive decoded rows of a file.
 
     Parameters
     ----------
     places : sequence of int
-        Of each.
+        The place of each row.
     after : int
-        The place behind them.
+        The place after the last row.
     nest : nest of arrays
-        Their columns.
+        The rows' columns.
     bad : dict of int to str
-        Rows that cannot be given, and why.
+        Rows that cannot be returned, with the problem.
     problem : str
-        Why none of them can be given; "" if they can.
+        The reason why none of them can be returned; "" if they can.
     batch : Batch or None
-        What they were made of, where that is kept.
+        The batch that they were made from, if it is cached.
     """
 
     def __init__(
@@ -71,22 +71,22 @@ class Chunk:
         return len(self.places)
 
     def place(self, row: int) -> int:
-        """Return where a row begins; after the last row, what comes after them."""
+        """Return the place of a row; after the last row, the place that follows."""
         return int(self.places[row]) if row < len(self) else self.after
 
     def wrong(self, row: int) -> str | None:
-        """Say why a row cannot be given; None if it can."""
+        """Return the problem of a row; None if it has none."""
         return self.problem or self.bad.get(row)
 
     def good(self, row: int, most: int) -> int:
-        """The end of the rows from one on that can be given."""
+        """Return the end of the range of valid rows that begins at a row."""
         stop = bisect_left(self._stops, row)
         end = self._stops[stop] if stop < len(self._stops) else len(self)
         return min(end, row + max(1, most))
 
 
 class TableReader(Reader):
-    """Reads rows: a format says where the next ones are."""
+    """Reads rows; a format supplies the next ones."""
 
     unit: ClassVar[str] = "byte"
     """What its places count."""
@@ -101,28 +101,28 @@ class TableReader(Reader):
 
     @abstractmethod
     def _find(self, place: int) -> tuple[Chunk, int] | None:
-        """Rows among which the one at a place is, and its number there; None at the end of the file."""
+        """Return rows that include the one at a place, and its index in them; None at the end of the file."""
 
     @abstractmethod
     def picked(self, places: np.ndarray, stops: np.ndarray) -> list[Chunk]:
-        """Rows here and there.
+        """Return chosen rows.
 
         Parameters
         ----------
         places : (k,) int64 array
-            Of each, ascending; one may come again.
+            The place of each row, ascending, with repetitions.
         stops : (k,) int64 array
-            The place of what follows each.
+            The place after each row.
 
         Returns
         -------
         list of Chunk
-            All of them, in this order.
+            All of the rows, in order.
 
         Raises
         ------
         RecordCorruptError, OSError
-            One of them cannot be read: asked for one by one, it shows which.
+            One of them cannot be read; reading them one by one shows which.
         """
 
     def read(self, most: int) -> Run:
@@ -158,18 +158,18 @@ class TableReader(Reader):
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of Arrow's that were read at once.
+    """Arrow rows that were read at once.
 
     Attributes
     ----------
     first, stop : int
-        The numbers of the first row, and of that behind the last.
+        The range of row numbers.
     rows : pyarrow.RecordBatch or None
-        None where they cannot be decoded.
+        None if they cannot be decoded.
     layout : Layout
-        What is made of them.
+        Converts the rows to a nest.
     problem : str
-        Why they cannot be decoded.
+        The reason why they cannot be decoded.
     """
 
     first: int
@@ -180,11 +180,11 @@ class Batch:
 
     @property
     def nbytes(self) -> int:
-        """The number of bytes of the rows."""
+        """The size of the rows in bytes."""
         return 0 if self.rows is None else int(self.rows.nbytes)
 
     def chunk(self, places: range | np.ndarray) -> Chunk:
-        """Make some of the rows; one may come again."""
+        """Convert some of the rows, with repetitions."""
         count, after = len(places), int(places[-1]) + 1
         if self.rows is None:
             return Chunk(places, after, None, problem=self.problem)
@@ -199,7 +199,7 @@ class Batch:
         return Chunk(places, after, nest, bad, batch=self)
 
     def taken(self, at: np.ndarray) -> Any:
-        """Return rows by their places here in new arrays; None unless they are numbers without nulls."""
+        """Gather rows by index into new arrays; None unless they are numbers without nulls."""
         if self._views is None:
             return None
         columns, tree = self._views
@@ -207,7 +207,7 @@ class Batch:
 
     @cached_property
     def _views(self) -> tuple[list[Any], Tree] | None:
-        """All rows as columns, and their structure, where those are Arrow's own memory; else None."""
+        """Return all rows as columns, and their structure, if the columns are Arrow's own memory; else None."""
         plain = all(pa.types.is_primitive(c.type) and not c.null_count for c in self.rows.columns)
         bad: dict[int, str] = {}
         found = flatten(self.layout.nest(self.rows, bad)) if plain else None
@@ -216,7 +216,7 @@ class Batch:
 
     @staticmethod
     def together(batches: Mapping[int, Batch]) -> Together | None:
-        """Put batches together, by the numbers of their first rows; None where some cannot be decoded, or they differ."""
+        """Merge batches, by the numbers of their first rows; None if one cannot be decoded, or they differ."""
         firsts = np.array(sorted(batches), np.int64)
         parts = [batches[first].rows for first in firsts.tolist()]
         if any(rows is None or not rows.schema.equals(parts[0].schema) for rows in parts):
@@ -239,16 +239,17 @@ class Batch:
 
 @dataclass(frozen=True)
 class Together:
-    """Batches of one or more files as one.
+    """Batches of one or more files, merged into one.
 
     Attributes
     ----------
     edges : (2 k,) int64 ndarray
-        Where rows that follow one another begin and end, by their numbers, ascending.
+        The bounds of ranges of consecutive row numbers, ascending.
     before : (2 k + 1,) int64 ndarray
-        Of what lies before, between and after these: what a row's number is more than its place in the batch.
+        For the gaps before, between and after these ranges: the difference between a row's number and its index in
+        the batch.
     batch : Batch
-        All rows.
+        The merged batch.
     """
 
     edges: np.ndarray
@@ -257,26 +258,26 @@ class Together:
 
     @property
     def nbytes(self) -> int:
-        """The number of bytes of the rows."""
+        """The size of the rows in bytes."""
         return self.batch.nbytes
 
     def rows(self, numbers: np.ndarray) -> np.ndarray | None:
-        """Return where rows are in the batch; None if one is not."""
+        """Return the indices of rows in the batch; None if one is not in it."""
         found: np.ndarray = numbers - self.before.take(self.edges.searchsorted(numbers, "right"))
         return None if found.min() < 0 else found
 
 
 class BatchReader(TableReader):
-    """Reads rows by their numbers, of batches of Arrow's that are kept for a while.
+    """Reads rows by number, from Arrow batches that are cached for a while.
 
     Attributes
     ----------
     layout : Layout
-        What is made of a batch.
+        Converts a batch to a nest.
     rows : int
-        How many rows the file has.
+        The number of rows of the file.
     groups : list of int
-        How many rows each row group or record batch has.
+        The number of rows of each row group or record batch.
     """
 
     unit = "row"
@@ -289,7 +290,7 @@ class BatchReader(TableReader):
         self.kept = Kept(0) if ahead else Kept()
 
     def check(self, place: int) -> None:
-        """See that reading can begin at a place."""
+        """Check that reading can begin at a place."""
         if not 0 <= place <= self.rows:
             raise RecordCorruptError(
                 self.path, place, f"no row begins here; the file has {self.rows:,}", self.unit
@@ -301,10 +302,10 @@ class BatchReader(TableReader):
 
     @abstractmethod
     def key_of(self, place: int) -> Any:
-        """Return which batch a row is in; None at the end of the file."""
+        """Return the key of the batch that contains a row; None at the end of the file."""
 
     def around(self, place: int) -> Batch | None:
-        """Return the batch that a row is in; None at the end of the file."""
+        """Return the batch that contains a row; None at the end of the file."""
         key = self.key_of(place)
         batch: Batch | None = None if key is None else self.kept.get((self.path, key))
         if batch is None and key is not None:
@@ -313,7 +314,7 @@ class BatchReader(TableReader):
         return batch
 
     def keep(self, key: Any, batch: Batch) -> None:
-        """Keep a batch as long as there is room."""
+        """Cache a batch while there is room."""
         self.kept.put((self.path, key), batch)
 
     def _find(self, place: int) -> tuple[Chunk, int] | None:
@@ -345,7 +346,7 @@ class BatchReader(TableReader):
 
 @dataclass(frozen=True)
 class BatchFormat(TableFormat):
-    """A format of tables that are stored in groups of rows, and tell how large these are."""
+    """A format of tables that are stored in groups of rows with known sizes."""
 
     unit = "row"
     cheap = True

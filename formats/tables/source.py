@@ -1,7 +1,7 @@
-"""A file's bytes as pyarrow asks for them.
+"""The bytes of a file as pyarrow reads them.
 
-pyarrow could map a local file, and does so elsewhere. Here it reads by `ByteFile`, local files and others
-alike: a mapped file that another process cuts off is a signal that ends this one.
+pyarrow could map a local file. Here it reads through `ByteFile`, for local and remote files
+alike: if another process truncates a mapped file, a signal kills this one.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ ARROW_ERRORS = (
 
 
 def in_short(problem: BaseException) -> str:
-    """The first line of what pyarrow says."""
+    """Return the first line of pyarrow's message."""
     return (str(problem).splitlines() or [type(problem).__name__])[0]
 
 
 def check_names(schema: Any) -> None:
-    """See that the names in a file's schema are text.
+    """Check that the names in a file's schema are valid text.
 
     Raises
     ------
@@ -53,12 +53,12 @@ def _check_field(field: Any) -> None:
 
 
 def check_kind(field: Any) -> None:
-    """See that pyarrow has arrays of a field's type: it knows some types of Arrow by their names alone.
+    """Check that pyarrow has arrays of a field's type: of some Arrow types it only knows the name.
 
     Raises
     ------
     TypeError
-        It has none of the type, or of one within it.
+        It has none of the type, or of one inside it.
     """
     kind = field.type
     try:
@@ -72,19 +72,19 @@ def check_kind(field: Any) -> None:
 
 
 class Spliced(io.RawIOBase):
-    """Pieces of a `ByteFile`, one after the other, as a file object.
+    """Ranges of a `ByteFile`, concatenated, as a file object.
 
     Parameters
     ----------
     file : ByteFile
-        It stays open.
+        The file, which stays open.
     spans : list of (int, int), optional
-        Where each piece begins and ends. None: all of it.
+        The bounds of each range. None: the whole file.
 
     Attributes
     ----------
     error : OSError or None
-        Why a read failed; pyarrow raises errors of its own that look alike.
+        The error of a failed read, since pyarrow raises similar errors of its own.
     """
 
     def __init__(self, file: ByteFile, spans: list[tuple[int, int]] | None = None) -> None:
@@ -96,7 +96,7 @@ class Spliced(io.RawIOBase):
         self._place = 0
 
     def size(self) -> int:
-        """The number of bytes."""
+        """Return the number of bytes."""
         return self._starts[-1]
 
     def read(self, count: int | None = -1, /) -> bytes:
@@ -133,5 +133,5 @@ class Spliced(io.RawIOBase):
         return True
 
     def arrow(self) -> Any:
-        """The same for pyarrow."""
+        """Return the file object for pyarrow."""
         return pa.PythonFile(self, mode="r")

@@ -1,7 +1,7 @@
-"""Tables that are written as lines: what CSV and JSON lines have in common.
+"""Tables that are stored as lines: the common part of CSV and JSON lines.
 
 A line that is not blank is a row, and its place is the offset of its first byte. A block of lines is
-parsed at once; where that fails, its halves are, and so on, until the lines are found that cannot be.
+parsed at once; if that fails, so are its halves, and so on, until the invalid lines are found.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Grammar(ABC):
-    """The way in which the rows of one file stand in its lines.
+    """How the rows of one file are stored in its lines.
 
     Attributes
     ----------
     start : int
-        Where the rows begin.
+        The offset of the first row.
     known : pyarrow.Schema
-        All columns that the file has.
+        All columns of the file.
     schema : pyarrow.Schema
-        Those that `parse` gives.
+        The columns that `parse` returns.
     null : dict of str to pyarrow.DataType
-        Columns whose type was learnt and that are null in some of the first rows, where none may be.
+        Columns with an inferred type that are null in some of the first rows although they must not be.
     """
 
     start: int = 0
@@ -55,42 +55,42 @@ class Grammar(ABC):
 
     @abstractmethod
     def parse(self, data: bytes, one: bool) -> Any:
-        """Return the rows of whole lines.
+        """Parse whole lines.
 
         Parameters
         ----------
         data : bytes
             The lines.
         one : bool
-            Whether it is one line, which must be one row.
+            True if it is a single line, which must be a single row.
 
         Returns
         -------
         pyarrow.RecordBatch
-            Of `schema`; it may have more or fewer rows than there are lines that are not blank, which
-            then are parsed by themselves.
+            Rows of `schema`; their number may differ from the number of lines that are not blank, which are then parsed
+            one by one.
 
         Raises
         ------
         pyarrow.ArrowException, ValueError
-            Something is wrong with one of them.
+            One of the lines is invalid.
         """
 
 
 @dataclass(frozen=True)
 class TextFormat(TableFormat):
-    """Rows of a text file."""
+    """A format of text files with a row on each line."""
 
     compression: str = ""
 
     @property
     def row(self) -> re.Pattern[bytes] | None:
-        """The pattern of one row, where newlines may stand within it."""
+        """The pattern of one row, if rows may contain newlines."""
         return None
 
     @abstractmethod
     def grammar(self, first: bytes) -> Grammar:
-        """Learn of a file's first lines how its rows stand there.
+        """Infer from a file's first lines how its rows are stored.
 
         Parameters
         ----------
@@ -130,7 +130,7 @@ class _TextReader(TableReader):
             raise
 
     def _learn(self) -> None:
-        """Read the first lines, which say of what type columns are."""
+        """Read the first lines, from which the types of columns are inferred."""
         try:
             first = self._lines.read(FIRST_BYTES)
         except RecordCorruptError:
@@ -153,7 +153,7 @@ class _TextReader(TableReader):
         self.place = max(self.place, self._grammar.start)
 
     def _begin(self, place: int) -> None:
-        """Go to where reading begins; the first lines are not read again."""
+        """Go to the offset where reading begins, without reading the first lines again."""
         start = self.place
         first, self._first = self._first, b""
         if start < len(first):
@@ -165,7 +165,7 @@ class _TextReader(TableReader):
         self._lines.seek(start)
 
     def _block(self, place: int) -> bytes:
-        """Whole lines from a place on."""
+        """Return whole lines from an offset on."""
         data, at = self._waiting, self._waiting_at
         self._waiting = b""
         if data and at == place:
@@ -203,7 +203,7 @@ class _TextReader(TableReader):
     def _parsed(
         self, data: bytes, starts: np.ndarray, first: int, stop: int, bad: Bad
     ) -> list[Any]:
-        """The rows of some lines, with nulls where a line is none."""
+        """Parse lines to rows, with nulls for invalid lines."""
         assert self._grammar is not None
         problem = ""
         part = data
@@ -227,7 +227,7 @@ class _TextReader(TableReader):
         return left + self._parsed(data, starts, half, stop, bad)
 
     def places(self) -> Places:
-        """Return where all rows begin."""
+        """Return the places of all rows."""
         found = []
         while data := self._block(self.place):
             found.append(starts_of(data, self._form.row) + self.place)
@@ -243,7 +243,7 @@ class _TextReader(TableReader):
 
 
 def _joined(batches: list[Any]) -> Any:
-    """One of several batches, which are of one schema but where it has no columns."""
+    """Concatenate batches, whose schemas agree except in batches without columns."""
     if len(batches) == 1 or not batches[0].schema.names:
         return batches[0]
     return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]

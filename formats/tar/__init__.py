@@ -1,5 +1,5 @@
-"""Tar archives in WebDataset's layout: members of one base name, one after another, are one record.
+"""Tar archives in WebDataset's layout: consecutive members with the same base name are one record.
 
-The headers are read here, not by `tarfile`: it ends in silence where an archive was cut off, trusts
-sizes, and takes far longer. Nothing is ever written to disk, whatever an archive says.
+The headers are parsed here, not by `tarfile`, which ends silently at a truncation, trusts
+sizes, and is far slower. Nothing is ever written to disk, whatever an archive says.
 """

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 class Groups:
-    """Goes over an archive, from one group of members with the same key to the next.
+    """Walks through an archive, from one group of members with the same key to the next.
 
     Attributes
     ----------
     place : int
-        Where the next group begins, or the members before it that belong to none. It stays where it is
+        The offset of the next group, including skipped members before it. It does not change
         if that group cannot be read to its end.
     """
 
@@ -47,22 +47,22 @@ class Groups:
         self._over = False  # whether the end has been met, and nothing behind it
 
     def next(self, take: Callable[[Member], object]) -> tuple[int, bytes] | None:
-        """Go over the next group.
+        """Walk through the next group.
 
         Parameters
         ----------
         take : callable
-            Is given each of its members.
+            Called with each of its members.
 
         Returns
         -------
         int, bytes
-            Where its first member begins, and its key; None at the end.
+            The offset of its first member, and its key; None at the end.
 
         Raises
         ------
         DamageError
-            It cannot be read to its end, or the archive goes on behind its own.
+            It cannot be read to its end, or the archive continues after its end marker.
         """
         met = None if self._over else self._met or self._next(self.place)
         if met is None:
@@ -78,7 +78,7 @@ class Groups:
         return first.start, key
 
     def _next(self, offset: int) -> tuple[bytes, Member] | None:
-        """The next member that belongs to a group, and its key."""
+        """Return the next member that belongs to a group, and its key."""
         while (member := next_member(self._window, offset)) is not None:
             key = parts_of(member.name)[0] if member.regular else b""
             if key:
@@ -88,7 +88,7 @@ class Groups:
         return None
 
     def _check_end(self) -> None:
-        """See that the archive ends here; a stream cannot look twice."""
+        """Check that the archive ends here; a stream cannot check twice."""
         if self._over:
             return
         try:
@@ -101,17 +101,17 @@ class Groups:
 
 
 def whole(member: Member) -> Member:
-    """The same, if its data is there."""
+    """Return a member if its data is complete; else raise."""
     if member.there < member.size:
         raise cut_off_data(member.start, member.there, member.size)
     return member
 
 
 def parts_of(name: bytes) -> tuple[bytes, bytes]:
-    """Return the key and the extension: the parts before and after the first dot of the base name.
+    """Return a member's key and extension: the parts before and after the first dot of the base name.
 
-    The key is empty where a member belongs to no element: it has no dot, or is hidden, or stands in a
-    folder such as ``__about__``, where WebDataset keeps words about the archive.
+    The key is empty for a member that belongs to no element: it has no dot, is hidden, or is in a
+    folder such as ``__about__``, where WebDataset stores information about the archive.
     """
     folder, slash, base = name.rpartition(b"/")
     stem, dot, extension = base.partition(b".")
@@ -131,16 +131,16 @@ KEY = "__key__"
 
 @dataclass(frozen=True)
 class TarFormat(Format):
-    """Members of one base name, one after another, are an element.
+    """The format of tar archives: consecutive members with one base name are an element.
 
     Parameters
     ----------
     compression : str
         "", "GZIP", "ZLIB" or "ZSTD".
     extensions : tuple of str, optional
-        Those that are read, in lower case, and that every element must have. None: all there are.
+        The extensions to read, in lower case, which every element must have. None: all.
     storage_options : tuple of pairs, optional
-        What a URL's filesystem is made with.
+        Options of a URL's filesystem.
     """
 
     compression: str = ""
@@ -180,11 +180,11 @@ class TarFormat(Format):
 
 
 def _leave(member: Member) -> None:
-    """Do not read it."""
+    """Skip a member."""
 
 
 class _Opened(Protocol):
-    """The part that a `ByteFile` and a `ByteStream` have in common."""
+    """The common interface of `ByteFile` and `ByteStream`."""
 
     path: str
     identity: Identity
@@ -193,7 +193,7 @@ class _Opened(Protocol):
 
 
 class _TarReader(Reader):
-    """Reads elements one after another."""
+    """Reads the elements in sequence."""
 
     def __init__(
         self, file: _Opened, window: Window, place: int, extensions: tuple[str, ...] | None
@@ -230,7 +230,7 @@ class _TarReader(Reader):
         return Records(places, self.place, values)
 
     def _next(self) -> tuple[int, dict[str, Any]] | None:
-        """The next element and its place."""
+        """Return the next element and its offset."""
         element = _Element(self.path, self._window, self._extensions)
         try:
             found = self._groups.next(element.take)
@@ -249,7 +249,7 @@ class _TarReader(Reader):
 
 
 class _Element:
-    """An element in the making: its members are read as they come, since a stream does not go back."""
+    """An element that is being read, member by member, since a stream cannot go back."""
 
     def __init__(self, path: str, window: Window, extensions: tuple[str, ...] | None) -> None:
         self._path, self._window, self._wanted = path, window, extensions
@@ -258,7 +258,7 @@ class _Element:
         self._problem: RecordCorruptError | None = None  # the first
 
     def take(self, member: Member) -> None:
-        """Read a member, if it is wanted."""
+        """Read a member, if its extension is wanted."""
         extension = self._decoded(parts_of(member.name)[1], member.start).lower()
         if self._wanted is not None and extension not in self._wanted:
             self._unwanted.append(extension)
@@ -272,7 +272,7 @@ class _Element:
             self._members[extension] = self._data(member)
 
     def value(self, start: int, key: bytes) -> dict[str, Any]:
-        """The element, all members of which were taken."""
+        """Return the element, after all its members."""
         name = self._decoded(key, start)
         wanted = self._members if self._wanted is None else self._wanted
         missing = [extension for extension in wanted if extension not in self._members]

@@ -1,7 +1,7 @@
-"""The members of a tar archive, by their headers, and bytes at rising offsets.
+"""The members of a tar archive, from their headers.
 
 A member is one or more headers of 512 bytes, then data that fills blocks of 512 bytes. A header that
-extends the one behind it holds a long name or pax records: a path, a size. The archive ends with two
+extends the next one contains a long name or pax records: a path, a size. The archive ends with two
 blocks of zeros; one is enough here.
 """
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 class Window:
-    """A piece of a file that is held, and moves on with what is asked for.
+    """A window over a file that moves forward with the requested offsets.
 
     Parameters
     ----------
     fetch : callable
-        Gives bytes at an offset: fewer at the end, none behind it.
+        Returns bytes at an offset: fewer at the end, none after it.
     size : int or None
-        Of the file, where it is known.
+        The file's size, if known.
     ahead, hop : int
-        How much to fetch at least: where reading goes on, and after bytes were left out.
+        The least number of bytes to fetch: when reading continues, and after skipped bytes.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Window:
         self._held, self._start = b"", 0
 
     def at(self, offset: int, count: int) -> bytes:
-        """Return so many bytes at an offset; fewer only where the file ends.
+        """Return `count` bytes at an offset; fewer only at the end of the file.
 
         Raises
         ------
@@ -73,13 +73,13 @@ class Window:
 
 
 def over_file(file: ByteFile, *, ahead: bool) -> Window:
-    """A window over a file in which reading may begin anywhere."""
+    """Return a window over a file, in which reading may begin anywhere."""
     hop = file.hop >> 3
     return Window(file.pread, file.size, file.block if ahead else hop, hop)
 
 
 def over_stream(stream: ByteStream) -> Window:
-    """A window over a decompressed stream, which only goes on."""
+    """Return a window over a decompressed stream, which only goes forward."""
 
     def fetch(offset: int, count: int) -> bytes:
         missing = offset - stream.tell()
@@ -101,7 +101,7 @@ _OCTAL = re.compile(rb" *([0-7]*) *(?:\0.*)?", re.DOTALL)
 
 
 class DamageError(Exception):
-    """There is no member at an offset; where reading can go on, if that is known."""
+    """There is no member at an offset; has the offset where reading can continue, if known."""
 
     def __init__(self, offset: int, problem: str, on: int | None = None) -> None:
         super().__init__(offset, problem, on)
@@ -117,14 +117,14 @@ class Member:
     start : int
         The offset of its first header.
     name : bytes
-        With its folders, as it stands there.
+        The name, including folders.
     regular : bool
-        Whether it is a file, and no folder, link or device.
+        True for a file; False for a folder, link or device.
     data, size, there, after : int
-        Where its data begins, how many bytes that should be and how many there are, as far as that is
-        known, and where the next member begins.
+        The offset of its data, the data's expected size and the available size (as far as
+        known), and the offset of the next member.
     sparse : bool
-        Whether the data is only pieces of the file's.
+        True if the data is only pieces of the file's.
     """
 
     start: int
@@ -139,7 +139,7 @@ class Member:
 
 @dataclass(slots=True)
 class _Extended:
-    """The fields that the headers before a member's own say of it, and where the first of them is."""
+    """What headers before a member's own say about it, and the offset of the first of them."""
 
     start: int
     name: bytes | None = None
@@ -148,12 +148,12 @@ class _Extended:
 
 
 def next_member(window: Window, start: int) -> Member | None:
-    """Read the headers of the member at an offset.
+    """Parse the headers of the member at an offset.
 
     Returns
     -------
     Member
-        None where a block of zeros ends the archive.
+        None if a block of zeros ends the archive.
 
     Raises
     ------
@@ -189,7 +189,7 @@ def next_member(window: Window, start: int) -> Member | None:
 
 
 def _member(window: Window, offset: int, block: bytes, size: int, extended: _Extended) -> Member:
-    """Make a member of what its last header says, and those before it."""
+    """Make a member from its own header and the extending ones."""
     kind, start, name = block[156:157], extended.start, extended.name
     if name is None:
         name = block[:100].split(b"\0", 1)[0]
@@ -206,7 +206,7 @@ def _member(window: Window, offset: int, block: bytes, size: int, extended: _Ext
 
 
 def _checked_size(block: bytes, offset: int) -> int:
-    """The size that a header says, if its checksum is right."""
+    """Return the size in a header, after checking its checksum."""
     said, found = _number(block[148:156]), sum(block) - sum(block[148:156]) + 8 * 0x20
     if said != found and said != found - 256 * _negative(block):
         problem = f"no tar header: its checksum should be {found}, and is {block[148:156]!r}"
@@ -218,18 +218,18 @@ def _checked_size(block: bytes, offset: int) -> int:
 
 
 def _check_magic(block: bytes) -> None:
-    """Tell a file that is compressed as what it is."""
+    """Raise the right error for a file that is compressed."""
     if compression_of(block) in {"GZIP", "ZSTD"}:  # what ZLIB's two bytes say may be a name
         raise DamageError(0, f"no tar header{looks_like(block)}")
 
 
 def _negative(block: bytes) -> int:
-    """Return how many bytes were taken for negative by the programs that added them up as signed."""
+    """Return the number of bytes that old programs, which added signed bytes, took for negative."""
     return sum(byte > 127 for byte in block[:148] + block[156:])
 
 
 def _number(field: bytes) -> int | None:
-    """Return a number in octal digits, or binary after the byte 0x80; None if it is none, or negative."""
+    """Parse octal digits, or binary after the byte 0x80; None if it is not a number, or negative."""
     if field[0] == 0x80:
         return int.from_bytes(field[1:], "big")
     found = _OCTAL.fullmatch(field)
@@ -237,7 +237,7 @@ def _number(field: bytes) -> int | None:
 
 
 def _extend(extended: _Extended, kind: bytes, data: bytes, offset: int) -> None:
-    """Keep what an extending header says of the next member."""
+    """Store what an extending header says about the next member."""
     if kind == b"L":
         extended.name = data.split(b"\0", 1)[0]
     elif kind != b"K":  # K is where a link leads to
@@ -257,7 +257,7 @@ def _extend(extended: _Extended, kind: bytes, data: bytes, offset: int) -> None:
 
 
 def _pax_records(data: bytes, offset: int) -> list[tuple[bytes, bytes]]:
-    """The keys and values of records of the form ``length key=value`` and a line feed."""
+    """Return the keys and values of records of the form ``length key=value`` and a line feed."""
     found = []
     at = 0
     while at < len(data) and data[at]:
@@ -274,7 +274,7 @@ def _pax_records(data: bytes, offset: int) -> list[tuple[bytes, bytes]]:
 
 
 def _behind_map(block: bytes, window: Window, offset: int) -> int:
-    """Return where the data of a sparse file begins: after the blocks that go on with its map."""
+    """Return the offset of a sparse file's data: after the blocks that continue its map."""
     more = block[482]
     while more:
         block = window.at(offset, BLOCK)
@@ -286,7 +286,7 @@ def _behind_map(block: bytes, window: Window, offset: int) -> int:
 
 
 def check_end(window: Window, end: int) -> None:
-    """Check that there is nothing but zeros after the block of zeros that ends the archive.
+    """Check that only zeros follow the block of zeros that ends the archive.
 
     Raises
     ------
@@ -313,7 +313,7 @@ def _cut_off(block: bytes, offset: int) -> DamageError:
 
 
 def cut_off_data(offset: int, there: int, size: int) -> DamageError:
-    """A member whose data is not all there."""
+    """Return the error of a member whose data is incomplete."""
     problem = f"the archive ends after {there:,} of the {size:,} bytes that a header says follow it"
     return DamageError(offset, problem)
 

@@ -1,9 +1,9 @@
-"""crc32c, Castagnoli's checksum: by a package that has it in C, else by numpy.
+"""crc32c, Castagnoli's checksum: by a package with a C implementation, else by numpy.
 
-It is linear: what a byte adds to it (XOR) depends on where it stands, counted from the end, and not on
-the others. So numpy looks up what each byte adds in a block of 64, all blocks at once; then joins blocks
-two by two, moving the first of each to where it stands. Tables are small: they stay in the cache when
-other processes work beside this one.
+It is linear: a byte's contribution (by XOR) depends on its distance from the end, not on the
+other bytes. So numpy looks up the contributions of the bytes of 64-byte blocks, all blocks at once; then joins blocks
+pairwise, shifting the first of each pair. The tables are small enough to stay in the cache while
+other processes work.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _SHORT = 256  # bytes that are faster taken one by one
 
 
 def masked_crc(data: bytes) -> int:
-    """Return the checksum of some bytes as it stands in a file.
+    """Return the masked checksum of bytes, as it is stored in a file.
 
-    It is masked: the checksum of bytes that end with their checksum is always the same.
+    Masking is needed since the checksum of bytes that end with their checksum is always the same.
     """
     function = _compiled()
     crc = int(_by_numpy([data])[0]) if function is None else function(data)
@@ -31,7 +31,7 @@ def masked_crc(data: bytes) -> int:
 
 
 def masked_crcs(pieces: Sequence[bytes]) -> np.ndarray:
-    """The same of each of some pieces.
+    """Return the masked checksum of each of several pieces.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def masked_crcs(pieces: Sequence[bytes]) -> np.ndarray:
 
 @cache
 def _compiled() -> Callable[[bytes], int] | None:
-    """A function in C, if there is one."""
+    """Return a function in C, if one is installed."""
     try:
         import google_crc32c  # noqa: PLC0415 - an extra
 
@@ -90,7 +90,7 @@ def _by_numpy(pieces: Sequence[bytes]) -> np.ndarray:
 
 
 def _looked_up(tables: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """The sum over the bytes of each row, by a table for each column."""
+    """Return the XOR over the bytes of each row, by a table for each column."""
     sums = np.zeros(len(rows), np.uint32)
     found = np.empty(min(len(rows), _CHUNK), np.uint32)
     for first in range(0, len(rows), _CHUNK):
@@ -102,14 +102,14 @@ def _looked_up(tables: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def _moved(crcs: np.ndarray, power: int) -> np.ndarray:
-    """Return what checksums become by 2**power blocks of zeros after them."""
+    """Return the checksums after appending 2**power blocks of zeros."""
     rows = np.ascontiguousarray(crcs, "<u4").view(np.uint8).reshape(-1, 4)
     return _looked_up(_moving(power), rows)
 
 
 @cache
 def _moving(power: int) -> np.ndarray:
-    """The tables for that; a checksum is moved on as four bytes that stand at the front are."""
+    """Return the tables for shifting; a checksum is shifted like four bytes at the front."""
     if power == 0:
         return _tables()[:4]
     before = _moving(power - 1)
@@ -118,7 +118,7 @@ def _moving(power: int) -> np.ndarray:
 
 @cache
 def _tables() -> np.ndarray:
-    """Return what a byte adds, by where it stands in a block."""
+    """Return the contribution of each byte, by its position in a block."""
     last = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         last = np.where(last & 1, (last >> 1) ^ np.uint32(_POLYNOMIAL), last >> 1)
@@ -130,7 +130,7 @@ def _tables() -> np.ndarray:
 
 @cache
 def _first() -> bytes:
-    """Four bytes after which a checksum that began with 0 is as one begins: all bits set."""
+    """Return four bytes that turn a checksum that begins with 0 into one that begins with all bits set."""
     crc = 0xFFFFFFFF
     for _ in range(32):
         crc = ((crc ^ _POLYNOMIAL) << 1 | 1) if crc >> 31 else crc << 1

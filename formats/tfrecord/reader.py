@@ -23,16 +23,16 @@ _LARGE = 1 << 15
 
 @dataclass(frozen=True)
 class TFRecordFormat(Format):
-    """Records of bytes with checksums, as tensorflow's writer makes them.
+    """The format of TFRecord files: records of bytes with checksums, as tensorflow writes them.
 
     Attributes
     ----------
     compression : {"", "GZIP", "ZLIB", "ZSTD"}
-        Of the whole file.
+        The compression of the whole file.
     buffer_size : int or None
-        How many bytes to read at once; None: as many as is good. 0: no more than is needed.
+        The number of bytes to read at once; None: chosen by the reader. 0: no more than needed.
     storage_options : tuple of pairs, optional
-        What a URL's filesystem is made with.
+        Options of a URL's filesystem.
     """
 
     name: ClassVar[str] = "TFRecordDataset"
@@ -73,11 +73,11 @@ class TFRecordReader(Reader):
     path : str
         The file.
     place : int
-        Of the first record.
+        The offset of the first record.
     identity : Identity
-        Of the file.
+        The file's identity.
     window : _FileWindow or _StreamWindow
-        Where its bytes come from.
+        The source of its bytes.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class TFRecordReader(Reader):
         return Records(np.array(starts, np.int64) + base, self.place, values)
 
     def _one(self, data: bytes, at: int, length: int) -> Records:
-        """A single record, without what is worth its while for many."""
+        """Read a single record, without preparations that pay off only for many."""
         end = at + HEADER + length
         value = data[at + HEADER : end]
         found, expected = masked_crc(value), int.from_bytes(data[end : end + FOOTER], "little")
@@ -134,7 +134,7 @@ class TFRecordReader(Reader):
         return Records((place,), self.place, [value])
 
     def _large(self, file: ByteFile, length: int, most: int) -> Records:
-        """Records that are read one by one, each with the header of the next."""
+        """Read large records one by one, each with the header of the next."""
         places: list[int] = []
         values: list[bytes] = []
         total = 0
@@ -166,7 +166,7 @@ class TFRecordReader(Reader):
         return Records(places, self.place, values)
 
     def _header(self) -> bytes:
-        """Return the header of the record that is to be read: cut off, if the file is; empty at its end."""
+        """Return the header of the next record: shorter if the file is truncated, empty at its end."""
         place, header = self._peeked
         if place != self.place:
             data, at = self._window.around(self.place, HEADER)
@@ -176,7 +176,7 @@ class TFRecordReader(Reader):
     # -- what may be wrong -------------------------------------------------------------------------
 
     def _expect(self, length: int, there: int) -> None:
-        """Check that a record is there up to its end."""
+        """Check that a record is complete."""
         if HEADER + length + FOOTER > there:
             raise RecordCorruptError(
                 self.path,
@@ -198,7 +198,7 @@ class TFRecordReader(Reader):
         return RecordCorruptError(self.path, self.place, problem + hint)
 
     def _damaged(self, length: int, found: int, expected: int) -> RecordCorruptError:
-        """Make the error of the record that is to be read; reading goes on after it."""
+        """Return the error of the next record; reading continues after it."""
         place, self.place = self.place, self.place + HEADER + length + FOOTER
         return RecordCorruptError(
             self.path,
@@ -212,7 +212,7 @@ class TFRecordReader(Reader):
 
 
 class _FileWindow:
-    """A piece of a file that is at hand."""
+    """A piece of a file in memory."""
 
     def __init__(self, file: ByteFile, block: int) -> None:
         self.file = file
@@ -220,7 +220,7 @@ class _FileWindow:
         self._data, self._base = b"", 0
 
     def around(self, place: int, need: int) -> tuple[bytes, int]:
-        """Return bytes, and where in them a place is: at least so many from there on, if they are there."""
+        """Return a buffer and a place's offset in it, with at least `need` bytes from there on if the file has them."""
         at = place - self._base
         if at < 0 or at + need > len(self._data):
             self._data = self.file.pread(place, max(need, self._block))
@@ -228,7 +228,7 @@ class _FileWindow:
         return self._data, at
 
     def left(self, place: int) -> int:
-        """Return how many bytes there are from a place on, at most."""
+        """Return the largest possible number of bytes after a place."""
         return self.file.size - place
 
     def close(self) -> None:
@@ -236,7 +236,7 @@ class _FileWindow:
 
 
 class _StreamWindow:
-    """A piece of a stream, which cannot be read at any place."""
+    """A piece of a stream in memory, which only goes forward."""
 
     file = None
 

@@ -1,4 +1,4 @@
-"""Writing TFRecord files record by record: tensorflow's ``tf.io.TFRecordWriter``."""
+"""Writing TFRecord files record by record, like tensorflow's ``tf.io.TFRecordWriter``."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ class TFRecordOptions:
     Parameters
     ----------
     compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
-        Of the whole file.
+        The compression of the whole file.
     compression_level : int, optional
-        How hard to compress; None: as hard as is usual.
+        The compression level; None: the default.
 
     Raises
     ------
     TypeError, ValueError
-        An argument is none of these.
+        An argument is not one of these.
 
     Notes
     -----
-    tensorflow has more, which say how zlib goes about it.
+    tensorflow has further options for zlib.
     """
 
     compression_type: str | None = None
@@ -63,21 +63,21 @@ class TFRecordWriter:
     Parameters
     ----------
     path : str, bytes or os.PathLike
-        The file, which takes the place of one that is there; or a URL that fsspec knows.
+        The file, which replaces an existing one; or a URL that fsspec knows.
     options : str or TFRecordOptions, optional
-        How it is compressed.
+        The compression.
     storage_options : dict, optional
-        What a URL's filesystem is made with.
+        Options of a URL's filesystem.
 
     Raises
     ------
     OSError
-        It cannot be written there.
+        The file cannot be written.
 
     Notes
     -----
-    The file is there when it is closed. Left by an exception, nothing of it stays, and one that was there
-    before stays as it was. tensorflow writes in place, and `flush` shows what was written so far.
+    The file exists once it is closed. After an exception nothing of it remains, and an existing file
+    is unchanged. tensorflow writes in place, and its `flush` shows what was written so far.
 
     Examples
     --------
@@ -116,7 +116,7 @@ class TFRecordWriter:
         Parameters
         ----------
         record : bytes
-            Or a bytearray, a `numpy.bytes_`, ...
+            Bytes, a bytearray, a `numpy.bytes_`, ...
 
         Raises
         ------
@@ -130,7 +130,7 @@ class TFRecordWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Pass on what was written so far; the file is there only when it is closed."""
+        """Write buffered records to the temporary file; the file itself exists only once it is closed."""
         records, self._waiting, self._size = self._waiting, [], 0
         if not records:
             return
@@ -144,7 +144,7 @@ class TFRecordWriter:
         self._sink.write(b"".join(pieces))
 
     def close(self) -> None:
-        """Write what is left, make it durable, and give the file its name; may be called again."""
+        """Write the rest, make the file durable, and give it its name; may be called again."""
         try:
             self.flush()
         except BaseException:
@@ -153,7 +153,7 @@ class TFRecordWriter:
         self._sink.close()
 
     def abandon(self) -> None:
-        """Leave nothing of the file, unless it was closed."""
+        """Remove the file, unless it was closed."""
         self._waiting = []
         self._sink.abandon()
 
@@ -172,7 +172,7 @@ _LEVELS = range(-1, 10)
 
 
 def _as_bytes(record: Any) -> bytes:
-    """The bytes of a record; numpy has an array of no dimension for one now and then."""
+    """Return the bytes of a record, which may be a zero-dimensional numpy array."""
     if type(record) is bytes:
         return record
     if isinstance(record, np.ndarray) and record.shape == () and record.dtype.kind in "SO":

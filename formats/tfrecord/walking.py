@@ -25,13 +25,13 @@ _AT_ONCE = 1024  # are of it too
 
 
 class Lengths:
-    """The lengths in headers: each is checked once, as most files have few lengths, or at least repeat them."""
+    """Decodes lengths in headers; each is checked once, since most files have few different lengths."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, int] = {}
 
     def of(self, header: bytes) -> int | None:
-        """Return the length that a header says; None if it is damaged, or cut off."""
+        """Return the length in a header; None if it is damaged, or truncated."""
         length = self._known.get(header)
         if length is None and len(header) == HEADER:
             length, expected = struct.unpack("<QI", header)
@@ -43,23 +43,23 @@ class Lengths:
         return length
 
     def walk(self, data: bytes, at: int, limit: int, most: int) -> tuple[list[int], int]:
-        """Return where records begin that stand one after the other.
+        """Return the offsets of consecutive records.
 
         Parameters
         ----------
         data : bytes
             A piece of a file.
         at : int
-            Where the first record begins in it.
+            The offset of the first record in it.
         limit : int
-            Where the last must end, at most: the end of `data`, or of the file behind it.
+            The largest end of the last record: the end of `data`, or of the file after it.
         most : int
-            How many at most.
+            The largest number of records.
 
         Returns
         -------
         list of int, int
-            Of each record in `data`; and where what follows the last begins.
+            The offset of each record in `data`; and the offset after the last.
         """
         places: list[int] = []
         known = self._known
@@ -90,7 +90,7 @@ class Lengths:
 
 
 def _repeats(data: bytes, at: int, header: bytes, stride: int, most: int) -> int:
-    """Return how many records with this very header follow, one after the other: all compared at once."""
+    """Return how many consecutive records with the same header follow, comparing all at once."""
     count = min(most, (len(data) - at - HEADER) // stride + 1, _AT_ONCE)
     if count <= 0:
         return 0
@@ -101,9 +101,9 @@ def _repeats(data: bytes, at: int, header: bytes, stride: int, most: int) -> int
 
 
 def places_of(file: ByteFile) -> np.ndarray:
-    """Return where all records of a file begin; last the place of what is damaged, where that shows.
+    """Return the offsets of all records of a file; if it is visibly damaged, the last is that of the damage.
 
-    Only headers are looked at: reading them alone is faster where records are large.
+    Only headers are checked; if records are large, only headers are read.
     """
     lengths = Lengths()
     found = [np.zeros(0, np.int64)]

@@ -1,4 +1,4 @@
-"""Writing a dataset to a TFRecord file."""
+"""Writing a dataset to a TFRecord file, like ``tf.data.experimental.TFRecordWriter``."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class TFRecordWriter:
     Parameters
     ----------
     filename : str, bytes or os.PathLike
-        The file, which takes the place of one that is there; or a URL that fsspec knows.
+        The file, which replaces an existing one; or a URL that fsspec knows.
     compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
-        Of the whole file.
+        The compression of the whole file.
     storage_options : dict, optional
-        What a URL's filesystem is made with.
+        Options of a URL's filesystem.
 
     Raises
     ------
     TypeError, ValueError
-        An argument is none of these.
+        An argument is not one of these.
 
     See Also
     --------
@@ -38,10 +38,10 @@ class TFRecordWriter:
 
     Notes
     -----
-    The file is there when all of it is: it is written beside, made durable, then renamed. Where
-    iterating the dataset raises, nothing of it stays, and a file that was there stays as it was. Who is
+    The file exists once it is complete: it is written under a temporary name, made durable, then renamed. If
+    iterating the dataset raises, nothing of it remains, and an existing file is unchanged. A process that is
     killed while writing leaves a ``.tundish-*.tmp`` beside it, which may be removed.
-    tf.data writes in place, and takes any word as `compression_type`. ZSTD is ours.
+    tf.data writes in place, and accepts any word as `compression_type`. ZSTD is not in tf.data.
 
     Examples
     --------
@@ -81,12 +81,12 @@ class TFRecordWriter:
         Parameters
         ----------
         dataset : Dataset
-            Of bytes; any iterable of them will do. It is iterated once.
+            A dataset of bytes, or any iterable of them. It is iterated once.
 
         Raises
         ------
         TypeError
-            `dataset` is none, or an element is not bytes.
+            `dataset` is not iterable, or an element is not bytes.
         OSError
             The file cannot be written.
         """
