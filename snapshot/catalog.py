@@ -13,10 +13,17 @@ from tundish.errors import SnapshotCorruptError, SnapshotError
 from tundish.snapshot.files.store import open_store
 from tundish.snapshot.finished import check_order, read_indexed
 from tundish.snapshot.frame import JSON, parse
-from tundish.snapshot.lease import Holder, is_stale
+from tundish.snapshot.lease import (
+    STALE_S,
+    Holder,
+    age,
+    clean_run,
+    is_stale,
+    replace_stale,
+    temporary,
+)
 from tundish.snapshot.manifest import Manifest, Outcome
 from tundish.snapshot.run import Prefix, check_sizes, damage, read_header, read_run
-from tundish.snapshot.takeover import STALE_S, age, clean_run, replace_stale, temporary
 
 if TYPE_CHECKING:
     import os

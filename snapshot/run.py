@@ -12,7 +12,6 @@ import numpy as np
 from tundish.errors import SnapshotCorruptError, SnapshotError, SnapshotVersionError
 from tundish.snapshot.frame import JSON, EditedFileError, LostFileError, TornFileError, pack, parse
 from tundish.snapshot.index import ENTRY, read_index
-from tundish.snapshot.journal import read_records, record_name
 from tundish.snapshot.manifest import Outcome
 from tundish.snapshot.records import (
     Checked,
@@ -20,6 +19,8 @@ from tundish.snapshot.records import (
     RunHeader,
     Shard,
     StoredError,
+    read_records,
+    record_name,
     texts_of,
 )
 

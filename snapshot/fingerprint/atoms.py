@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tundish.snapshot.fingerprint.digests import digest_of
-from tundish.snapshot.fingerprint.keys import JSON, text_of
+from tundish.snapshot.fingerprint.keys import JSON, digest_of, text_of
 
 _LONG = 256
 _MANY = 64

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from tundish.snapshot.fingerprint.digests import digest_of
+from tundish.snapshot.fingerprint.keys import digest_of
 
 _LAYOUT = {"NOP", "EXTENDED_ARG", "CACHE", "RESUME"}
 _ABOUT_ITSELF = {

@@ -11,8 +11,8 @@ from types import CellType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from tundish.snapshot.fingerprint.code import Code, Read, code_of
-from tundish.snapshot.fingerprint.digests import digest_of
 from tundish.snapshot.fingerprint.homes import first_qualname
+from tundish.snapshot.fingerprint.keys import digest_of
 from tundish.snapshot.fingerprint.provenance import (
     installed_name,
     is_installed_file,

@@ -20,8 +20,8 @@ import numpy as np
 
 from tundish.snapshot.fingerprint.atoms import InputFiles, dtype_text, file_behind
 from tundish.snapshot.fingerprint.code import code_of
-from tundish.snapshot.fingerprint.digests import digest_of_array
 from tundish.snapshot.fingerprint.homes import first_name
+from tundish.snapshot.fingerprint.keys import digest_of_array
 from tundish.snapshot.fingerprint.provenance import installed_name, is_ours, is_users_module
 
 if TYPE_CHECKING:

@@ -20,9 +20,8 @@ from tundish.snapshot.encoding.kinds import Fixed, Text
 from tundish.snapshot.finished import read_finished
 from tundish.snapshot.index import order_blocks
 from tundish.snapshot.reading.batches import CACHE_BYTES, FETCHED, LOOK_S, VERIFY, Batches
-from tundish.snapshot.reading.handed import Handed
 from tundish.snapshot.reading.places import Chained, Ordered, Places, Spans
-from tundish.snapshot.reading.taking import taken
+from tundish.snapshot.reading.taking import Handed, taken
 from tundish.snapshot.reading.verified import mark_of, verified
 from tundish.snapshot.run import read_run
 from tundish.spec import unflatten

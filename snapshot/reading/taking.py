@@ -1,4 +1,4 @@
-"""Gathering of rows from any batches into new arrays.
+"""Gathering of rows from any batches into new arrays; elements made together and handed out one by one.
 
 A leaf of one dtype and shape has the same number of bytes in each row, and Arrow aligns its start to a multiple of 8. So
 if files are mapped, and all leaves are such, a file is one array of overlapping items, and one indexing operation takes
@@ -7,6 +7,8 @@ rows from any batches. Otherwise rows are taken batch by batch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,14 +17,15 @@ from tundish.snapshot.encoding.arrow import bits, stack
 from tundish.snapshot.encoding.columns import as_objects
 from tundish.spec import leaf_key, unflatten
 
-ALIGNED = 8
-"""Arrow's buffers begin at multiples of it."""
-
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
 
     from tundish.snapshot.encoding.forms import Decoded
     from tundish.snapshot.reading.batches import Batches
+
+
+ALIGNED = 8
+"""Arrow's buffers begin at multiples of it."""
 
 
 def taken(source: Batches, batches: np.ndarray, rows: np.ndarray) -> Any | None:
@@ -128,3 +131,58 @@ def _gathered(
     if all(isinstance(key, type) for key in keys):
         return as_objects(values)
     return stack(values, *keys.pop()) if len(keys) == 1 else None  # type: ignore[misc]  # a pair
+
+
+@dataclass(eq=False, repr=False)
+class Handed(Sequence[Any]):
+    """Views of mapped files, each handed out only if its file has not shrunk.
+
+    Parameters
+    ----------
+    elements : list
+        The elements.
+    places : sequence of pair
+        For each element its batch, and the open shard that it is a view of.
+    fail : callable
+        ``fail(batch, problem)`` raises the error of a batch.
+    """
+
+    elements: list[Any]
+    places: Sequence[tuple[int, Any]]
+    fail: Callable[[int, str], Any]
+
+    def __len__(self) -> int:
+        return len(self.elements)
+
+    def __getitem__(self, k: Any) -> Any:
+        return self.elements[k]
+
+    def __iter__(self) -> _Handing:
+        return _Handing(self)
+
+
+class _Handing:
+    """Iterator over `Handed`; after an element's error, the next element follows."""
+
+    __slots__ = ("_at", "_handed", "_left")
+
+    def __init__(self, handed: Handed) -> None:
+        self._handed: Handed | None = handed
+        self._at, self._left = 0, len(handed)
+
+    def __iter__(self) -> _Handing:
+        return self
+
+    def __length_hint__(self) -> int:
+        return self._left
+
+    def __next__(self) -> Any:
+        handed, at = self._handed, self._at
+        if not self._left or handed is None:
+            self._handed = None  # the elements are held no longer
+            raise StopIteration
+        self._at, self._left = at + 1, self._left - 1
+        b, shard = handed.places[at]
+        if shard.size() != shard.whole:
+            handed.fail(b, f"has {shard.size():,} bytes, {shard.whole:,} were written")
+        return handed.elements[at]

@@ -17,12 +17,11 @@ from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.encoding.forms import INDEX
 from tundish.snapshot.finished import read_finished
 from tundish.snapshot.index import read_batch
-from tundish.snapshot.journal import append_record
 from tundish.snapshot.lease import Holder
-from tundish.snapshot.records import JournalRecord, RunHeader, Shard, StoredError
+from tundish.snapshot.records import JournalRecord, RunHeader, Shard, StoredError, append_record
 from tundish.snapshot.run import read_run
-from tundish.snapshot.writing.finishing import finish_run
 from tundish.snapshot.writing.shardfile import ShardFile, Staging, options_of
+from tundish.snapshot.writing.writer import finish_run
 
 if TYPE_CHECKING:
     import numpy as np

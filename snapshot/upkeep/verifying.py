@@ -15,8 +15,7 @@ from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.encoding.forms import Form, decode
 from tundish.snapshot.files.checksum import crc32
 from tundish.snapshot.finished import read_indexed
-from tundish.snapshot.journal import record_name
-from tundish.snapshot.records import JournalRecord
+from tundish.snapshot.records import JournalRecord, record_name
 from tundish.snapshot.run import entries_of, read_run
 
 if TYPE_CHECKING:

@@ -43,8 +43,8 @@ from tests.snapshot.runs import (
 
 from tundish.snapshot import failpoints
 from tundish.snapshot.files.store import open_store
+from tundish.snapshot.lease import adopt_run
 from tundish.snapshot.run import read_run
-from tundish.snapshot.takeover import adopt_run
 from tundish.snapshot.writing.writer import RunWriter
 
 COMMITS_EVERY = 3  # chunks

@@ -13,11 +13,10 @@ from tests.snapshot.disk import DEAD, HEADER, KEY, RUN, UNNAMED, WHOLE, Disk
 
 from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.files import local
-from tundish.snapshot.lease import Holder
+from tundish.snapshot.lease import STALE_S, Holder, adopt_run
 from tundish.snapshot.manifest import Manifest, Outcome
 from tundish.snapshot.records import RunHeader
 from tundish.snapshot.run import read_run
-from tundish.snapshot.takeover import STALE_S, adopt_run
 
 OTHER = "fedcba9876543210"
 

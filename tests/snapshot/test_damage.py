@@ -16,10 +16,10 @@ from tundish.snapshot.files.checksum import crc32
 from tundish.snapshot.finished import read_finished
 from tundish.snapshot.frame import FORMAT
 from tundish.snapshot.index import read_index
+from tundish.snapshot.lease import adopt_run
 from tundish.snapshot.manifest import Manifest, Outcome
 from tundish.snapshot.records import JournalRecord, RunHeader
 from tundish.snapshot.run import read_run
-from tundish.snapshot.takeover import adopt_run
 
 Change = Callable[[bytes], bytes]
 

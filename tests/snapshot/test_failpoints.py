@@ -19,9 +19,8 @@ from tundish.snapshot import failpoints
 from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.failpoints import STEPS, Failpoint
 from tundish.snapshot.files.local import LocalStore
-from tundish.snapshot.lease import take
+from tundish.snapshot.lease import adopt_run, take
 from tundish.snapshot.manifest import Outcome
-from tundish.snapshot.takeover import adopt_run
 
 SCRIPT = """
 import sys

@@ -21,7 +21,7 @@ from tests.snapshot.disk import KEY, RUN, Disk, shard
 from pathlib import Path
 from dataclasses import replace
 from tundish.snapshot.records import JournalRecord
-from tundish.snapshot.journal import append_record
+from tundish.snapshot.records import append_record
 disk = Disk(Path(sys.argv[1]))
 if not disk.run.exists():
     disk.put_all("index.arrow", "manifest.json", "lease.json", "shard-000002-0badcafe.arrow.tmp")
@@ -104,7 +104,7 @@ from pathlib import Path
 from tests.snapshot.disk import DEAD, HEADER, KEY, RUN, Disk
 from tundish.snapshot.lease import take
 from tundish.snapshot.run import read_run
-from tundish.snapshot.takeover import adopt_run
+from tundish.snapshot.lease import adopt_run
 if os.geteuid() == 0:
     os.setgroups([]); os.setegid(65534); os.seteuid(65534)
 disk = Disk(Path(sys.argv[1]))

@@ -16,8 +16,16 @@ from tundish.snapshot.files.checksum import crc32
 from tundish.snapshot.files.local import LocalStore
 from tundish.snapshot.files.store import open_store
 from tundish.snapshot.frame import pack
-from tundish.snapshot.lease import Holder, holder_of, is_stale, lease_name, take
-from tundish.snapshot.takeover import STALE_S, age, replace_stale
+from tundish.snapshot.lease import (
+    STALE_S,
+    Holder,
+    age,
+    holder_of,
+    is_stale,
+    lease_name,
+    replace_stale,
+    take,
+)
 
 NAME = lease_name(KEY)
 HERE = Holder.here()

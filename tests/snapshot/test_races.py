@@ -23,16 +23,15 @@ SCRIPT = """
 import json, os, sys
 from pathlib import Path
 from tests.snapshot.disk import KEY, RUN
-from tundish.snapshot.files import publishing
+from tundish.snapshot.files import local
 from tundish.snapshot.catalog import Catalog
-from tundish.snapshot.lease import Holder, take
+from tundish.snapshot.lease import Holder, adopt_run, take
 from tundish.snapshot.manifest import Manifest
-from tundish.snapshot.takeover import adopt_run
 
 root, what, racer, racers, rounds = Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:])
 
 def without_links(path, name):
-    return publishing._claim(path, name)
+    return local._claim(path, name)
 
 def manifest(catalog):
     return catalog.publish(KEY, Manifest(KEY, f"racer {racer}", (), 0, 0))

@@ -12,11 +12,10 @@ import pytest
 from tests.snapshot.disk import DEAD, FIRST, KEY, RUN, SECOND, UNNAMED, Disk
 
 from tundish.errors import SnapshotError
-from tundish.snapshot import takeover
-from tundish.snapshot.lease import Holder
+from tundish.snapshot import lease
+from tundish.snapshot.lease import Holder, adopt_run
 from tundish.snapshot.manifest import Outcome
 from tundish.snapshot.run import read_run
-from tundish.snapshot.takeover import adopt_run
 
 # The parts that a state has or lacks; two journal records with their shards, so that there is an end,
 # a middle and a gap.
@@ -203,7 +202,7 @@ def test_who_comes_too_late_takes_nothing_over(
     assert adopt_run(store, RUN, DEAD.to_json()) is not None
     disk.put(f"{UNNAMED}.tmp")
     before = disk.files()
-    monkeypatch.setattr(takeover, "read_run", lambda store, run: seen)
+    monkeypatch.setattr(lease, "read_run", lambda store, run: seen)
 
     assert adopt_run(store, RUN, Holder.here().to_json()) is None
     assert disk.files() == before

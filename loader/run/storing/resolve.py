@@ -38,11 +38,10 @@ from tundish.loader.run.storing.telling import (
     say_who_writes,
 )
 from tundish.snapshot.catalog import Catalog
-from tundish.snapshot.lease import Holder, Lease, lease_name, own_token, take
+from tundish.snapshot.lease import Holder, Lease, adopt_run, lease_name, own_token, take
 from tundish.snapshot.reading.reader import Reader, open_reader
 from tundish.snapshot.records import RunHeader
 from tundish.snapshot.run import Prefix, read_run
-from tundish.snapshot.takeover import adopt_run
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator

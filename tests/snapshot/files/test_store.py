@@ -15,10 +15,9 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from tundish.errors import SnapshotCorruptError, SnapshotError
-from tundish.snapshot.files import local, publishing
+from tundish.snapshot.files import local
 from tundish.snapshot.files.local import LocalStore
-from tundish.snapshot.files.remote import RemoteStore
-from tundish.snapshot.files.store import Store, open_store
+from tundish.snapshot.files.store import RemoteStore, Store, open_store
 
 
 @pytest.fixture(params=["local", "memory", "files"])
@@ -184,7 +183,7 @@ def test_without_hard_links_one_still_wins(
 
     assert store.create("manifest.json", b"first")
     assert not store.create("manifest.json", b"second")
-    assert not publishing.publish(tmp_path / "manifest.json", tmp_path / "manifest.json")
+    assert not local.publish(tmp_path / "manifest.json", tmp_path / "manifest.json")
     assert store.read("manifest.json") == b"first"
     assert store.list() == ["manifest.json"]
 
@@ -220,12 +219,13 @@ def test_a_temporary_file_that_was_taken_away_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken: list[Path] = []
+    publish = local.publish
 
     def take_away_once(path: Path, name: Path) -> bool:
         if not taken:
             taken.append(path)
             path.unlink()
-        return publishing.publish(path, name)
+        return publish(path, name)
 
     monkeypatch.setattr(local, "publish", take_away_once)
     assert LocalStore(tmp_path).create("run.json", b"first")

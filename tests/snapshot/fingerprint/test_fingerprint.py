@@ -32,7 +32,7 @@ import numpy as np
 import pytest
 
 from tundish.errors import FingerprintError
-from tundish.snapshot.fingerprint import digests
+from tundish.snapshot.fingerprint import keys
 from tundish.snapshot.fingerprint.describer import describe, key_of
 from tundish.snapshot.fingerprint.differences import differences
 from tundish.snapshot.fingerprint.keys import text_of
@@ -494,10 +494,10 @@ def test_of_a_class_only_what_is_read_counts_if_that_is_certain() -> None:
 
 def test_an_installed_function_counts_by_name_and_version() -> None:
     found = describe(np.linalg.norm)
-    ours = describe(digests.digest_of)
+    ours = describe(keys.digest_of)
 
     assert found["version"] == np.__version__
-    assert ours == {"installed": "tundish.snapshot.fingerprint.digests.digest_of"}
+    assert ours == {"installed": "tundish.snapshot.fingerprint.keys.digest_of"}
     assert describe(json.loads) == {"installed": "json.loads"}
 
 
@@ -589,23 +589,23 @@ def test_the_digest_of_a_large_array_is_kept_while_it_lives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked = []
-    plain = digests._digest_of_chunks
+    plain = keys._digest_of_chunks
 
     def counting(data: memoryview) -> str:
         asked.append(len(data))
         return plain(data)
 
-    monkeypatch.setattr(digests, "_digest_of_chunks", counting)
+    monkeypatch.setattr(keys, "_digest_of_chunks", counting)
     array = np.arange(1 << 20)
     before = text(array)
 
     assert text(array) == before
     assert text([array, {"a": array}]) == text([array.copy(), {"a": array.copy()}])
     assert asked == [array.nbytes] * 3  # itself, and two copies
-    known = len(digests._KNOWN)
+    known = len(keys._KNOWN)
     del array
     gc.collect()
-    assert len(digests._KNOWN) < known
+    assert len(keys._KNOWN) < known
 
 
 def test_an_array_that_was_written_into_is_read_again() -> None:
@@ -619,12 +619,12 @@ def test_an_array_that_was_written_into_is_read_again() -> None:
 
 
 def test_pieces_of_a_large_array_do_not_depend_on_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(digests, "_CHUNK", 1 << 16)
+    monkeypatch.setattr(keys, "_CHUNK", 1 << 16)
     data = memoryview(np.random.default_rng(1).bytes(1 << 20))
-    several = digests._digest_of_chunks(data)
+    several = keys._digest_of_chunks(data)
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
 
-    assert digests._digest_of_chunks(data) == several
+    assert keys._digest_of_chunks(data) == several
 
 
 def test_a_mapped_file_counts_by_name_size_and_place(tmp_path: Path) -> None:

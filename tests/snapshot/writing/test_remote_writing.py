@@ -13,9 +13,9 @@ import pytest
 from tests.snapshot.runs import KEY, RUN, begin, columns, element, failure
 
 from tundish.snapshot.catalog import Catalog
+from tundish.snapshot.lease import adopt_run
 from tundish.snapshot.reading.reader import open_reader
 from tundish.snapshot.run import read_run
-from tundish.snapshot.takeover import adopt_run
 from tundish.snapshot.upkeep import compact, export, gc, info, verify
 from tundish.snapshot.writing.writer import RunWriter
 

@@ -32,9 +32,8 @@ from tundish.snapshot.catalog import Catalog
 from tundish.snapshot.encoding.forms import INDEX, Columns, columns_of
 from tundish.snapshot.failpoints import reach
 from tundish.snapshot.files.local import LocalSink, LocalStore
-from tundish.snapshot.lease import Holder
+from tundish.snapshot.lease import Holder, adopt_run
 from tundish.snapshot.manifest import Manifest
-from tundish.snapshot.takeover import adopt_run
 from tundish.snapshot.writing import pending
 from tundish.snapshot.writing.shardfile import options_of, parts_of
 from tundish.snapshot.writing.writer import RunWriter
