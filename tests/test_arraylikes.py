@@ -42,6 +42,18 @@ def test_values_are_what_the_reference_says_in_every_batch(kind: str) -> None:
             assert difference(made(Model).outcomes(), found) is None
 
 
+@pytest.mark.parametrize("tail", ["", "batch", "unbatch"])
+@pytest.mark.parametrize("kind", VALUES)
+def test_values_of_workers_are_those_of_this_process(kind: str, tail: str) -> None:
+    ds = td.Dataset.range(16).map(Give(kind))
+    if tail:
+        ds = ds.batch(4)
+    if tail == "unbatch":
+        ds = ds.unbatch()
+    with ds.iterator(workers=0) as here, ds.iterator(workers=2) as there:
+        assert difference(collect(here, exact=False), collect(there, exact=False)) is None
+
+
 def _batched(window: Any) -> Any:
     return window.batch(2) if hasattr(window, "batch") else window["v"][0].batch(2)
 

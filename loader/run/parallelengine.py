@@ -138,7 +138,7 @@ class ParallelEngine(Engine):
         self._before = self._mark
         item = self._awaited(self._network.next)
         element = self._deliver(item)
-        failed = isinstance(element, BaseException)
+        failed = type(element) is Failure  # an exception may be an element like any other
         mark = self._network.mark()
         self._mark, self.given = mark, -1 if failed else 1  # no call in between, and below
         if failed:
@@ -151,7 +151,7 @@ class ParallelEngine(Engine):
         self._look(element)
         if failed:
             try:
-                raise element
+                raise element.error
             finally:
                 del item, element  # else the error and this frame would keep each other
         return element
@@ -206,7 +206,7 @@ class ParallelEngine(Engine):
     def _deliver(self, item: Any) -> Any:
         kind = type(item)
         if kind is Failure:
-            return item.error
+            return item
         if kind is Rows:
             ((block, first, stop, _),) = item.runs
             element = block.batch(first, stop, copy=self._coordinator.runs_short(block))
@@ -219,7 +219,7 @@ class ParallelEngine(Engine):
             try:
                 self._seen(element)
             except Exception as error:  # noqa: BLE001 - the element's error
-                return refused(item, error)
+                return Failure(item.ref, refused(item, error))
         return frozen(element) if self._kept else element
 
     def _look(self, element: Any) -> None:

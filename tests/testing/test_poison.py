@@ -28,3 +28,15 @@ def test_the_environment_is_added_to_and_not_replaced(monkeypatch: pytest.Monkey
 
     assert found["GLIBC_TUNABLES"].split(":")[-1] == "glibc.malloc.arena_max=2"
     assert "glibc.malloc.perturb=127" in found["GLIBC_TUNABLES"]
+
+
+def test_a_file_that_is_mostly_a_hole_is_looked_through(tmp_path: Path) -> None:
+    with (tmp_path / "sparse").open("wb") as file:
+        file.write(b"written")
+        file.seek(1 << 40)
+        file.write(bytes([poison.FRESH]) * 16)
+        file.truncate(1 << 41)
+    poison.look_through_files(tmp_path)
+
+    with pytest.raises(AssertionError, match="sparse holds memory that was never"):
+        poison.assert_clean()

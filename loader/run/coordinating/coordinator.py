@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from tundish.errors import SharedMemoryError
 from tundish.loader.protocols.block import COPY_BELOW
 from tundish.loader.protocols.items import ref_of
+from tundish.loader.protocols.lineage import add_origin
 from tundish.loader.protocols.pieces import Pieces, refs_only
 from tundish.loader.protocols.rows import as_ref
 from tundish.loader.run.coordinating.answers import count, take_in
@@ -356,7 +357,11 @@ class Coordinator:
         pace.row_s = each_s if pace.row_s is None else 0.8 * pace.row_s + 0.2 * each_s
         stage.meter.did(done.rows, done.micros * 1e-6, done.busy * 1e-6)
         stage.window = 0  # to be worked out again
-        take_in(block, done, layout, tail, self._memory)
+        try:
+            take_in(block, done, layout, tail, self._memory)
+        except Exception as error:  # noqa: BLE001 - of the user's class, which is unpickled here
+            self._unreadable(job, error)
+            return
         if isinstance(stage, StreamStage):
             rows = done.rows - len(block.drops)
             block.drops.clear()
@@ -366,6 +371,17 @@ class Coordinator:
             stage.chunk_done(block, max(rows, 0), len(tail) + done.nbytes, ended=ended)
         if block.left == 0:
             self._complete(block)
+
+    def _unreadable(self, job: Job, error: Exception) -> None:
+        """Ask one by one for rows that cannot be unpickled here; the error of a single one takes its place."""
+        block, task = job.block, job.task
+        self.moved = True
+        if task.rows > 1:
+            self._give_up(block, job)
+            block.stage.split(block, 1)
+            return
+        add_origin(error, self._deaths.origin(job), "as it was unpickled in the consumer")
+        self._fail_rows(block, task.first, 1, error)
 
     def _complete(self, block: Block) -> None:
         """Lease the slot of a block whose rows are all made, or do it again where they have no common layout."""

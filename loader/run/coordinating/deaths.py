@@ -82,16 +82,19 @@ class Deaths:
         job.progress = None
         return Fate.AGAIN
 
-    def _error(self, job: Job, deaths: int, how: Exit, *, late: bool) -> BaseException:
-        block, context = job.block, self._context
-        node, _, pass_ = self._definitions[block.stage.number]
+    def origin(self, job: Job) -> str:
+        """Describe the element that a task of one row makes."""
+        block = job.block
         if isinstance(block.stage, StreamStage):
             what = "the opening" if block.gone else f"element {block.refs.first}"
-            origin = f"{what} of the dataset made of {block.refs.outer}"
-        else:
-            _, identity = compile_values(node, context, _no_inner)
-            ref = block.refs[job.task.first]
-            origin = describe_origin(*identity(ref_of(as_ref(ref)), pass_))
+            return f"{what} of the dataset made of {block.refs.outer}"
+        node, _, pass_ = self._definitions[block.stage.number]
+        _, identity = compile_values(node, self._context, _no_inner)
+        return describe_origin(*identity(ref_of(as_ref(block.refs[job.task.first])), pass_))
+
+    def _error(self, job: Job, deaths: int, how: Exit, *, late: bool) -> BaseException:
+        context, origin = self._context, self.origin(job)
+        node, *_ = self._definitions[job.block.stage.number]
         called = [n for n in reversed(run_of(node)) if n.calls]
         labels = [context.label(n) for n in called] or [context.label(node)]
         element = f"{origin} in {', '.join(labels)}"

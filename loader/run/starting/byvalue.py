@@ -7,6 +7,7 @@ import importlib
 import sys
 import threading
 import types
+import typing
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, Self
 
 import cloudpickle
 
-__all__ = ["ByValue", "install", "look_up", "module_name"]
+__all__ = ["ByValue", "install", "look_up", "module_name", "with_slots"]
 
 
 class ByValue:
@@ -92,6 +93,27 @@ def look_up(module: str, qualname: str) -> Any:
     for name in qualname.split("."):
         found = getattr(found, name, None)
     return found
+
+
+def with_slots(cls: type, reduced: Any) -> Any:
+    """Complete what cloudpickle reduces a class to, which has no slots when it is made again.
+
+    Its instances would have a ``__dict__`` in a worker, and a state that the class of this process cannot take.
+    """
+    make, *_ = reduced
+    if "__slots__" not in vars(cls) or make.__name__ != "_make_skeleton_class":
+        return reduced
+    make, (metaclass, name, bases, body, *rest), *state = reduced
+    if typing.NamedTuple in bases:  # which gives its classes slots itself
+        return reduced
+    slots = [name for name, value in vars(cls).items() if type(value) in _SLOTS]
+    return (make, (metaclass, name, bases, {**body, "__slots__": slots}, *rest), *state)
+
+
+_SLOTS = (
+    types.MemberDescriptorType,
+    types.GetSetDescriptorType,
+)  # the latter: __dict__, __weakref__
 
 
 def install(module_name: str, qualname: str, cls: type) -> None:

@@ -36,7 +36,13 @@ import psutil
 from tundish import forked
 from tundish.errors import SharedMemoryError
 from tundish.loader.protocols.failure import dumps_exception, loads_exception
-from tundish.loader.run.starting.byvalue import ByValue, install, look_up, module_name
+from tundish.loader.run.starting.byvalue import (
+    ByValue,
+    install,
+    look_up,
+    module_name,
+    with_slots,
+)
 from tundish.loader.run.starting.control import scratch_file
 from tundish.loader.run.starting.culprit import find_culprit
 from tundish.loader.run.starting.mapped import mapped_file, open_mapped
@@ -283,7 +289,9 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
                 self.sources[filename] = cached[2]
         elif isinstance(value, types.ModuleType):
             self.modules.take(value.__name__)
-        return super().reducer_override(value)
+        reduced = super().reducer_override(value)
+        is_made = isinstance(value, type) and reduced is not NotImplemented
+        return with_slots(value, reduced) if is_made else reduced
 
     def _reduce_array(self, array: Array) -> Any:
         if (place := mapped_file(array)) is not None:

@@ -16,7 +16,7 @@ from tundish.loader.protocols.refs import refs_of_rows
 from tundish.loader.protocols.results import checked
 from tundish.loader.run.starting.watchdog import limit
 from tundish.loader.run.working.writing import NeedsMore, Rows, scatter
-from tundish.spec import flatten, normalise, unflatten
+from tundish.spec import NUMBERS, flatten, normalise, unflatten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -160,7 +160,9 @@ class Evaluation:
 def _put_scalars(rows: Rows, task: Task, scalars: list[Any], write: Any) -> Any:
     column = rows.columns[0]
     assert column is not None
-    if len(set(map(type, scalars))) == 1 and column.dtype.kind != "V":
+    if (
+        len(set(map(type, scalars))) == 1 and column.dtype in NUMBERS
+    ):  # of others a type has many dtypes
         first = 0 if rows.private else task.first
         column[first : first + len(scalars)] = scalars
         return write
