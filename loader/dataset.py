@@ -1,4 +1,4 @@
-"""`Dataset`: the operator families joined, and what a dataset shows of itself."""
+"""`Dataset`: the methods of all operators joined, and what a dataset shows of itself."""
 
 from __future__ import annotations
 
@@ -14,44 +14,7 @@ import numpy as np
 from tundish.calls import answering, check_is, did_you_mean
 from tundish.errors import CardinalityError
 from tundish.forked import renewed
-from tundish.loader.operators.asserting import AssertingMethods
-from tundish.loader.operators.batching import BatchingMethods
-from tundish.loader.operators.bucketing import BucketingMethods
-from tundish.loader.operators.cache import CacheMethods
-from tundish.loader.operators.choose import ChooseMethods
-from tundish.loader.operators.choosing import ChoosingMethods
-from tundish.loader.operators.concatenate import ConcatenateMethods
-from tundish.loader.operators.costing import CostingMethods
-from tundish.loader.operators.counting import CountingMethods
-from tundish.loader.operators.enumerate import EnumerateMethods
-from tundish.loader.operators.filter import FilterMethods
-from tundish.loader.operators.flat_map import FlatMapMethods
-from tundish.loader.operators.generator import GeneratorMethods
-from tundish.loader.operators.grouping import GroupingMethods
-from tundish.loader.operators.interleaving import InterleavingMethods
-from tundish.loader.operators.listing import ListingMethods
-from tundish.loader.operators.map import MapMethods
-from tundish.loader.operators.map_batches import MapBatchesMethods
-from tundish.loader.operators.measuring import MeasuringMethods
-from tundish.loader.operators.options import OptionsMethods
-from tundish.loader.operators.packing import PackingMethods
-from tundish.loader.operators.padding import PaddingMethods
-from tundish.loader.operators.ragged import RaggedMethods
-from tundish.loader.operators.rebatch import RebatchMethods
-from tundish.loader.operators.reducing import ReducingMethods
-from tundish.loader.operators.repeat import RepeatMethods
-from tundish.loader.operators.resampling import ResamplingMethods
-from tundish.loader.operators.sample import SampleMethods
-from tundish.loader.operators.saving import SavingMethods
-from tundish.loader.operators.scanning import ScanningMethods
-from tundish.loader.operators.sharing import SharingMethods
-from tundish.loader.operators.shuffle import ShuffleMethods
-from tundish.loader.operators.sorting import SortingMethods
-from tundish.loader.operators.sources import SourceMethods
-from tundish.loader.operators.taking import TakingMethods
-from tundish.loader.operators.uniqueness import UniquenessMethods
-from tundish.loader.operators.windows import WindowMethods
-from tundish.loader.operators.zip import ZipMethods
+from tundish.loader.operators.families import Methods
 from tundish.loader.plan.checks import check_callable
 from tundish.loader.plan.node import (
     INFINITE_CARDINALITY,
@@ -75,47 +38,7 @@ _OF_ITERATORS = frozenset(
 
 
 @answering
-class Dataset(
-    SourceMethods,
-    CountingMethods,
-    ListingMethods,
-    GeneratorMethods,
-    ZipMethods,
-    MapMethods,
-    FilterMethods,
-    FlatMapMethods,
-    EnumerateMethods,
-    InterleavingMethods,
-    ChooseMethods,
-    SampleMethods,
-    ShuffleMethods,
-    RepeatMethods,
-    ChoosingMethods,
-    SharingMethods,
-    ConcatenateMethods,
-    BatchingMethods,
-    PaddingMethods,
-    RaggedMethods,
-    CostingMethods,
-    RebatchMethods,
-    MapBatchesMethods,
-    PackingMethods,
-    TakingMethods,
-    WindowMethods,
-    GroupingMethods,
-    BucketingMethods,
-    SortingMethods,
-    ReducingMethods,
-    ScanningMethods,
-    UniquenessMethods,
-    ResamplingMethods,
-    AssertingMethods,
-    CacheMethods,
-    SavingMethods,
-    MeasuringMethods,
-    OptionsMethods,
-    Nested,
-):
+class Dataset(Methods, Nested):
     """An immutable plan of where elements come from and what is done to them.
 
     Every method returns a new dataset; nothing is opened or computed before ``iter(ds)``. The

@@ -310,29 +310,28 @@ class AssertingMethods(Fluent):
             raise SpecError(
                 f"cardinality must be at least what there is, {have} elements, not {count}"
             )
-        filling = self._filling(mask_key)
+        filling = _filling(self, mask_key)
         real = Map(self._node, Validated(mask_key))
         return self._of(
             Concatenate(real, Repeat(Tensors(map_leaves(_read_only, filling)), count - have))
         )
 
-    def _filling(self, mask_key: str) -> dict[str, Any]:
-        try:
-            with self.iterator(workers=0) as elements:
-                first = next(elements)
-        except (StopIteration, Exception) as error:
-            raise SpecError(
-                "pad_to_cardinality learns the form of the elements from the first one, and there "
-                f"is none, or it failed: {error!r}"
-            ) from error
-        if type(first) is not dict:
-            raise SpecError(
-                f"pad_to_cardinality needs elements that are dicts, not {spec_of(first)}"
-            )
-        if mask_key in first:
-            raise SpecError(f"pad_to_cardinality's mask_key {mask_key!r} is a key of the elements")
-        zeros: dict[str, Any] = map_leaves(_zero, first)
-        return {**zeros, mask_key: np.False_}
+
+def _filling(dataset: AssertingMethods, mask_key: str) -> dict[str, Any]:
+    try:
+        with dataset.iterator(workers=0) as elements:
+            first = next(elements)
+    except (StopIteration, Exception) as error:
+        raise SpecError(
+            "pad_to_cardinality learns the form of the elements from the first one, and there "
+            f"is none, or it failed: {error!r}"
+        ) from error
+    if type(first) is not dict:
+        raise SpecError(f"pad_to_cardinality needs elements that are dicts, not {spec_of(first)}")
+    if mask_key in first:
+        raise SpecError(f"pad_to_cardinality's mask_key {mask_key!r} is a key of the elements")
+    zeros: dict[str, Any] = map_leaves(_zero, first)
+    return {**zeros, mask_key: np.False_}
 
 
 def _zero(leaf: Any) -> Any:

@@ -12,7 +12,7 @@ from tundish.tracebacks import hide_frames
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["answering", "check_is", "did_you_mean"]
+__all__ = ["answered", "answering", "check_is", "did_you_mean"]
 
 _ALIKE = tuple(
     frozenset(words.split())
@@ -144,23 +144,32 @@ def answering(cls: C) -> C:
         if not name.startswith("_") or (name == "__init__" and name in vars(cls)):
             owner = next(base for base in cls.__mro__ if name in vars(base))
             found = vars(owner)[name]
-            if isinstance(found, FunctionType):
-                setattr(cls, name, _answered(found, cls))
-            elif isinstance(found, (classmethod, staticmethod)):
-                setattr(cls, name, type(found)(_answered(found.__func__, cls)))
+            if isinstance(found, (FunctionType, classmethod, staticmethod)):
+                setattr(cls, name, answered(found, cls.__name__))
     return cls
 
 
-def _answered(function: Any, cls: type) -> Callable[..., Any]:
-    if hasattr(function, "__wrapped__"):  # of a class above: it is answered for
-        return function  # type: ignore[no-any-return]  # see above
-    kind, tell = Exception, _tell
+def answered(method: Any, owner: str) -> Any:
+    """Return a method, as it stands in its class, that says what was wrong with a call.
+
+    Parameters
+    ----------
+    method : function, classmethod or staticmethod
+        The method.
+    owner : str
+        The name of the class that it is called of.
+    """
+    if isinstance(method, (classmethod, staticmethod)):
+        return type(method)(answered(method.__func__, owner))
+    if hasattr(method, "__wrapped__"):  # of a class above: it is answered for
+        return method
+    function, kind, tell = method, Exception, _tell
 
     def call(*args: Any, **given: Any) -> Any:
         try:
             return function(*args, **given)
         except kind as error:
-            tell(error, function, cls, given)
+            tell(error, function, owner, given)
             raise
 
     # It shows in tracebacks, and to those who look at functions, as what it calls.
@@ -169,19 +178,21 @@ def _answered(function: Any, cls: type) -> Callable[..., Any]:
     return functools.update_wrapper(made, function)
 
 
-def _tell(error: Exception, function: Callable[..., Any], cls: type, given: dict[str, Any]) -> None:
+def _tell(
+    error: Exception, function: Callable[..., Any], owner: str, given: dict[str, Any]
+) -> None:
     begun = error.__traceback__
     if type(error) is TypeError and begun is not None and begun.tb_next is None:
-        error.args = (_about_the_call(str(error), function, cls, given),)
+        error.args = (_about_the_call(str(error), function, owner, given),)
     hide_frames(error, meant=(TypeError, ValueError))
 
 
 def _about_the_call(
-    text: str, function: Callable[..., Any], cls: type, given: dict[str, Any]
+    text: str, function: Callable[..., Any], owner: str, given: dict[str, Any]
 ) -> str:
     """Return what Python says of arguments that do not fit, with the method's name as it is called."""
     name = function.__name__
-    shown = cls.__name__ if name == "__init__" else f"{cls.__name__}.{name}"
+    shown = owner if name == "__init__" else f"{owner}.{name}"
     code = function.__code__
     taken = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     for unknown in given if not code.co_flags & inspect.CO_VARKEYWORDS else ():
