@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import html
 import pickle
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
-import cloudpickle
 import numpy as np
 
 from tundish.calls import answering, check_is, did_you_mean
@@ -23,14 +21,12 @@ from tundish.loader.plan.node import (
     walk,
     why_unnumbered,
 )
-from tundish.loader.protocols.context import draw_seed
 from tundish.loader.protocols.operator import Operator, Unary
 from tundish.loader.protocols.raised import element_error
-from tundish.loader.run.access import counted, element_at, learnt_spec, stored_rows
-from tundish.loader.run.evaluating.describing import describe_pipeline, key_of, operators_of
-from tundish.loader.run.external import heed_external_state
-from tundish.loader.run.iterator import Iterator
 from tundish.spec import DatasetSpec, Nested
+
+if TYPE_CHECKING:
+    from tundish.loader.run.iterator import Iterator
 
 _OF_ITERATORS = frozenset(
     {"close", "explain", "get_next", "load_state_dict", "restore", "state_dict", "stats"}
@@ -90,6 +86,8 @@ class Dataset(Methods, Nested):
 
     def __tundish_fingerprint__(self) -> list[dict[str, Any]]:
         # Of a dataset that a function holds, what counts of any.
+        from tundish.loader.run.evaluating.describing import operators_of  # noqa: PLC0415 - see `iterator`
+
         return operators_of(self._node)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -146,6 +144,10 @@ class Dataset(Methods, Nested):
         >>> [int(x) for x in ds] == [int(x) for x in ds.iterator(iteration=0, workers=0)]
         True
         """
+        # To say what is computed takes less than to compute it.
+        from tundish.loader.protocols.context import draw_seed  # noqa: PLC0415 - see above
+        from tundish.loader.run.iterator import Iterator  # noqa: PLC0415 - see above
+
         with self._lock:
             if self._seed is None or global_seed() is not None:
                 self._seed = draw_seed(self._node)
@@ -166,6 +168,8 @@ class Dataset(Methods, Nested):
         in this process, the first time it is asked for.
         """
         if self._spec is None:
+            from tundish.loader.run.access import learnt_spec  # noqa: PLC0415 - see `iterator`
+
             self._spec = learnt_spec(self._node)
         return self._spec
 
@@ -195,6 +199,11 @@ class Dataset(Methods, Nested):
         >>> bool(first == same), bool(first == other)
         (True, False)
         """
+        from tundish.loader.run.evaluating.describing import (  # noqa: PLC0415 - see `iterator`
+            describe_pipeline,
+            key_of,
+        )
+
         return np.uint64(int(key_of(describe_pipeline(self._node)), 16))
 
     def cardinality(self) -> int:
@@ -220,6 +229,8 @@ class Dataset(Methods, Nested):
     def __len__(self) -> int:
         count = self._node.cardinality
         if count == UNKNOWN_CARDINALITY:
+            from tundish.loader.run.access import counted  # noqa: PLC0415 - see `iterator`
+
             count = counted(self._node)
         if count == INFINITE_CARDINALITY:
             raise TypeError(
@@ -256,6 +267,11 @@ class Dataset(Methods, Nested):
             There is no such element.
         """
         if self._rows is None:
+            from tundish.loader.run.access import (  # noqa: PLC0415 - see `iterator`
+                element_at,
+                stored_rows,
+            )
+
             self._rows = stored_rows(self._node)
             if self._rows is None:
                 return element_at(self._node, index)
@@ -352,6 +368,10 @@ class Dataset(Methods, Nested):
         >>> [int(x) for x in td.Dataset.from_bytes(data)]
         [0, 2, 4]
         """
+        import cloudpickle  # noqa: PLC0415 - see `iterator`
+
+        from tundish.loader.run.external import heed_external_state  # noqa: PLC0415 - see `iterator`
+
         heed_external_state(self._node, "to_bytes()")
         plan: bytes = cloudpickle.dumps(self)
         return _PLAN + plan
@@ -421,6 +441,8 @@ class Dataset(Methods, Nested):
         return f"<Dataset {chain}; {show_cardinality(self._node.cardinality)}>"
 
     def _repr_html_(self) -> str:
+        import html  # noqa: PLC0415 - see `iterator`
+
         spec = html.escape(str(self._spec)) if self._spec is not None else "not yet asked for"
         rows = "".join(
             f"<tr><td>{html.escape(node.label)}</td>"

@@ -16,8 +16,6 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-import psutil
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -80,7 +78,7 @@ def default_budget(
     ValueError
         ``TUNDISH_BUDGET`` cannot be parsed.
     """
-    ram = psutil.virtual_memory().total if ram is None else ram
+    ram = _ram() if ram is None else ram
     cgroup = cgroup_memory_limit(proc)
     limit, whose = (ram, "RAM") if cgroup is None or cgroup >= ram else (cgroup, "cgroup limit")
     ranks = local_ranks(environ)
@@ -94,6 +92,16 @@ def default_budget(
     if ranks > 1:
         source += f", divided by {ranks} local ranks"
     return Budget(max(1, int(limit * _SHARE) // ranks), limit, source, ranks)
+
+
+def _ram() -> int:
+    """Return the machine's bytes of RAM."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # Windows
+        import psutil  # noqa: PLC0415 - it takes as long to import as all else of this process's start
+
+        return int(psutil.virtual_memory().total)
 
 
 def parse_bytes(size: str | int) -> int:

@@ -15,7 +15,6 @@ import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-import cloudpickle
 import numpy as np
 
 if TYPE_CHECKING:
@@ -133,6 +132,8 @@ class Encoded:
             main = pickle.dumps(value, protocol=5, buffer_callback=aside)
         except Exception:  # noqa: BLE001 - whatever pickle cannot take, cloudpickle may
             buffers.clear()
+            import cloudpickle  # noqa: PLC0415 - takes a while, and few elements need it
+
             main = cloudpickle.dumps(value, protocol=5, buffer_callback=aside)
         raws = [b.raw() for b in buffers]
         sizes = struct.pack(f"<{len(raws)}Q", *[r.nbytes for r in raws])

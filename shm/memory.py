@@ -20,7 +20,6 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import psutil
 
 from tundish.errors import SharedMemoryError
 from tundish.shm.budget import MEMORY_KINDS, forced_memory, portable
@@ -314,6 +313,8 @@ def _room() -> int:
         room = limit
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY:
+        import psutil  # noqa: PLC0415 - takes a while, and few come here
+
         room = min(room, (limit - psutil.Process().memory_info().vms) // 2)
     return room
 
@@ -338,7 +339,11 @@ def _free_bytes(fd: int) -> int | None:
 
 def _available(fd: int) -> int:
     free = _free_bytes(fd)
-    return int(psutil.virtual_memory().available) if free is None else free
+    if free is not None:
+        return free
+    import psutil  # noqa: PLC0415 - as in `_room`
+
+    return int(psutil.virtual_memory().available)
 
 
 def _reason(error: OSError) -> str:

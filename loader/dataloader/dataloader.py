@@ -26,8 +26,8 @@ from tundish.loader.dataloader.progress import Progress
 from tundish.loader.dataloader.samplers import BatchSampler, RandomSampler, SequentialSampler
 from tundish.loader.dataloader.seeding import foreseen, generators_of
 from tundish.loader.plan.settings import one_of
+from tundish.loader.run.starting.inside import overruled
 from tundish.loader.run.starting.launcher import launcher
-from tundish.loader.run.wire.serving import overruled
 
 if TYPE_CHECKING:
     from tundish.loader.dataset import Dataset

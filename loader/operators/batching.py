@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from tundish.errors import SpecError
-from tundish.loader.operators.sharing import BatchShare
 from tundish.loader.plan.checks import check_count, check_flag, check_optional_flag
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, check_workers
 from tundish.loader.protocols.chunk import Chunk
@@ -63,6 +62,8 @@ class Batch(Batching, Unary):
     computing = joins = gathers = distributive = uncomputed = True
 
     def of_process(self, context: InputContext, short: Short) -> Batch:
+        from tundish.loader.operators.sharing import BatchShare  # noqa: PLC0415 - few are shared
+
         share = BatchShare(self.up, context, self.size, short)
         return replace(self, up=share, size=share.count_of(self.size), drop_remainder=False)
 

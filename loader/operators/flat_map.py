@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from tundish.loader.plan.checks import check_callable
 from tundish.loader.plan.drawing import check_drawing
@@ -42,9 +42,6 @@ class FlatMap(Unary):
     cardinality = UNKNOWN_CARDINALITY
     positional = False
     safe = False
-
-    consecutive: ClassVar[bool] = False
-    """True if its inner datasets are files, read one after another."""
 
     @property
     def in_turn(self) -> int:

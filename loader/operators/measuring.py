@@ -121,10 +121,8 @@ class Measured:
         self._up.load(state)
 
 
-def measured(node: Operator, base: Operator, up: Machine, context: Context) -> Machine:
-    """Return the stream of `base`, with the measuring nodes before the first map or filter up to `node`."""
-    if base.positional:  # nothing is computed there
-        return up
+def measuring(node: Operator, up: Machine, context: Context) -> Machine:
+    """Return a computed stream with the measuring nodes before the first map or filter up to `node`."""
     for each in reversed(run_of(node)):
         if isinstance(each, Measuring):
             up = Measured(up, each.noting_in(context, item_nbytes))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tundish.calls import check_is
 from tundish.loader.plan.checks import check_optional_flag, check_text
 from tundish.loader.plan.settings import Settings, at_least, checked, member_of
-from tundish.loader.watch.summary import StatsAggregator
+
+if TYPE_CHECKING:
+    from tundish.loader.watch.summary import StatsAggregator
 
 SHARD_HINT = -1
 """Placeholder for both arguments of `shard`, to be filled in by a distributed dataset."""
@@ -220,6 +222,8 @@ class ServiceOptions(Settings):
 
 
 def _aggregator(name: str, value: Any) -> StatsAggregator:
+    from tundish.loader.watch.summary import StatsAggregator  # noqa: PLC0415 - few have one
+
     return check_is(value, StatsAggregator, f"{name} must be a td.StatsAggregator")
 
 

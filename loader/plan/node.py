@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Literal, TypeVar
 import numpy as np
 
 from tundish.loader.plan.checks import check_count, check_seed
-from tundish.snapshot.fingerprint.homes import first_qualname
 
 AUTOTUNE = -1
 INFINITE_CARDINALITY = -1
@@ -239,6 +238,8 @@ class OwnFunction:
 
 def function_name(function: Any) -> str:
     """Return a callable's qualified name, or its type's; a method of `Dataset` keeps its first name in states."""
+    from tundish.snapshot.fingerprint.homes import first_qualname  # noqa: PLC0415 - if it is told
+
     return first_qualname(function)
 
 

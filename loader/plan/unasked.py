@@ -21,8 +21,6 @@ from types import (
 )
 from typing import TYPE_CHECKING, Any
 
-from tundish.snapshot.fingerprint.provenance import is_users_module
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -157,6 +155,8 @@ def _is_read(file: Any) -> bool:
     if any(file is each for each in standard):
         return False
     kind = type(file)
+    from tundish.snapshot.fingerprint.provenance import is_users_module  # noqa: PLC0415 - for files
+
     if is_users_module(module_of(kind)):
         return any(defined(kind, name) is not defined(io.IOBase, name) for name in _READING)
     return not file.closed and file.readable()
@@ -201,6 +201,8 @@ def described(value: Any) -> str:
     """Describe a value by its type, and its type's module: ``a numpy.random.Generator``."""
     kind = type(value)
     module = module_of(kind)
+    from tundish.snapshot.fingerprint.provenance import is_users_module  # noqa: PLC0415 - rare
+
     users = is_users_module(module)
     for public in ("numpy.random", "torch", "random"):
         if module.startswith(public):

@@ -9,7 +9,6 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.gaps import copied
-from tundish.loader.protocols.failure import dumps_exception, loads_exception
 from tundish.loader.protocols.ownership import private
 from tundish.loader.protocols.raised import carried, element_error
 from tundish.spec import (
@@ -68,10 +67,14 @@ class Broken:
         self.error = error
 
     def __reduce__(self) -> tuple[Any, ...]:
+        from tundish.loader.protocols.failure import dumps_exception  # noqa: PLC0415 - rare
+
         return _broken, (dumps_exception(self.error),)
 
 
 def _broken(data: bytes) -> Broken:
+    from tundish.loader.protocols.failure import loads_exception  # noqa: PLC0415 - rare
+
     return Broken(carried(loads_exception(data)))
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tundish.loader.protocols.failure import dumps_exception, loads_exception
 from tundish.loader.protocols.raised import carried
 
 Ref = Any
@@ -64,10 +63,14 @@ class Failure:
         self.error = error
 
     def __reduce__(self) -> tuple[Any, ...]:
+        from tundish.loader.protocols.failure import dumps_exception  # noqa: PLC0415 - rare
+
         return _failure, (self.ref, dumps_exception(self.error))
 
 
 def _failure(ref: Ref, data: bytes) -> Failure:
+    from tundish.loader.protocols.failure import loads_exception  # noqa: PLC0415 - rare
+
     return Failure(ref, carried(loads_exception(data)))
 
 

@@ -12,13 +12,10 @@ from __future__ import annotations
 
 import copy
 import datetime as dt
-import decimal
-import fractions
 import functools
 import pathlib
-import sysconfig
+import sys
 import types
-import uuid
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 from weakref import getweakrefcount
@@ -43,10 +40,13 @@ SCALARS = frozenset(
 
 _CONSTANT = (
     *(Nested, np.dtype, type, range, slice, dt.date, dt.time, dt.timedelta),
-    *(dt.tzinfo, decimal.Decimal, fractions.Fraction, uuid.UUID, pathlib.PurePath),
+    *(dt.tzinfo, pathlib.PurePath),
     *(types.FunctionType, types.BuiltinFunctionType, types.ModuleType),
 )
 """Types of objects that are not copied, because they are immutable or cannot be copied."""
+
+_CONSTANT_IF_LOADED = (("decimal", "Decimal"), ("fractions", "Fraction"), ("uuid", "UUID"))
+"""Others, by module: who has one has imported that."""
 
 _FIXED = SCALARS - {int, float, bool, complex, type(None)}
 """Types of results that already are elements."""
@@ -224,12 +224,17 @@ def _is_immutable(array: np.ndarray) -> bool:
 def _object_copied(value: Any) -> Any:
     if isinstance(value, np.void) and not value.dtype.hasobject:
         return copied(value)
-    if isinstance(value, _CONSTANT):
+    if isinstance(value, (*_CONSTANT, *_loaded_constants())):
         return value
     try:
         return copy.deepcopy(value)
     except Exception:  # noqa: BLE001 - a lock, an open file: there is one, and it is shared
         return value
+
+
+def _loaded_constants() -> list[type]:
+    loaded = sys.modules
+    return [getattr(loaded[home], name) for home, name in _CONSTANT_IF_LOADED if home in loaded]
 
 
 def _nest(nest: Any, mine: bool, hand: Callable[[Any, bool], Any]) -> Any:
@@ -283,8 +288,8 @@ def _calibrate() -> None:
     A debugger that inspects variables meanwhile adds references of its own. So counts that this code cannot need are not
     tried; without a count everything is copied.
     """
-    if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        return  # counts are spread over threads there
+    if "t" in getattr(sys, "abiflags", ""):
+        return  # free-threaded: counts are spread over threads there
     _find("_alone", 2, lambda array: array)
     _find("_within", 4, lambda array: {"x": array})
     _find("_under", 3, lambda array: array[:])

@@ -90,6 +90,8 @@ class Traits(Node):
     """True if it measures each element that passes."""
     gathers: ClassVar[bool] = False
     """True if its elements may be rows of several blocks, which a stage gathers when an element is needed whole."""
+    consecutive: ClassVar[bool] = False
+    """True if its inner datasets are files, read one after another."""
     placed: ClassVar[bool] = False
     """True if an element of an inner dataset is named by its offset in a file, not by its number."""
 

@@ -15,7 +15,8 @@ from tundish.loader.protocols.raised import opened
 from tundish.loader.protocols.specs import static_spec
 from tundish.loader.run.evaluating.effective import effective
 from tundish.loader.run.inline.reference import open_inline
-from tundish.loader.run.storing.setup import indexed_for_access, resolve
+from tundish.loader.run.storing.indexing import indexed_for_access
+from tundish.loader.run.storing.setup import resolve
 from tundish.spec import copy_element, spec_of
 
 if TYPE_CHECKING:

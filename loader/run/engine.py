@@ -19,12 +19,7 @@ from tundish.loader.protocols.stated import go_to
 from tundish.loader.run.inline.reference import open_inline
 from tundish.loader.run.watching.ledger import Ledger
 from tundish.loader.run.watching.publishing import EVERY_S, Reporter
-from tundish.loader.run.watching.queueing import queued_s
 from tundish.loader.run.watching.sampling import Sampling
-from tundish.loader.run.watching.tracing import open_trace
-from tundish.loader.run.watching.tuning import EVERY_S as TUNE_EVERY_S
-from tundish.loader.run.watching.tuning import Tuning
-from tundish.loader.watch.stats import StageStats, Stats
 from tundish.shm.budget import usable_cores
 from tundish.spec import copy_element, nbytes_of
 
@@ -34,6 +29,8 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Machine
     from tundish.loader.run.watching.queueing import Runner
     from tundish.loader.run.watching.tracing import Trace
+    from tundish.loader.run.watching.tuning import Tuning
+    from tundish.loader.watch.stats import StageStats, Stats
 
 _AT_ONCE = 1024
 _MOST_ALONE = 64
@@ -88,7 +85,7 @@ class Engine:
         self._root_label = context.label(context.root)
         self.reporter = Reporter(context, options, self.stats)
         self._tell_at = self._ledger.began + (EVERY_S if context.watch.enabled else math.inf)
-        self._tune_at = math.inf if tuning is None else self._ledger.began + TUNE_EVERY_S
+        self._tune_at = math.inf if tuning is None else self._ledger.began + tuning.every_s
         self._sampled = (0, 0)  # how many delivered elements were weighed, and their bytes
 
     @cached_property
@@ -172,6 +169,8 @@ class Engine:
         whole : bool
             Whether the system is asked, too: of each worker, and how long the consumer waited for a core.
         """
+        from tundish.loader.watch.stats import Stats  # noqa: PLC0415 - if somebody asks
+
         watch, ledger = self.context.watch, self._ledger
         count, nbytes = self._sampled
         waited_s, own_s, outside_s, wall_s = ledger.so_far()
@@ -205,8 +204,8 @@ class Engine:
             self.reporter.tell()
             self._tell_at = perf_counter() + EVERY_S  # from then: nobody may tell more often
         if now >= self._tune_at:
-            self._tune_at = now + TUNE_EVERY_S
             assert self.tuning is not None
+            self._tune_at = now + self.tuning.every_s
             wanted = self.tuning.observe(self.stats(whole=False), self.starting, self.runners())
             if wanted is not None:
                 self._resize(wanted)
@@ -219,6 +218,14 @@ class Engine:
     def _resize(self, workers: int) -> None:
         """Go on with another number of workers."""
         self.wanted = workers
+
+    def _opened_trace(self, workers: int) -> Trace | None:
+        """Open the trace that is asked for; None if none is."""
+        if not (self.options.stats.trace or os.environ.get("TUNDISH_TRACE")):
+            return None
+        from tundish.loader.run.watching.tracing import open_trace  # noqa: PLC0415 - few ask
+
+        return open_trace(self.options.stats.trace, self.reporter.plan, workers)
 
     def _seen(self, element: Any) -> None:
         """Have the probes see what is delivered."""
@@ -270,7 +277,7 @@ class InlineEngine(Engine):
             self._network.deliver()
         if position is not None:
             go_to(self._network, position)
-        self._trace = open_trace(self.options.stats.trace, self.reporter.plan, 0)
+        self._trace = self._opened_trace(0)
         self._since = self._some = 0
         self._asked = 0.0
         self._note()
@@ -281,6 +288,8 @@ class InlineEngine(Engine):
         if calls and self._thread is None and self.context.watch.enabled:
             # Not as it is made: what is over in some milliseconds is to cost no look into /proc.
             self._thread = threading.get_native_id()
+            from tundish.loader.run.watching.queueing import queued_s  # noqa: PLC0415 - after a while
+
             self._queued_before = queued_s(os.getpid(), self._thread)
         self._noted, self._since = self._network.mark(), 0
         self._cut = False
@@ -433,6 +442,8 @@ class InlineEngine(Engine):
             return self._queued
         if self._thread is None:
             return 0.0
+        from tundish.loader.run.watching.queueing import queued_s  # noqa: PLC0415 - as in `_note`
+
         return max(0.0, queued_s(os.getpid(), self._thread) - self._queued_before)
 
     def finish(self) -> None:

@@ -12,50 +12,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tundish.errors import CheckpointError, OutOfRangeError
-from tundish.loader.operators.mixing import count_sources
 from tundish.loader.operators.options import judged_options
-from tundish.loader.operators.snapshot import snapshots
 from tundish.loader.plan.checks import check_count, check_word
 from tundish.loader.plan.node import check_workers, global_seed, walk
 from tundish.loader.protocols import probes
 from tundish.loader.protocols.context import Context, draw_seed
 from tundish.loader.protocols.items import End
 from tundish.loader.protocols.raised import Carried
-from tundish.loader.run.access import learnt_spec
-from tundish.loader.run.checkpoints import (
-    holds_state,
-    newest_state,
-    read_state,
-    write_next_state,
-    write_state,
-)
-from tundish.loader.run.coordinating.memory import budget_of
 from tundish.loader.run.engine import Engine, InlineEngine
 from tundish.loader.run.evaluating.effective import effective
-from tundish.loader.run.external import heed_external_state
-from tundish.loader.run.optional import Optional
-from tundish.loader.run.parallelengine import ParallelEngine
-from tundish.loader.run.parallelism import how_many_workers, is_tuned, writes_apart
+from tundish.loader.run.parallelism import (
+    budget_of,
+    how_many_workers,
+    is_tuned,
+    writes_apart,
+)
 from tundish.loader.run.starting.critical import patient, stay_away
-from tundish.loader.run.starting.launcher import start_method
-from tundish.loader.run.state import check_state, make_state
+from tundish.loader.run.starting.inside import in_worker, overruled
 from tundish.loader.run.storing.setup import resolve
-from tundish.loader.run.watching.tuning import Tuning
-from tundish.loader.run.watching.viewing import view_of
 from tundish.loader.run.watching.watched import is_watched, measured_plan
-from tundish.loader.run.wire.serving import in_worker, overruled
-from tundish.loader.watch.adding import continued
-from tundish.loader.watch.stats import count_skipped
-from tundish.loader.watch.verdict import Verdict, explain
 from tundish.loader.watch.watch import Watch
 from tundish.shm.budget import usable_cores
 from tundish.tracebacks import hide_frames
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
+    from tundish.loader.run.optional import Optional
     from tundish.loader.run.storing.live import Setup
     from tundish.loader.run.watching.publishing import Reporter
+    from tundish.loader.run.watching.tuning import Tuning
     from tundish.loader.watch.stats import Stats
+    from tundish.loader.watch.verdict import Verdict
 
 
 class Iterator:
@@ -133,6 +120,10 @@ class Iterator:
         options = self._options
         if not is_tuned(context.root, options, self._workers):
             return how_many_workers(context.root, options, self._workers)
+        # What most iterators never come to is imported where they do, here and below.
+        from tundish.loader.run.starting.launcher import start_method  # noqa: PLC0415
+        from tundish.loader.run.watching.tuning import Tuning  # noqa: PLC0415
+
         # What a user asks of workers, the consumer's process cannot do.
         apart = options.deadline is not None or options.worker_init is not None
         apart = apart or start_method(options.start) == "fork"  # as this process is now
@@ -173,6 +164,8 @@ class Iterator:
         if not processes:
             engine: Engine = InlineEngine(context, self._options, self._tuning)
         else:
+            from tundish.loader.run.parallelengine import ParallelEngine  # noqa: PLC0415
+
             engine = ParallelEngine(context, self._options, workers, self._executor, self._tuning)
         self._box[:] = [engine]
         if self._reporter is not None:
@@ -300,6 +293,8 @@ class Iterator:
 
         An element that failed raises its error, as ``next`` does.
         """
+        from tundish.loader.run.optional import Optional  # noqa: PLC0415
+
         try:
             return Optional.from_value(next(self))
         except StopIteration:
@@ -314,14 +309,21 @@ class Iterator:
         before.reporter.goes_on()
         before.close()
         if not before.past:
-            stats = before.stats()
-            earlier = stats if self._earlier is None else continued(self._earlier, stats)
+            earlier = self._with_earlier(before.stats())
             self._earlier, before.past = earlier, True  # no call in between
         if self._tuning is not None:
             assert self._earlier is not None
             self._tuning.moved(self._earlier.wall_s)
         self._make_engine(self._resume[0])
         self._resume, self._doubt = None, False
+
+    def _with_earlier(self, stats: Stats) -> Stats:
+        """Add what an engine did to what the iterator's earlier ones did."""
+        if self._earlier is None:
+            return stats
+        from tundish.loader.watch.adding import continued  # noqa: PLC0415
+
+        return continued(self._earlier, stats)
 
     def _move(self) -> None:
         """Go on in another engine, with as many workers as the tuner says."""
@@ -345,6 +347,8 @@ class Iterator:
     @property
     def element_spec(self) -> Any:
         """The nest of `ArraySpec` of an element."""
+        from tundish.loader.run.access import learnt_spec  # noqa: PLC0415
+
         return learnt_spec(self._plan)
 
     # -- state ---------------------------------------------------------------------------------
@@ -361,6 +365,9 @@ class Iterator:
             The plan holds state that cannot be saved; once for a dataset, and as
             `Options.external_state_policy` says.
         """
+        from tundish.loader.run.external import heed_external_state  # noqa: PLC0415
+        from tundish.loader.run.state import make_state  # noqa: PLC0415
+
         heed_external_state(self._plan, "state_dict()")
         with self._lock:
             return make_state(self._root, self._here())
@@ -391,6 +398,8 @@ class Iterator:
         IncompatibleCheckpointError
             It is of another plan; the differences are listed.
         """
+        from tundish.loader.run.state import check_state  # noqa: PLC0415
+
         check_state(self._root, state)
         with self._lock:
             before, closed = self._here(), self._closed
@@ -441,6 +450,8 @@ class Iterator:
         here has left beside the file (``*.part``) is removed. A series has one
         process that saves: give each of several a folder of its own.
         """
+        from tundish.loader.run.checkpoints import write_next_state, write_state  # noqa: PLC0415
+
         if keep is not None:
             check_count("keep", keep, least=1)
         with self._lock:
@@ -479,6 +490,12 @@ class Iterator:
         IncompatibleCheckpointError
             It is of another plan; the differences are listed.
         """
+        from tundish.loader.run.checkpoints import (  # noqa: PLC0415
+            holds_state,
+            newest_state,
+            read_state,
+        )
+
         if missing_ok and not holds_state(path):
             return False
         self.load_state_dict(newest_state(path) if Path(path).is_dir() else read_state(path))
@@ -489,11 +506,15 @@ class Iterator:
     @property
     def stats(self) -> Stats:
         """The counts so far: elements, copies, restarts, errors; slots in use."""
+        from tundish.loader.operators.mixing import count_sources  # noqa: PLC0415
+        from tundish.loader.operators.snapshot import snapshots  # noqa: PLC0415
+        from tundish.loader.watch.stats import count_skipped  # noqa: PLC0415
+
         engine, earlier = self._engine, self._earlier
-        if earlier is None:
-            stats = engine.stats()
+        if earlier is not None and engine.past:
+            stats = earlier
         else:
-            stats = earlier if engine.past else continued(earlier, engine.stats())
+            stats = self._with_earlier(engine.stats())
         context = self._engine.context
         told = [node.stats(context) for node in snapshots(context.root, running=True)]
         done = tuple(each for each in told if each is not None)
@@ -526,6 +547,9 @@ class Iterator:
         ...     _ = next(it)
         ...     verdict = it.explain()
         """
+        from tundish.loader.run.watching.viewing import view_of  # noqa: PLC0415
+        from tundish.loader.watch.verdict import explain  # noqa: PLC0415
+
         return explain(self.stats, view_of(self._engine.context), since)
 
     def pump(self) -> None:

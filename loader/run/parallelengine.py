@@ -15,16 +15,16 @@ from tundish.loader.protocols.rows import Row, Rows
 from tundish.loader.protocols.stated import go_to
 from tundish.loader.run.coordinating.coordinator import Coordinator
 from tundish.loader.run.coordinating.lookahead import LookAhead
-from tundish.loader.run.coordinating.memory import Memory, budget_of
+from tundish.loader.run.coordinating.memory import Memory
 from tundish.loader.run.coordinating.planner import ParallelPlanner
 from tundish.loader.run.engine import Engine, refused
 from tundish.loader.run.inline.reference import open_inline
+from tundish.loader.run.parallelism import budget_of
 from tundish.loader.run.pool.crew import crew_of
 from tundish.loader.run.pool.pool import Pool
 from tundish.loader.run.pool.recruiting import descriptors_for
 from tundish.loader.run.starting.critical import uninterrupted
 from tundish.loader.run.storing.live import linger as linger_on
-from tundish.loader.run.watching.tracing import open_trace
 from tundish.loader.watch.stats import StageStats, Stats, with_begun
 from tundish.spec import copy_element
 
@@ -106,7 +106,7 @@ class ParallelEngine(Engine):
 
     def _start(self, coordinator: Coordinator) -> None:
         self._memory.open()
-        self._trace = open_trace(self.options.stats.trace, self.reporter.plan, coordinator.workers)
+        self._trace = self._opened_trace(coordinator.workers)
         self._timed = self._timed or self._trace is not None
         crew = crew_of(self.context, self.options, self._executor, clocked=self._timed)
         self._pool = Pool(

@@ -1,4 +1,4 @@
-"""The number of processes that compute for an iterator."""
+"""The processes that compute for an iterator, and the bytes that it may hold."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from tundish.loader.plan.node import AUTOTUNE, walk
-from tundish.loader.run.wire.serving import overruled
-from tundish.shm.budget import usable_cores
+from tundish.loader.run.starting.inside import overruled
+from tundish.shm.budget import default_budget, parse_bytes, usable_cores
 
 if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
@@ -53,3 +53,12 @@ def writes_apart(context: Context) -> bool:
     """
     prefetched = any(node.prefetched is not None for node in context.nodes)
     return bool(context.recorders) and prefetched and sys.platform != "win32"
+
+
+def budget_of(options: Options, *, tuned: bool) -> int:
+    """Return the bytes that an iterator's slots may have; `tuned`: the number of its workers may change."""
+    asked = options.memory_budget
+    nbytes = default_budget().nbytes if asked is None else parse_bytes(asked)
+    if tuned and options.autotune.ram_budget is not None:
+        return min(nbytes, options.autotune.ram_budget)
+    return nbytes

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tundish.calls import check_is
 from tundish.loader.watch.exposition import registry_of
-from tundish.loader.watch.summary import StatsAggregator, take_no_more, take_of_all
+from tundish.loader.watch.summary import StatsAggregator
+from tundish.loader.watch.watch import take_no_more, take_of_all
 
 if TYPE_CHECKING:
     from tundish.loader.watch.answering import Answering

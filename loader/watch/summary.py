@@ -261,21 +261,3 @@ class StatsAggregator:
             prometheus_client is not installed: ``pip install 'tundish[prometheus]'``.
         """
         return text_of(self.summary())
-
-
-_EVERYWHERE: list[StatsAggregator] = []
-
-
-def aggregators_of(own: StatsAggregator | None) -> tuple[StatsAggregator, ...]:
-    """Return who is told of an iterator: its own aggregator, and those that take of all of this process."""
-    return (*(() if own is None else (own,)), *(each for each in _EVERYWHERE if each is not own))
-
-
-def take_of_all(aggregator: StatsAggregator) -> None:
-    """Have every iterator that is made from now on tell an aggregator, too."""
-    _EVERYWHERE.append(aggregator)
-
-
-def take_no_more(aggregator: StatsAggregator) -> None:
-    """End `take_of_all`."""
-    _EVERYWHERE[:] = [each for each in _EVERYWHERE if each is not aggregator]

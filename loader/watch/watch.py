@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tundish.loader.watch.histogram import Durations, Histogram
-from tundish.loader.watch.stats import NodeStats, StageStats
+
+if TYPE_CHECKING:
+    from tundish.loader.watch.stats import StageStats
+    from tundish.loader.watch.summary import StatsAggregator
 
 Noted = tuple[dict[str, Any], dict[str, int], dict[str, int], dict[str, dict[str, Any]]]
 """What one task tells: durations of edges as `Durations.told`, counts, elements left out by node, and
@@ -189,6 +192,8 @@ class StageMeter:
         dropped : mapping of str to int
             How many elements each node has left out.
         """
+        from tundish.loader.watch.stats import NodeStats, StageStats  # noqa: PLC0415 - if asked
+
         nodes = []
         # Workers count what they leave out when it leaves the stage, in its turn.
         away = self.dropped or sum(dropped.get(name, 0) for name, _, _ in self.nodes)
@@ -398,3 +403,21 @@ class Watch:
             meter.frozen(self.samples.get(name), dropped)
             for name, meter in list(self.meters.items())
         )
+
+
+_EVERYWHERE: list[StatsAggregator] = []
+
+
+def aggregators_of(own: StatsAggregator | None) -> tuple[StatsAggregator, ...]:
+    """Return who is told of an iterator: its own aggregator, and those that take of all of this process."""
+    return (*(() if own is None else (own,)), *(each for each in _EVERYWHERE if each is not own))
+
+
+def take_of_all(aggregator: StatsAggregator) -> None:
+    """Have every iterator that is made from now on tell an aggregator, too."""
+    _EVERYWHERE.append(aggregator)
+
+
+def take_no_more(aggregator: StatsAggregator) -> None:
+    """End `take_of_all`."""
+    _EVERYWHERE[:] = [each for each in _EVERYWHERE if each is not aggregator]

@@ -13,7 +13,6 @@ import pytest
 from tests.laws.sampling import some
 
 from tundish import AUTOTUNE, Dataset, Iterator, Options, set_seed
-from tundish.loader.run import engine
 from tundish.loader.run.pool import pool
 from tundish.loader.run.starting.launcher import start_method
 from tundish.loader.run.watching import tuning
@@ -43,7 +42,7 @@ class Restless:
 @pytest.fixture(autouse=True)
 def restless(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
     monkeypatch.setattr(tuning, "Tuner", Restless)
-    monkeypatch.setattr(engine, "TUNE_EVERY_S", 0.0)
+    monkeypatch.setattr(tuning.Tuning, "every_s", 0.0)
     set_seed(7)  # seeds that nobody gave are the same in each run
     yield
     set_seed(None)

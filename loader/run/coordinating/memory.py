@@ -8,12 +8,10 @@ from weakref import WeakSet
 from tundish.errors import SharedMemoryError
 from tundish.loader.protocols.block import COPY_BELOW, Block
 from tundish.loader.run.coordinating.store import Reserve, bury, shared_ring, visit_graves
-from tundish.shm.budget import default_budget, parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tundish.loader.plan.options import Options
     from tundish.loader.run.coordinating.planner import AnyStage
     from tundish.loader.run.pool.peers import Job, Peer
     from tundish.shm.layout import Encoded
@@ -201,12 +199,3 @@ class Memory:
             if self.reserve.nbytes:
                 ring.empty(slot)  # nobody has counted what they took
             ring.release(slot)
-
-
-def budget_of(options: Options, *, tuned: bool) -> int:
-    """Return the bytes that an iterator's slots may have; `tuned`: the number of its workers may change."""
-    asked = options.memory_budget
-    nbytes = default_budget().nbytes if asked is None else parse_bytes(asked)
-    if tuned and options.autotune.ram_budget is not None:
-        return min(nbytes, options.autotune.ram_budget)
-    return nbytes

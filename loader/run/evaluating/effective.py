@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tundish.loader.operators.options import options_of
-from tundish.loader.plan.rebuilding import other_inputs
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
@@ -28,6 +27,8 @@ def effective(node: Operator, policy: str | None = None) -> Operator:
 
 
 def _with_policy(node: Operator, policy: str) -> Operator:
+    from tundish.loader.plan.rebuilding import other_inputs  # noqa: PLC0415 - if there is a policy
+
     done: dict[int, Operator] = {}
 
     def rebuilt(old: Operator) -> Operator:

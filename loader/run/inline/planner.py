@@ -16,16 +16,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tundish.loader.operators.measuring import measured
-from tundish.loader.operators.repeat import Repeat, Repeated
-from tundish.loader.protocols.chains import chain_base, defers
+from tundish.loader.protocols.chains import chain_base, defers, run_of
 from tundish.loader.protocols.positional import Positions
-from tundish.loader.run.stages.recorded import recorded
 from tundish.loader.run.watching.watched import meter_of
 
 if TYPE_CHECKING:
     from tundish.loader.operators.batching import Batch
     from tundish.loader.operators.flat_map import FlatMap, Inners
+    from tundish.loader.operators.repeat import Repeat
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Forgettable, Machine
     from tundish.loader.protocols.operator import Operator, Unary
@@ -64,6 +62,8 @@ class Planner:
 
     def repeated(self, node: Repeat, pass_: int) -> Machine:
         """Build the machine of a `Repeat`, which reads its input once for each pass."""
+        from tundish.loader.operators.repeat import Repeated  # noqa: PLC0415 - if it is planned
+
         return Repeated(node, self.build, pass_)
 
     def meter(self, node: Operator) -> StageMeter:
@@ -72,6 +72,8 @@ class Planner:
 
     def recorded(self, node: Unary, pass_: int) -> Machine:
         """Build the machine of a snapshot that is incomplete."""
+        from tundish.loader.run.stages.recorded import recorded  # noqa: PLC0415 - as above
+
         return recorded(self, node, pass_)
 
     def beside(self, plan: Operator, pass_: int) -> Machine:
@@ -118,3 +120,12 @@ class Planner:
             up = self.below(node, base, pass_)
             return self.stage(node, base, up, pass_) if dropping else up
         return node.machine(self, pass_)
+
+
+def measured(node: Operator, base: Operator, up: Machine, context: Context) -> Machine:
+    """Return the stream of `base`, with the measuring nodes before the first map or filter up to `node`."""
+    if base.positional or not any(each.measures for each in run_of(node)):
+        return up  # nothing is computed there, or nobody asks
+    from tundish.loader.operators.measuring import measuring  # noqa: PLC0415 - as above
+
+    return measuring(node, up, context)

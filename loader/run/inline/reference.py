@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from tundish.loader.operators.measuring import measured, without_measuring
 from tundish.loader.plan.options import Options
 from tundish.loader.protocols.chains import chain_base, defers, run_of
 from tundish.loader.protocols.chunk import taken
@@ -20,15 +19,13 @@ from tundish.loader.run.evaluating.effective import effective
 from tundish.loader.run.evaluating.evaluators import compile_gather, compile_inner, compile_values
 from tundish.loader.run.evaluating.plain import elements_of
 from tundish.loader.run.inline.batches import InlineBatches
-from tundish.loader.run.inline.inners import InlineInners
-from tundish.loader.run.inline.planner import Planner
-from tundish.loader.run.inline.sequence import FileSequence
+from tundish.loader.run.inline.planner import Planner, measured
 from tundish.loader.run.inline.stage import InlineStage
 from tundish.loader.run.inline.sweeping import SweptStage, compile_steps
 from tundish.loader.run.storing.setup import resolved_inner
 from tundish.loader.run.watching.sampling import Timed
 from tundish.loader.run.watching.timing import Timer
-from tundish.loader.run.watching.watched import is_watched, meter_of
+from tundish.loader.run.watching.watched import measured_plan, meter_of
 
 if TYPE_CHECKING:
     from tundish.loader.operators.batching import Batch
@@ -128,6 +125,8 @@ class InlinePlanner(Planner):
     def flattened(self, node: FlatMap, base: Operator, pass_: int) -> Machine:
         if not node.consecutive:
             return super().flattened(node, base, pass_)
+        from tundish.loader.run.inline.sequence import FileSequence  # noqa: PLC0415 - if there are
+
         dataset, identity = compile_inner(node, self.context, self.open_inner)
         up = self.build(node.up, pass_)
         meter = meter_of(node, self.context, "consumer")
@@ -144,6 +143,8 @@ class InlinePlanner(Planner):
         )
 
     def inners(self, node: FlatMap, up: Machine, base: Operator, pass_: int) -> Inners:
+        from tundish.loader.run.inline.inners import InlineInners  # noqa: PLC0415 - as above
+
         dataset, identity = compile_inner(node, self.context, self.open_inner)
         return self.timing(
             InlineInners(
@@ -161,8 +162,7 @@ class InlinePlanner(Planner):
     def open_inner(self, plan: Operator, origin: tuple[Any, ...], skip: int) -> Machine:
         """Return a network over the dataset that a flat_map's function returned."""
         plan = resolved_inner(effective(plan, self.options.on_error))
-        if not is_watched(self.options):
-            plan = without_measuring(plan)
+        plan = measured_plan(plan, self.options, edges=False)
         return open_inline(self.context.inner(plan, origin), self.options, skip, self._cache_bytes)
 
 

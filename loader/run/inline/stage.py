@@ -16,7 +16,6 @@ from tundish.loader.protocols.ownership import SCALARS, owned
 from tundish.loader.protocols.positional import Positions, Taken
 from tundish.loader.protocols.raised import NODE_MARK, element_error
 from tundish.loader.protocols.refs import BatchRefs, ints
-from tundish.loader.run.stages.overtaking import load_stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -204,6 +203,8 @@ class InlineStage:
         return {"counts": counts, "up": below} if counts else below
 
     def load(self, state: Any) -> None:
+        from tundish.loader.run.stages.overtaking import load_stage  # noqa: PLC0415 - if restored
+
         self._up = load_stage(self._up, state, self._counts)
         if self._taken is not None:
             self._taken.restart()

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from tundish.loader.protocols.context import Context
 from tundish.loader.run.pool.outfit import crew_of_processes
 from tundish.loader.run.pool.peers import Crew
+from tundish.loader.run.starting.inside import IN_WORKER
 from tundish.loader.run.starting.payload import Payload, pack
 from tundish.loader.run.starting.preload import installed
 from tundish.loader.run.starting.settings import Applied, Values, values_now
-from tundish.loader.run.wire.serving import IN_WORKER
 from tundish.loader.run.working.worker import Worker
 from tundish.loader.watch.watch import Watch
 

@@ -31,7 +31,6 @@ from typing import Any
 
 import cloudpickle
 import numpy as np
-import psutil
 
 from tundish import forked
 from tundish.errors import SharedMemoryError
@@ -372,6 +371,8 @@ class _Reader:
 def _check_memory(nbytes: int) -> None:
     """Raise if there is not enough memory, before the kernel kills for it."""
     if nbytes >= _CHECKED:
+        import psutil  # noqa: PLC0415 - takes a while, and is needed for much memory only
+
         available = min(psutil.virtual_memory().available, default_budget().limit)
         if nbytes > available:
             raise _no_room(nbytes, available)

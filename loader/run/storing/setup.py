@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from tundish.loader.operators.files import ByNumber, ReadFiles, by_number, reads
-from tundish.loader.operators.snapshot import snapshots
-from tundish.loader.operators.sources import FromSource
-from tundish.loader.plan.node import UNKNOWN_CARDINALITY, walk
-from tundish.loader.plan.rebuilding import changed, exchanging
-from tundish.loader.protocols.operator import Operator
+from tundish.loader.plan.node import walk
 from tundish.loader.run.storing.live import Setup
+
+if TYPE_CHECKING:
+    from tundish.loader.protocols.operator import Operator
 
 
 def resolve(
@@ -39,16 +37,18 @@ def resolve(
         ``shuffle(None)`` follows an operator without random access.
     """
     setup = Setup(root, seed, graph_seed)
-    stores = bool(snapshots(root))
-    if not stores and not reads(root):
+    stores = any(node.recorded for node in walk(root))
+    if not stores and not any(node.consecutive for node in walk(root, running=True)):
         return setup
+    from tundish.loader.run.storing.indexing import look_at_files  # noqa: PLC0415 - for files alone
+
     try:
         if stores:
             # pyarrow takes a while to load, and is needed by nobody else.
             from tundish.loader.run.storing.resolve import Resolving  # noqa: PLC0415 - see above
 
             setup.root = Resolving(setup, fresh=fresh, write=write).rebuilt(root)
-        _look_at_files(setup)
+        look_at_files(setup)
         for node in walk(setup.root, running=True):
             node.check()
     except BaseException:
@@ -57,69 +57,6 @@ def resolve(
     return setup
 
 
-def _look_at_files(setup: Setup) -> None:
-    as_run = indexed(setup.root)
-    waiting = [node for node in walk(setup.root) if id(node) in setup.live]
-    setup.live = {id(as_run(node)): setup.live[id(node)] for node in waiting}
-    setup.root = as_run(setup.root)
-
-
 def resolved_inner(root: Operator) -> Operator:
     """Return the plan of a dataset inside a function: complete snapshots are read, none is written."""
     return resolve(root, 0, None, fresh=False, write=False).root
-
-
-# -- files -----------------------------------------------------------------------------------------
-
-Exchange = Callable[[Operator], Operator]
-"""Gives a node of a plan as it is run."""
-
-_STAND_IN = FromSource((), 0)
-"""What has random access: to see what a plan would be."""
-
-
-def indexed(root: Operator) -> Exchange:
-    """Return a rewrite of a plan that reads files by record number where the plan needs it; it indexes those files.
-
-    Whether a file is indexed depends on the plan alone, so that a state means the same everywhere. It is if operators
-    that choose by position (`shuffle(None)`, `shard`, a large `skip`) could get random access from everything before
-    them; if ``index=True`` asks for it; and if the format has an index at no cost.
-    """
-    return _exchanging(_asked(root))
-
-
-def foreseen(root: Operator) -> Operator:
-    """Return the same plan without opening any file, for display."""
-    shown = {id(node): ByNumber(node.up, node.format) for node in _asked(root)}
-    plan: Operator = exchanging(shown)(root)
-    return plan
-
-
-def _asked(root: Operator) -> list[ReadFiles]:
-    """Return the files of a plan that need to be read by record number."""
-    able = [node for node in reads(root) if node.indexable]
-    wanted = {id(node) for node in able if node.index or node.format.cheap}
-    for node in walk(root, running=True):
-        if node.asks_numbers:
-            below = [up for up in walk(node, running=True) if up in able]
-            if below and _with_stand_ins(node, below).positional:
-                wanted |= {id(up) for up in below}
-    return [node for node in able if id(node) in wanted]
-
-
-def indexed_for_access(root: Operator) -> Operator:
-    """Return a plan for ``len(ds)`` and ``ds[i]``: all files are indexed where that gives random access."""
-    able = [node for node in reads(root) if node.indexable]
-    if _with_stand_ins(root, able).cardinality == UNKNOWN_CARDINALITY:
-        return root  # nothing is looked at in vain
-    return _exchanging(able)(root)
-
-
-def _with_stand_ins(node: Operator, files: list[ReadFiles]) -> Operator:
-    plan: Operator = exchanging({id(each): _STAND_IN for each in files})(node)
-    return plan
-
-
-def _exchanging(files: list[ReadFiles]) -> Exchange:
-    """Return an exchange of file readers for indexed ones; all iterators share the nodes, as they share caches."""
-    return exchanging({id(node): by_number(node) for node in files}, changed)

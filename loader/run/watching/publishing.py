@@ -20,11 +20,8 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tundish.loader.run.watching.tracing import notice
-from tundish.loader.run.wire.serving import in_worker
-from tundish.loader.watch.adding import continued
-from tundish.loader.watch.summary import aggregators_of
-from tundish.shm.board import LARGEST, Board
+from tundish.loader.run.starting.inside import in_worker
+from tundish.loader.watch.watch import aggregators_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,9 +51,11 @@ class _Telling:
     """The reports of all iterators of this process."""
 
     def __init__(self) -> None:
+        from tundish.shm.board import LARGEST, Board  # noqa: PLC0415 - after a while, here and below
+
         self.owner = os.getpid()
         self.lock = threading.Lock()
-        self.board = Board()
+        self.board, self.room = Board(), LARGEST
         self.names = itertools.count(1)
         self.told: dict[int, _Entry] = {}
         self.off_until = 0.0
@@ -77,7 +76,7 @@ class _Telling:
             head = {"at": time.time(), "argv": sys.argv[:4], "left_out": left_out}
             start = json.dumps(head, separators=(",", ":"))[:-1]
             data = f'{start},"iterators":[{",".join(entries[left_out:])}]}}'.encode()
-            if len(data) <= LARGEST:
+            if len(data) <= self.room:
                 self.board.publish(data)
                 return
             left_out += 1
@@ -185,6 +184,8 @@ class Reporter:
 
     def follow(self, stats: Callable[[], Stats], earlier: Stats | None) -> None:
         """Report on another engine of the same iterator from now on; `earlier` is added to its statistics."""
+        from tundish.loader.watch.adding import continued  # noqa: PLC0415 - see above
+
         self._stats = stats if earlier is None else lambda: continued(earlier, stats())
         self._done = self._goes_on = False
 
@@ -212,6 +213,8 @@ class Reporter:
                 if end:
                     aggregator.done(self._name)
             except Exception as error:  # noqa: BLE001 - a class of the user's: its errors are not the pipeline's
+                from tundish.loader.run.watching.tracing import notice  # noqa: PLC0415 - see above
+
                 self._aggregators = tuple(a for a in self._aggregators if a is not aggregator)
                 said = f"{type(error).__name__}: {error}"
                 what = f"a {type(aggregator).__name__}"

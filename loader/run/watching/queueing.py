@@ -11,8 +11,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import psutil
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -93,6 +91,8 @@ class Queue:
 
     def _lost(self, pids: Iterable[int]) -> float | None:
         """Return the share of context switches that were involuntary; None if it is not known."""
+        import psutil  # noqa: PLC0415 - takes a while, and is needed where Linux does not tell
+
         before = self._switches
         now: dict[int, tuple[int, int]] = {}
         for pid in pids:

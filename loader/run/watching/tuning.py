@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from tundish.loader.run.watching.queueing import Runner
     from tundish.loader.watch.stats import NodeStats, Stats
 
-EVERY_S = 0.1
-"""How often it is looked whether another number of workers is better."""
-
 _MOST = 32
 _PER_CORE = 4
 
@@ -59,6 +56,9 @@ class Tuning:
     changes : list of (float, int)
         When the number was changed, in seconds since the iterator was made, and the new number.
     """
+
+    every_s = 0.1
+    """How often it is looked whether another number of workers is better."""
 
     def __init__(self, options: Options, cores: int, *, inline: bool) -> None:
         asked = options.autotune

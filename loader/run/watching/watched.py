@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tundish.loader.operators.measuring import with_all_edges, without_measuring
 from tundish.loader.protocols.chains import computes
 
 if TYPE_CHECKING:
@@ -21,11 +20,25 @@ def is_watched(options: Options) -> bool:
     return options.stats.enabled is not False and os.environ.get("TUNDISH_WATCH") != "0"
 
 
-def measured_plan(root: Operator, options: Options) -> Operator:
-    """Return the plan with its edges measured as its options say; this does not change an iterator's state."""
-    if not is_watched(options):
-        return without_measuring(root)
-    return with_all_edges(root) if options.stats.latency_all_edges else root
+def measured_plan(root: Operator, options: Options, *, edges: bool = True) -> Operator:
+    """Return the plan with its edges measured as its options say; this does not change an iterator's state.
+
+    Parameters
+    ----------
+    root, options
+        The plan, and its options.
+    edges : bool
+        Whether every edge is measured where the options want it.
+    """
+    watched, edges = is_watched(options), edges and bool(options.stats.latency_all_edges)
+    if watched and not edges:
+        return root
+    from tundish.loader.operators.measuring import (  # noqa: PLC0415 - most plans are as they are
+        with_all_edges,
+        without_measuring,
+    )
+
+    return with_all_edges(root) if watched else without_measuring(root)
 
 
 def stage_name(node: Operator, context: Context) -> str:

@@ -10,11 +10,11 @@ import os
 import pickle
 import signal
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from tundish.loader.protocols.raised import carry_interrupts
+from tundish.loader.run.starting.inside import be_worker
 from tundish.loader.run.starting.kinship import become_child
 from tundish.loader.run.starting.moment import Luggage
 from tundish.loader.run.starting.payload import dumps_exception
@@ -24,29 +24,9 @@ from tundish.loader.run.wire.messages import RECORD, TASK, Kind, Task
 from tundish.shm.channel import Channel, ChannelClosed
 from tundish.shm.memory import Arena
 
-__all__ = ["IN_WORKER", "Serving", "in_worker", "overruled", "serve"]
+__all__ = ["Serving", "serve"]
 
-IN_WORKER = threading.local()
-"""``IN_WORKER.yes`` is set in a worker's process or thread: no workers of workers."""
-
-_PROCESS = [False]
 _COMPUTING = [True]
-
-
-def in_worker() -> bool:
-    """Return True if this thread computes for an iterator."""
-    return getattr(IN_WORKER, "yes", False) or _PROCESS[0]
-
-
-def overruled() -> int | None:
-    """Return how many workers there have to be, whatever is asked for; None where nothing says so.
-
-    0 inside a worker, else what ``TUNDISH_WORKERS`` says.
-    """
-    if in_worker():
-        return 0
-    forced = os.environ.get("TUNDISH_WORKERS")
-    return max(0, int(forced)) if forced else None
 
 
 class Serving:
@@ -139,7 +119,7 @@ def serve(fds: list[int], config: bytes, make: Make, *, daemon: bool = False) ->
     int
         The exit status.
     """
-    _PROCESS[0] = True
+    be_worker()
     carry_interrupts()
     signal.signal(signal.SIGINT, _interrupt)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see `uninterrupted`

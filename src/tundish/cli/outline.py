@@ -18,7 +18,7 @@ from tundish.loader.protocols.chains import computes as made_below
 from tundish.loader.run.evaluating.effective import effective
 from tundish.loader.run.external import external_state
 from tundish.loader.run.parallelism import how_many_workers
-from tundish.loader.run.storing.setup import foreseen
+from tundish.loader.run.storing.indexing import foreseen
 from tundish.loader.watch.limit import scattered_text
 from tundish.loader.watch.view import PlanNode
 

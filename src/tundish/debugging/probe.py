@@ -17,7 +17,7 @@ import numpy as np
 from tundish.debugging.leaves import dtype_name
 from tundish.debugging.numerics import health_of, is_finite, is_floating
 from tundish.debugging.ring import Ring
-from tundish.loader.run.wire.serving import in_worker
+from tundish.loader.run.starting.inside import in_worker
 from tundish.spec import dtype_of, flatten, leaf_key, paths
 
 if TYPE_CHECKING:

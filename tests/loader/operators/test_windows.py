@@ -14,7 +14,7 @@ import pytest
 
 import tundish as td
 from tundish import ArraySpec, Dataset, DatasetSpec, Options
-from tundish.loader.run.wire.serving import in_worker
+from tundish.loader.run.starting.inside import in_worker
 from tundish.testing import collect
 from tundish.testing.functions import OddError
 

@@ -289,7 +289,6 @@ def test_a_fork_may_ask_and_end_its_copy() -> None:
 def test_a_state_in_the_middle_of_tuning(monkeypatch: pytest.MonkeyPatch) -> None:
     """The measurements that a tuner gets are of one engine."""
     from tundish import AUTOTUNE
-    from tundish.loader.run import engine
     from tundish.loader.run.watching import tuning
 
     samples = []
@@ -302,7 +301,7 @@ def test_a_state_in_the_middle_of_tuning(monkeypatch: pytest.MonkeyPatch) -> Non
             samples.append(sample)
 
     monkeypatch.setattr(tuning, "Tuner", Listening)
-    monkeypatch.setattr(engine, "TUNE_EVERY_S", 0.0)
+    monkeypatch.setattr(tuning.Tuning, "every_s", 0.0)
     ds = Dataset.range(200).map(pausing).with_options(Options(workers=AUTOTUNE))
     with Iterator(ds._node, base_seed=1) as iterator:
         state = iterator.state_dict()

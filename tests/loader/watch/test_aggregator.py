@@ -15,7 +15,7 @@ from tundish.loader.run import engine
 from tundish.loader.watch.adding import added, ended
 from tundish.loader.watch.histogram import Durations, Histogram
 from tundish.loader.watch.stats import NodeStats, SnapshotStats, StageStats, Stats, WorkerStats
-from tundish.loader.watch.summary import aggregators_of, take_no_more, take_of_all
+from tundish.loader.watch.watch import aggregators_of, take_no_more, take_of_all
 from tundish.testing.surroundings import Resources
 
 

@@ -21,7 +21,7 @@ from tundish.loader.watch.exposition import text_of
 from tundish.loader.watch.histogram import Durations
 from tundish.loader.watch.prometheus import MetricsServer
 from tundish.loader.watch.stats import NodeStats, StageStats, Stats, WorkerStats
-from tundish.loader.watch.summary import aggregators_of
+from tundish.loader.watch.watch import aggregators_of
 
 TIMES = (2e-7, 1.55e-6, 3e-5, 0.004, 0.005, 0.3, 2000.0)
 BASE_UNITS = re.compile(r"tundish(_[a-z]+)+")
