@@ -145,6 +145,9 @@ class Dataset(Methods, Nested):
         True
         """
         # To say what is computed takes less than to compute it.
+        from tundish.loader.run.parallelism import prepare  # noqa: PLC0415 - see above
+
+        prepare(self._node, workers, executor)
         from tundish.loader.protocols.context import draw_seed  # noqa: PLC0415 - see above
         from tundish.loader.run.iterator import Iterator  # noqa: PLC0415 - see above
 

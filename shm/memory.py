@@ -15,7 +15,6 @@ import errno
 import mmap
 import os
 import sys
-import tempfile
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -238,7 +237,7 @@ def _open(kind: str) -> int:
     elif kind == "dev-shm":
         fd = _open_dev_shm(forced=forced is not None)
     else:
-        fd = _open_unlinked(tempfile.gettempdir())
+        fd = _open_unlinked()
     try:
         _allocate(fd, 0, PAGE)
     except BaseException:
@@ -281,7 +280,9 @@ def _open_dev_shm(*, forced: bool) -> int:
     return fd
 
 
-def _open_unlinked(folder: str) -> int:
+def _open_unlinked(folder: str | None = None) -> int:
+    import tempfile  # noqa: PLC0415 - takes a while, and is needed where there is no memfd
+
     # O_TMPFILE where there is one: the file has no name from the start, so a kill leaves none.
     with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
         return os.dup(file.fileno())

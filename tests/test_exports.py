@@ -177,6 +177,25 @@ def test_a_pipeline_of_numbers_loads_no_pyarrow(tmp_path: Path) -> None:
     assert run(code, tmp_path).split() == ["3", "False"]
 
 
+def test_a_pipeline_in_this_process_loads_what_it_needs(tmp_path: Path) -> None:
+    """An import that only some pipelines come to stands where they come to it, and not at the top of a module."""
+    code = """if True:
+        import sys, numpy, tundish as td
+        own = lambda: sum(name.partition(".")[0] == "tundish" for name in sys.modules)
+        td.Dataset
+        print(own())
+        print(len(list(td.Dataset.range(100).map(str).batch(10))), own())
+        dear = {"cloudpickle", "logging", "multiprocessing", "psutil", "socket", "subprocess", "uuid"}
+        print(*sorted(dear & sys.modules.keys()))
+    """
+    named, ran, *dear = run(code, tmp_path).splitlines()
+    count, modules = map(int, ran.split())
+
+    assert int(named) <= 26
+    assert (count, dear) == (10, [""])
+    assert modules <= 86
+
+
 def test_importing_is_fast(tmp_path: Path) -> None:
     """CPU seconds, the least of several: our code is measured, not the load of the machine."""
     code = "import time; t = time.process_time(); import tundish; print(time.process_time() - t)"

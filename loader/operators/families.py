@@ -160,8 +160,9 @@ class Awaited:
     def __get__(self, dataset: object, kind: type) -> Any:
         module, _, mixin = self._home.partition(".")
         family = getattr(import_module(f"{__package__}.{module}"), mixin)
-        method = answered(vars(family)[self._name], "Dataset")
-        setattr(Methods, self._name, method)
+        owner = next(each for each in kind.__mro__ if Methods in each.__bases__)
+        method = answered(vars(family)[self._name], owner)
+        setattr(owner, self._name, method)
         return method.__get__(dataset, kind)
 
 

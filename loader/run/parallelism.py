@@ -5,14 +5,31 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from tundish.loader.operators.options import options_of
 from tundish.loader.plan.node import AUTOTUNE, walk
-from tundish.loader.run.starting.inside import overruled
+from tundish.loader.run.starting.inside import WORKER, overruled
 from tundish.shm.budget import default_budget, parse_bytes, usable_cores
 
 if TYPE_CHECKING:
     from tundish.loader.plan.options import Options
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.operator import Operator
+
+_ENGINE = "tundish.loader.run.parallelengine"
+
+
+def prepare(root: Operator, asked: int | None, executor: str | None) -> None:
+    """Start what starts workers, if a plan needs some: its imports overlap with this process's own.
+
+    Nothing is done where an iterator with workers has been made before.
+    """
+    if _ENGINE in sys.modules or sys.platform == "win32":
+        return
+    options = options_of(root)
+    if (executor or options.executor) != "thread" and _asked(root, options, asked):
+        from tundish.loader.run.starting.launcher import prestart  # noqa: PLC0415 - if it is needed
+
+        prestart(options.intra_op_threads, options.start, [WORKER])
 
 
 def how_many_workers(root: Operator, options: Options, asked: int | None) -> int:

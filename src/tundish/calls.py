@@ -145,22 +145,22 @@ def answering(cls: C) -> C:
             owner = next(base for base in cls.__mro__ if name in vars(base))
             found = vars(owner)[name]
             if isinstance(found, (FunctionType, classmethod, staticmethod)):
-                setattr(cls, name, answered(found, cls.__name__))
+                setattr(cls, name, answered(found, cls))
     return cls
 
 
-def answered(method: Any, owner: str) -> Any:
-    """Return a method, as it stands in its class, that says what was wrong with a call.
+def answered(method: Any, cls: type) -> Any:
+    """Return a method, as it stands in a class, that says what was wrong with a call.
 
     Parameters
     ----------
     method : function, classmethod or staticmethod
         The method.
-    owner : str
-        The name of the class that it is called of.
+    cls : type
+        The class that it is called of.
     """
     if isinstance(method, (classmethod, staticmethod)):
-        return type(method)(answered(method.__func__, owner))
+        return type(method)(answered(method.__func__, cls))
     if hasattr(method, "__wrapped__"):  # of a class above: it is answered for
         return method
     function, kind, tell = method, Exception, _tell
@@ -169,7 +169,7 @@ def answered(method: Any, owner: str) -> Any:
         try:
             return function(*args, **given)
         except kind as error:
-            tell(error, function, owner, given)
+            tell(error, function, cls, given)
             raise
 
     # It shows in tracebacks, and to those who look at functions, as what it calls.
@@ -178,21 +178,19 @@ def answered(method: Any, owner: str) -> Any:
     return functools.update_wrapper(made, function)
 
 
-def _tell(
-    error: Exception, function: Callable[..., Any], owner: str, given: dict[str, Any]
-) -> None:
+def _tell(error: Exception, function: Callable[..., Any], cls: type, given: dict[str, Any]) -> None:
     begun = error.__traceback__
     if type(error) is TypeError and begun is not None and begun.tb_next is None:
-        error.args = (_about_the_call(str(error), function, owner, given),)
+        error.args = (_about_the_call(str(error), function, cls, given),)
     hide_frames(error, meant=(TypeError, ValueError))
 
 
 def _about_the_call(
-    text: str, function: Callable[..., Any], owner: str, given: dict[str, Any]
+    text: str, function: Callable[..., Any], cls: type, given: dict[str, Any]
 ) -> str:
     """Return what Python says of arguments that do not fit, with the method's name as it is called."""
     name = function.__name__
-    shown = owner if name == "__init__" else f"{owner}.{name}"
+    shown = cls.__name__ if name == "__init__" else f"{cls.__name__}.{name}"
     code = function.__code__
     taken = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     for unknown in given if not code.co_flags & inspect.CO_VARKEYWORDS else ():

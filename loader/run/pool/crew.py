@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 from tundish.loader.protocols.context import Context
 from tundish.loader.run.pool.outfit import crew_of_processes
 from tundish.loader.run.pool.peers import Crew
-from tundish.loader.run.starting.inside import IN_WORKER
+from tundish.loader.run.starting.inside import IN_WORKER, WORKER
 from tundish.loader.run.starting.payload import Payload, pack
 from tundish.loader.run.starting.preload import installed
 from tundish.loader.run.starting.settings import Applied, Values, values_now
-from tundish.loader.run.working.worker import Worker
 from tundish.loader.watch.watch import Watch
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def crew_of(context: Context, options: Options, executor: str, *, clocked: bool 
     if executor == "thread":
         return Crew(thread=_ThreadMain(context, options, values_now(), clocked=clocked))
     return crew_of_processes(
-        f"{Worker.__module__}:main",
+        f"{WORKER}:main",
         {
             "context": (context.iteration, context.base_seed, context.graph_seed),
             "room": context.room,
@@ -101,6 +100,8 @@ class _ThreadMain:
         context.probes, context.watch = own.probes, Watch(enabled=own.watch.enabled)
         context.room = own.room
         options, clocked = self._options, self._clocked
+        from tundish.loader.run.working.worker import Worker  # noqa: PLC0415 - of threads alone
+
         try:
             Worker(channel, arena, context, options, forks=False, clocked=clocked).run()
         finally:

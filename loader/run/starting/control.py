@@ -12,7 +12,6 @@ import errno
 import os
 import socket
 import struct
-import tempfile
 from collections import deque
 from collections.abc import Iterable
 from enum import IntEnum
@@ -221,6 +220,8 @@ def scratch_file(data: bytes = b"") -> int:
     if hasattr(os, "memfd_create") and not portable():
         fd = os.memfd_create("tundish", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     else:
+        import tempfile  # noqa: PLC0415 - takes a while, and is needed where there is no memfd
+
         with tempfile.TemporaryFile(buffering=0) as file:
             fd = os.dup(file.fileno())
     if data:

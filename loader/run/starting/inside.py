@@ -1,9 +1,12 @@
-"""Code that runs in a worker: it begins no workers of its own."""
+"""Inside a worker: what its process runs, and code that runs there, which starts no workers of its own."""
 
 from __future__ import annotations
 
 import os
 import threading
+
+WORKER = "tundish.loader.run.working.worker"
+"""The module whose `main` is a worker of a pipeline: it is named, and not imported, by who starts workers."""
 
 IN_WORKER = threading.local()
 """``IN_WORKER.yes`` is set in a thread that is a worker."""

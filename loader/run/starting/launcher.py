@@ -29,10 +29,10 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tundish.loader.run.starting.control import Control, Kind, Message, scratch_file
-from tundish.loader.run.starting.hazards import check_forkable, warn_of_threads
+from tundish.loader.run.starting.critical import uninterrupted
 from tundish.loader.run.starting.request import Request
 from tundish.loader.run.starting.surroundings import (
     command,
@@ -43,11 +43,11 @@ from tundish.loader.run.starting.surroundings import (
     worker_environ,
     working_directory,
 )
-from tundish.loader.run.starting.template import Forked, Heritage, fork_template
-from tundish.loader.run.starting.watchdog import STUCK, deadlocked, stuck_threads
-from tundish.loader.run.starting.zygote import kill_session
 from tundish.shm.budget import portable
 from tundish.shm.liveness import describe_exit
+
+if TYPE_CHECKING:
+    from tundish.loader.run.starting.template import Forked
 
 __all__ = [
     "STARTS",
@@ -99,6 +99,8 @@ class Exit:
     @property
     def stuck(self) -> bool:
         """True if the worker was ended because it was certainly deadlocked."""
+        from tundish.loader.run.starting.watchdog import STUCK  # noqa: PLC0415 - when it has ended
+
         return self.stderr.startswith(STUCK)
 
 
@@ -428,6 +430,8 @@ class Launcher:
         """End a zygote that is dead or can no longer be trusted, and everything it has started."""
         self.alive = False
         if not self._quitting:  # else it has seen to that itself
+            from tundish.loader.run.starting.zygote import kill_session  # noqa: PLC0415 - as above
+
             kill_session(self._process.pid)  # which nobody has waited for: the number is its own
             self._process.kill()
         code = self._process.wait()
@@ -479,6 +483,11 @@ class Template(Launcher):
     """
 
     def __init__(self, threads: int = 1, objects: tuple[Any, ...] = ()) -> None:
+        from tundish.loader.run.starting.hazards import (  # noqa: PLC0415 - few fork, here and below
+            check_forkable,
+            warn_of_threads,
+        )
+
         check_forkable()
         warn_of_threads()
         self._objects = objects
@@ -492,10 +501,14 @@ class Template(Launcher):
             raise
 
     def _begin(self, theirs: socket.socket, threads: int) -> Forked:
+        from tundish.loader.run.starting.template import Heritage, fork_template  # noqa: PLC0415
+
         heritage = Heritage(self._objects, self._environ, threads)
         return fork_template(theirs, self._control, heritage)
 
     def _await_ready(self) -> None:
+        from tundish.loader.run.starting.watchdog import deadlocked, stuck_threads  # noqa: PLC0415
+
         seen: list[str] | None = None
         while not self._ready and self.alive:
             if self.wait(_LOOK_S):
@@ -557,11 +570,21 @@ def launcher(threads: int = 1, kind: str | None = None) -> Launcher:
         return current
 
 
-def prestart() -> None:
-    """Start the process's launcher early, so that its imports overlap with the caller's."""
-    with contextlib.suppress(OSError, RuntimeError):  # whoever needs it will hear of it
-        if start_method() != "fork":  # a template is forked when its iterator is made
-            launcher()
+def prestart(threads: int, start: str | None, modules: Sequence[str]) -> None:
+    """Start the process's launcher early, so that its imports overlap with the caller's.
+
+    Parameters
+    ----------
+    threads, start
+        As `launcher` and `start_method` have them.
+    modules : sequence of str
+        What workers will need.
+    """
+    # Whoever needs it will hear of what went wrong.
+    with contextlib.suppress(OSError, RuntimeError, ValueError), uninterrupted():
+        start = start_method(start)
+        if start != "fork":  # a template is forked when its iterator is made
+            launcher(threads, start).preload(modules)
 
 
 def start_method(wanted: str | None = None) -> str:

@@ -11,7 +11,6 @@ from tundish.loader.run.starting.globals import Entry, Found, Taken
 from tundish.loader.run.starting.payload import unpack
 from tundish.loader.run.starting.settings import Applied, Values
 from tundish.loader.run.starting.surroundings import uncollected
-from tundish.loader.run.starting.template import inherited
 from tundish.snapshot.fingerprint.provenance import is_users_module
 
 if TYPE_CHECKING:
@@ -68,11 +67,12 @@ class Luggage:
         settings, by_value = self._moment.settings, dict[str, dict[str, Any]]()
         self._settings.take(settings, early=True)
         with uncollected():
-            objects = (
-                inherited()
-                if self._payload is None
-                else unpack(self._payload, writable=writable, namespaces=by_value)
-            )
+            if self._payload is None:
+                from tundish.loader.run.starting.template import inherited  # noqa: PLC0415 - its own
+
+                objects = inherited()
+            else:
+                objects = unpack(self._payload, writable=writable, namespaces=by_value)
         self._settings.take(settings, early=False)
         self._globals = Taken(self._asked, by_value)
         self._globals.begin(self._moment.entries)

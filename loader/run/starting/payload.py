@@ -43,7 +43,6 @@ from tundish.loader.run.starting.byvalue import (
     with_slots,
 )
 from tundish.loader.run.starting.control import scratch_file
-from tundish.loader.run.starting.culprit import find_culprit
 from tundish.loader.run.starting.mapped import mapped_file, open_mapped
 from tundish.loader.run.starting.preload import named_in
 from tundish.loader.run.starting.reducers import (
@@ -321,6 +320,8 @@ def _unpicklable(
         except Exception as failure:  # noqa: BLE001 - anything can be raised by a __reduce__
             return failure
         return None
+
+    from tundish.loader.run.starting.culprit import find_culprit  # noqa: PLC0415 - for an error
 
     where, what, reason = find_culprit(value, error, attempt)
     return TypeError(

@@ -30,7 +30,6 @@ import os
 import select
 import signal
 import socket
-import subprocess
 import sys
 import traceback
 import warnings
@@ -297,6 +296,8 @@ class Zygote:
     def execute(
         self, body: int, stdout: int, stderr: int, fds: Sequence[int]
     ) -> tuple[int, Callable[[], int | None]]:
+        import subprocess  # noqa: PLC0415 - takes a while, and who forks does not need it
+
         request = Request.read(body)
         if self.forks:  # `run_worker` expects one more, which is only to be held
             fds = (*fds, self.life)

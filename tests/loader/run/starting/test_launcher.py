@@ -438,7 +438,7 @@ def test_hundreds_may_be_asked_for_before_the_first_is_there(made: Launcher) -> 
 @pytest.mark.usefixtures("fresh")
 def test_the_process_has_one_until_it_dies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TUNDISH_START", "zygote")
-    prestart()
+    prestart(1, None, ())
     one = launcher()
     assert launcher() is one
     assert one.kind == "zygote"
