@@ -19,7 +19,7 @@ from tundish.loader.protocols.stated import go_to
 from tundish.loader.run.inline.reference import open_inline
 from tundish.loader.run.watching.ledger import Ledger
 from tundish.loader.run.watching.publishing import EVERY_S, Reporter
-from tundish.loader.run.watching.sampling import Sampling
+from tundish.loader.run.watching.timing import Sampling
 from tundish.shm.budget import usable_cores
 from tundish.spec import copy_element, nbytes_of
 

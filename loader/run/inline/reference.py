@@ -16,15 +16,18 @@ from tundish.loader.protocols.items import End, Failure, Ref
 from tundish.loader.protocols.ownership import owned
 from tundish.loader.protocols.positional import Positions
 from tundish.loader.run.evaluating.effective import effective
-from tundish.loader.run.evaluating.evaluators import compile_gather, compile_inner, compile_values
-from tundish.loader.run.evaluating.plain import elements_of
+from tundish.loader.run.evaluating.evaluators import (
+    compile_gather,
+    compile_inner,
+    compile_values,
+    elements_of,
+)
 from tundish.loader.run.inline.batches import InlineBatches
 from tundish.loader.run.inline.planner import Planner, measured
 from tundish.loader.run.inline.stage import InlineStage
 from tundish.loader.run.inline.sweeping import SweptStage, compile_steps
 from tundish.loader.run.storing.setup import resolved_inner
-from tundish.loader.run.watching.sampling import Timed
-from tundish.loader.run.watching.timing import Timer
+from tundish.loader.run.watching.timing import Timed, Timer
 from tundish.loader.run.watching.watched import measured_plan, meter_of
 
 if TYPE_CHECKING:

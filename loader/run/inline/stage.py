@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Gather, Hand, Identity, Machine, Mark, Value
-    from tundish.loader.run.evaluating.plain import Elements
+    from tundish.loader.run.evaluating.evaluators import Elements
     from tundish.loader.watch.watch import StageMeter
 
 
