@@ -14,7 +14,7 @@ import numpy as np
 from tundish.errors import RecordCorruptError
 
 if TYPE_CHECKING:
-    from tundish.formats.format import Format, Reader, Run
+    from tundish.formats.format import Format, RecordReader, Run
     from tundish.formats.index import Index
 
 UNREADABLE = -1
@@ -76,7 +76,7 @@ class RecordFiles:
     def _begin(self) -> None:
         _ALL.add(self)
         self._lock = threading.Lock()
-        self._open: OrderedDict[tuple[int, bool], Reader] = OrderedDict()
+        self._open: OrderedDict[tuple[int, bool], RecordReader] = OrderedDict()
         self._next = 0
         self._run: tuple[int, Run] | None = None  # the number of its first record, and the run
 
@@ -189,7 +189,7 @@ class RecordFiles:
             return self._changed(file, place)
         return run
 
-    def _reader(self, file: int, place: int, *, ahead: bool) -> Reader:
+    def _reader(self, file: int, place: int, *, ahead: bool) -> RecordReader:
         key = (file, ahead)
         reader = self._open.pop(key, None)
         if reader is None:
@@ -206,7 +206,7 @@ class RecordFiles:
             self._open.popitem(last=False)[1].close()
         return reader
 
-    def _opened(self, reader: Reader, *, ahead: bool) -> None:
+    def _opened(self, reader: RecordReader, *, ahead: bool) -> None:
         """Register an opened file."""
 
     def _changed(self, file: int, place: int) -> Exception:

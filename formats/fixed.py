@@ -10,7 +10,7 @@ import numpy as np
 from tundish.errors import RecordCorruptError
 from tundish.formats.bytes.file import open_file
 from tundish.formats.bytes.stream import open_stream
-from tundish.formats.format import RUN_BYTES, Format, Reader, Records
+from tundish.formats.format import RUN_BYTES, Format, RecordReader, RecordRun
 
 _PIECE_BYTES = 1 << 18  # decompressed at once
 
@@ -48,7 +48,7 @@ class FixedFormat(Format):
     def cheap(self) -> bool:
         return self.seekable
 
-    def open(self, path: str, place: int = 0, *, ahead: bool = True) -> Reader:
+    def open(self, path: str, place: int = 0, *, ahead: bool = True) -> RecordReader:
         kind = _CompressedReader if self.compression else _FixedReader
         return kind(self, path, place, ahead=ahead)
 
@@ -100,7 +100,7 @@ class FixedFormat(Format):
         return place
 
 
-class _FixedReader(Reader):
+class _FixedReader(RecordReader):
     """Reads an uncompressed file by computed offsets."""
 
     def __init__(self, form: FixedFormat, path: str, place: int, *, ahead: bool) -> None:
@@ -121,7 +121,7 @@ class _FixedReader(Reader):
             text = f"no record is here: the file has {self._file.size:,} byte(s); was it changed?"
             raise RecordCorruptError(self.path, self.place, text)
 
-    def read(self, most: int) -> Records:
+    def read(self, most: int) -> RecordRun:
         form, step = self._form, self._form.record_bytes
         first, whole = self.place, (self._places.stop - self.place) // step
         if not whole and first < self._places.stop:
@@ -137,13 +137,13 @@ class _FixedReader(Reader):
         count = min(most, here, whole)
         values = form.split(self._data, first - self._at, count)
         self.place = first + count * step
-        return Records(range(first, self.place, step), self.place, values)
+        return RecordRun(range(first, self.place, step), self.place, values)
 
     def close(self) -> None:
         self._file.close()
 
 
-class _CompressedReader(Reader):
+class _CompressedReader(RecordReader):
     """Reads a compressed file, looking ahead by the footer's length."""
 
     def __init__(self, form: FixedFormat, path: str, place: int, *, ahead: bool) -> None:
@@ -164,7 +164,7 @@ class _CompressedReader(Reader):
         if came < self._form.header_bytes:
             raise self._form.too_short(self.path, came)
 
-    def read(self, most: int) -> Records:
+    def read(self, most: int) -> RecordRun:
         form, step = self._form, self._form.record_bytes
         while (have := len(self._data) - self._at - form.footer_bytes) < step:
             piece = self._stream.read(max(step - have, _PIECE_BYTES))
@@ -179,7 +179,7 @@ class _CompressedReader(Reader):
         count, first, begin = min(most, have // step), self.place, self._at
         self._at, self.place = begin + count * step, first + count * step
         values = form.split(self._data, begin, count)
-        return Records(range(first, self.place, step), self.place, values)
+        return RecordRun(range(first, self.place, step), self.place, values)
 
     def close(self) -> None:
         self._stream.close()

@@ -66,7 +66,7 @@ class Run(ABC):
         return None
 
 
-class Records(Run):
+class RecordRun(Run):
     """Records held one by one, in their normal form: bytes, str, dicts, ..."""
 
     __slots__ = ("_text", "values")
@@ -88,7 +88,7 @@ class Records(Run):
         return np.array(self.values[first:stop], object) if self._text else None
 
 
-class Columns(Run):
+class ColumnRun(Run):
     """Records held in columns.
 
     Attributes
@@ -137,7 +137,7 @@ class Columns(Run):
         return unflatten(tree, [column[first:stop] for column in columns])
 
 
-class Reader(ABC):
+class RecordReader(ABC):
     """Reads the records of one file in sequence.
 
     Attributes
@@ -202,7 +202,7 @@ class Format(ABC):
     """What a place counts: "byte", or "row"."""
 
     tabular: ClassVar[bool] = False
-    """Whether its runs are `Columns`: then elements are read-only, as views of them are."""
+    """Whether its runs are `ColumnRun`: then elements are read-only, as views of them are."""
 
     grouped: ClassVar[bool] = False
     """True if a record is decoded together with many others: one here and one there costs many times its size."""
@@ -240,7 +240,7 @@ class Format(ABC):
         return False
 
     @abstractmethod
-    def open(self, path: str, place: int = 0, *, ahead: bool = True) -> Reader:
+    def open(self, path: str, place: int = 0, *, ahead: bool = True) -> RecordReader:
         """Open a file at a place.
 
         Parameters

@@ -9,7 +9,7 @@ ROOM = 64 << 20
 """So many bytes are kept unless somebody says otherwise."""
 
 
-class Kept:
+class ByteCache:
     """The most recently used parts, by key; the newest is kept, however large it is.
 
     Parameters

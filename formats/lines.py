@@ -17,7 +17,7 @@ from tundish.errors import RecordCorruptError
 from tundish.formats.bytes.decompressing import looks_like
 from tundish.formats.bytes.file import ByteFile, is_remote, open_file
 from tundish.formats.bytes.stream import ByteStream, open_stream
-from tundish.formats.format import Format, Places, Reader, Records
+from tundish.formats.format import Format, Places, RecordReader, RecordRun
 
 _NEWLINE = ord("\n")
 _PIECE_BYTES = 1 << 18  # taken apart at once: what fits into the processor's cache
@@ -63,7 +63,7 @@ class LinesFormat(Format):
     def leaf(self) -> type:
         return bytes if self.encoding is None else str
 
-    def open(self, path: str, place: int = 0, *, ahead: bool = True) -> Reader:
+    def open(self, path: str, place: int = 0, *, ahead: bool = True) -> RecordReader:
         return _LinesReader(self, path, place, ahead)
 
     def places(self, path: str) -> Places:
@@ -89,7 +89,7 @@ def _is_compressed(head: bytes) -> bool:
     return head.startswith((b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"))
 
 
-class _LinesReader(Reader):
+class _LinesReader(RecordReader):
     """Reads a piece of the file, and splits it at once."""
 
     def __init__(self, form: LinesFormat, path: str, place: int, ahead: bool) -> None:
@@ -124,7 +124,7 @@ class _LinesReader(Reader):
         if self._next >= len(self._lines) or self._starts[self._next] != place:
             self._forget()
 
-    def read(self, most: int) -> Records:
+    def read(self, most: int) -> RecordRun:
         if self._next >= len(self._lines):
             self._fill(most)
         first, stop = self._next, min(self._next + most, len(self._lines))
@@ -135,7 +135,7 @@ class _LinesReader(Reader):
         self._next, self.place = stop, int(self._starts[stop])
         if stop == len(self._lines):
             self._lines = []  # the caller's now
-        return Records(self._starts[first:stop], self.place, values)
+        return RecordRun(self._starts[first:stop], self.place, values)
 
     def close(self) -> None:
         for each in (self._file, self._stream):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tundish.shm.memory import Arena
 
 
-class Mark(Protocol):
+class DeviceMark(Protocol):
     """A marker in a device's queues."""
 
     def passed(self) -> bool:
@@ -33,7 +33,7 @@ class Driver(Protocol):
         """Unlock the range that begins at an address."""
         ...
 
-    def mark(self) -> list[Mark]:
+    def mark(self) -> list[DeviceMark]:
         """Return marks after all unfinished work in all queues."""
         ...
 
@@ -77,7 +77,7 @@ class PinnedSlots:
         self._nbytes[slot] = nbytes
         return True
 
-    def mark(self, slot: int) -> list[Mark]:
+    def mark(self, slot: int) -> list[DeviceMark]:
         """Return the marks that a slot has to wait for after its last view is gone."""
         return self._driver.mark() if slot in self._nbytes else []
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tundish.shm.memory import Arena
-    from tundish.shm.pinned import Mark, PinnedSlots
+    from tundish.shm.pinned import DeviceMark, PinnedSlots
 
     Root = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -90,7 +90,7 @@ class Ring:
         self._lock = threading.RLock()
         self.pinned: PinnedSlots | None = None
         """Which slots a device's driver has registered, if any."""
-        self._draining: list[tuple[int, list[Mark]]] = []
+        self._draining: list[tuple[int, list[DeviceMark]]] = []
 
     def acquire(self) -> int | None:
         """Take a free slot, the most recently used one; None if none is free."""

@@ -14,7 +14,7 @@ from tundish.errors import SnapshotCorruptError
 from tundish.snapshot.frame import LostFileError, TornFileError, unpack
 from tundish.snapshot.index import read_index
 from tundish.snapshot.manifest import Outcome
-from tundish.snapshot.records import Shard, errors_of, forms_of
+from tundish.snapshot.records import ShardRecord, errors_of, forms_of
 from tundish.snapshot.run import Prefix, check_sizes, read_header
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def read_indexed(store: Store, entry: ManifestRun) -> Prefix:
         raise LostFileError(path, "is missing") from None
     entries, table = read_index(data, path)
     fields = unpack(table, path)
-    shards = tuple(Shard.from_json(shard, indexed=True) for shard in fields.objects("shards"))
+    shards = tuple(ShardRecord.from_json(shard, indexed=True) for shard in fields.objects("shards"))
     errors = {error.n: error for error in errors_of(fields)}
     forms = forms_of(fields)
     wrong = _contradiction(entries, shards, len(errors), len(forms), entry.rows)
@@ -79,7 +79,7 @@ def read_indexed(store: Store, entry: ManifestRun) -> Prefix:
 
 
 def _contradiction(
-    entries: np.ndarray, shards: Sequence[Shard], errors: int, forms: int, rows: int
+    entries: np.ndarray, shards: Sequence[ShardRecord], errors: int, forms: int, rows: int
 ) -> str:
     """Describe an inconsistency of an index; "" if there is none."""
     found = int(entries["rows"].sum(dtype=np.int64))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from tundish.errors import SnapshotCorruptError
 from tundish.snapshot.frame import JSON, Fields, by_name, pack, unpack
-from tundish.snapshot.records import Checked
+from tundish.snapshot.records import CheckedFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,8 +25,8 @@ class ManifestRun:
     run: str
     rows: int
     journal: int
-    index: Checked
-    order: Checked | None = None
+    index: CheckedFile
+    order: CheckedFile | None = None
 
     @classmethod
     def from_json(cls, fields: Fields) -> Self:
@@ -37,8 +37,8 @@ class ManifestRun:
             fields.text("run", _RUN),
             fields.integer("rows"),
             fields.integer("journal"),
-            Checked.from_json(index),
-            None if order is None else Checked.from_json(order),
+            CheckedFile.from_json(index),
+            None if order is None else CheckedFile.from_json(order),
         )
 
 

@@ -39,7 +39,7 @@ _RUN = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 Bytes = bytes  # where a field has that name
 
 
-class Batch(NamedTuple):
+class BatchRecord(NamedTuple):
     """The location of a record batch: elements `start` .. `start + rows` at a byte range of its shard."""
 
     start: int
@@ -50,7 +50,7 @@ class Batch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Shard:
+class ShardRecord:
     """One Arrow file of a run.
 
     `user_shard` is the number from ``shard_func``, None without one; `form` is the number of its schema
@@ -64,7 +64,7 @@ class Shard:
     user_shard: int | None = None
     form: int = 0
     frame: int | None = None
-    batches: tuple[Batch, ...] = ()
+    batches: tuple[BatchRecord, ...] = ()
 
     @classmethod
     def from_json(cls, fields: Fields, *, indexed: bool = False) -> Self:
@@ -85,7 +85,7 @@ class Shard:
         return shard
 
 
-def _batch(entry: JSON, fields: Fields) -> Batch:
+def _batch(entry: JSON, fields: Fields) -> BatchRecord:
     if not (
         isinstance(entry, list)
         and len(entry) >= 5
@@ -96,7 +96,7 @@ def _batch(entry: JSON, fields: Fields) -> Batch:
         raise SnapshotCorruptError(
             fields.path, f"{show(entry)} is no [start, rows, offset, length, crc32]"
         )
-    return Batch(*entry[:5])
+    return BatchRecord(*entry[:5])
 
 
 class StoredError(NamedTuple):
@@ -149,7 +149,7 @@ def _error(entry: JSON, path: str) -> StoredError:
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedFile:
     """A file that belongs to a record: its name in the run, its size and its crc32."""
 
     file: str
@@ -244,7 +244,7 @@ class JournalRecord:
     ----------
     n : int
         Its number: 0, 1, 2, ... without a gap.
-    shards : tuple of Shard
+    shards : tuple of ShardRecord
         The shards since the previous record.
     forms : tuple of bytes
         The serialised schemas since the previous record; a shard's `form` is an index into all of the run.
@@ -252,7 +252,7 @@ class JournalRecord:
         The elements that failed since the previous record.
     next : int
         The number of the run's elements: the index of the first that is not in it.
-    state : Checked, optional
+    state : CheckedFile, optional
         The file with the upstream's state after the last element; None if the upstream has none.
     counts : mapping
         Sums over the run so far, by name: skipped elements, ...
@@ -261,11 +261,11 @@ class JournalRecord:
     """
 
     n: int
-    shards: tuple[Shard, ...]
+    shards: tuple[ShardRecord, ...]
     forms: tuple[bytes, ...]
     errors: tuple[StoredError, ...]
     next: int
-    state: Checked | None
+    state: CheckedFile | None
     counts: Mapping[str, int] = field(default_factory=dict)
     holder: Mapping[str, JSON] | None = None
 
@@ -278,11 +278,11 @@ class JournalRecord:
         state = fields.optional_object("state")
         return cls(
             fields.integer("n"),
-            tuple(Shard.from_json(shard) for shard in fields.objects("shards")),
+            tuple(ShardRecord.from_json(shard) for shard in fields.objects("shards")),
             forms_of(fields),
             errors_of(fields),
             fields.integer("next"),
-            None if state is None else Checked.from_json(state),
+            None if state is None else CheckedFile.from_json(state),
             fields.mapping("counts"),
             None if fields.value.get("holder") is None else fields.mapping("holder"),
         )

@@ -14,10 +14,10 @@ from tundish.snapshot.frame import JSON, EditedFileError, LostFileError, TornFil
 from tundish.snapshot.index import ENTRY, read_index
 from tundish.snapshot.manifest import Outcome
 from tundish.snapshot.records import (
-    Checked,
+    CheckedFile,
     JournalRecord,
     RunHeader,
-    Shard,
+    ShardRecord,
     StoredError,
     read_records,
     record_name,
@@ -43,7 +43,7 @@ class Prefix:
         Its ``run.json``.
     next, records : int
         The number of its elements, and of the journal records that commit them.
-    shards : tuple of Shard
+    shards : tuple of ShardRecord
         The shards, in the order of the journal.
     entries : numpy.ndarray of `tundish.snapshot.index.ENTRY`
         The batches, sorted by their first element; ``shard`` is an index into `shards`.
@@ -67,7 +67,7 @@ class Prefix:
     header: RunHeader
     next: int
     records: int
-    shards: tuple[Shard, ...]
+    shards: tuple[ShardRecord, ...]
     entries: np.ndarray
     forms: tuple[bytes, ...]
     errors: Mapping[int, StoredError]
@@ -76,7 +76,7 @@ class Prefix:
     holder: Mapping[str, JSON]
     outcome: Outcome
     problem: SnapshotError | None = None
-    state_file: Checked | None = None
+    state_file: CheckedFile | None = None
 
     @property
     def bytes(self) -> int:
@@ -203,7 +203,7 @@ def _with_state(store: Store, prefix: Prefix) -> tuple[Prefix, SnapshotError | N
 def check_sizes(
     store: Store,
     run: str,
-    shards: Sequence[Shard],
+    shards: Sequence[ShardRecord],
     sizes: Mapping[str, int] | None = None,
     entries: np.ndarray | None = None,
 ) -> None:
@@ -215,7 +215,7 @@ def check_sizes(
         The store of the folder ``<path>/<key>``.
     run : str
         The run's name.
-    shards : sequence of Shard
+    shards : sequence of ShardRecord
         The shards to check.
     sizes : mapping, optional
         The files of the run's folder with sizes; default: they are looked up.
@@ -250,11 +250,11 @@ class _Growing:
     def __init__(self, store: Store, run: str) -> None:
         self.store, self.run = store, run
         self.next = self.records = 0
-        self.shards: list[Shard] = []
+        self.shards: list[ShardRecord] = []
         self.files: set[str] = set()
         self.forms: list[bytes] = []
         self.errors: dict[int, StoredError] = {}
-        self.state: Checked | None = None
+        self.state: CheckedFile | None = None
         self.counts: Mapping[str, int] = {}
         self.holder: Mapping[str, JSON] | None = None
 
@@ -316,7 +316,7 @@ class _Growing:
         )
 
 
-def _spans(shards: Sequence[Shard]) -> list[tuple[int, int]]:
+def _spans(shards: Sequence[ShardRecord]) -> list[tuple[int, int]]:
     """Return the range of elements of each batch; in user shards, whose rows are not consecutive, only the first element."""
     return [
         (
@@ -328,7 +328,7 @@ def _spans(shards: Sequence[Shard]) -> list[tuple[int, int]]:
     ]
 
 
-def entries_of(shards: Sequence[Shard]) -> np.ndarray:
+def entries_of(shards: Sequence[ShardRecord]) -> np.ndarray:
     """Return the batches of shards, sorted by their first element."""
     rows = [
         (b.start, b.rows, k, b.offset, b.length, b.crc32)

@@ -34,7 +34,7 @@ def open_sink(
     compression: str = "",
     level: int | None = None,
     storage_options: StorageOptions = None,
-) -> Sink:
+) -> FileSink:
     """Begin a new file, which will replace an existing one.
 
     Parameters
@@ -81,7 +81,7 @@ def _compressor(compression: str, level: int | None) -> _Compressor | None:
     return zlib.compressobj(level, wbits=_WINDOW_BITS[compression])
 
 
-class Sink(ABC):
+class FileSink(ABC):
     """A file that is being written; an exception in its ``with`` block abandons it.
 
     Attributes
@@ -146,7 +146,7 @@ class Sink(ABC):
             self.abandon()
 
 
-class _LocalSink(Sink):
+class _LocalSink(FileSink):
     """A local file, written under a temporary name, made durable, then renamed."""
 
     def __init__(self, path: str, compressor: _Compressor | None) -> None:
@@ -189,7 +189,7 @@ class _LocalSink(Sink):
             self._aside.unlink()
 
 
-class _RemoteSink(Sink):
+class _RemoteSink(FileSink):
     """A remote file, written to a temporary local file, then uploaded: stores show a file when it is complete.
 
     Many of fsspec's filesystems write in place, and would show an incomplete file.

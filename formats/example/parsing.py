@@ -20,7 +20,7 @@ from tundish.formats.example.features import (
     array_of,
     name_of,
 )
-from tundish.formats.example.partitions import Lists, Wanted, partitioned, ragged, splits_of
+from tundish.formats.example.partitions import Lists, WantedList, partitioned, ragged, splits_of
 from tundish.formats.example.plain import INT64, find
 from tundish.formats.example.together import find_together
 from tundish.formats.example.wire import MalformedError
@@ -218,7 +218,7 @@ def where(k: int, names: list[str] | None) -> str:
 
 
 def find_plainly(
-    record: bytes, wanted: Sequence[Wanted], k: int, names: list[str] | None
+    record: bytes, wanted: Sequence[WantedList], k: int, names: list[str] | None
 ) -> list[np.ndarray | None]:
     """Return what the plain parser finds; add the example's number to its errors."""
     try:
@@ -231,11 +231,11 @@ def find_plainly(
         raise SpecError(f"{where(k, names)}: {error}") from None
 
 
-def wanted_of(features: Any, allowed: tuple[type, ...]) -> dict[str, Wanted]:
+def wanted_of(features: Any, allowed: tuple[type, ...]) -> dict[str, WantedList]:
     """Return the lists that the features need, by name."""
     if not isinstance(features, Mapping) or not features:
         raise ValueError(f"features must be a dict of names and features, not {features!r}")
-    wanted: dict[str, Wanted] = {}
+    wanted: dict[str, WantedList] = {}
     for name, feature in features.items():
         if not isinstance(name, str) or not isinstance(feature, allowed):
             names = ", ".join(kind.__name__ for kind in allowed)
@@ -244,7 +244,7 @@ def wanted_of(features: Any, allowed: tuple[type, ...]) -> dict[str, Wanted]:
             )
         for key, kind in _needs(name, feature):
             dense = isinstance(feature, (FixedLenFeature, FixedLenSequenceFeature))
-            need = Wanted(key.encode(), kind, dense)
+            need = WantedList(key.encode(), kind, dense)
             if wanted.setdefault(key, need) != need:
                 raise ValueError(
                     f"feature {key!r} is asked for in two ways that do not go together"

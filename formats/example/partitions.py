@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Wanted(NamedTuple):
+class WantedList(NamedTuple):
     """A list of values to parse.
 
     Attributes

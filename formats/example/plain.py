@@ -9,7 +9,7 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.formats.example.features import name_of
-from tundish.formats.example.partitions import Wanted  # noqa: TC001 - so that signatures can be asked for
+from tundish.formats.example.partitions import WantedList  # noqa: TC001 - so that signatures can be asked for
 from tundish.formats.example.wire import MalformedError, fields, varint
 
 # A feature that was pickled for a worker has dtypes that are equal to these, but not the same objects.
@@ -22,7 +22,7 @@ _FIELD_1, _FIELD_2 = 0x0A, 0x12  # of bytes or a message
 _LITTLE_FLOAT = np.dtype("<f4")
 
 
-def find(data: bytes, wanted: Sequence[Wanted]) -> list[np.ndarray | None]:
+def find(data: bytes, wanted: Sequence[WantedList]) -> list[np.ndarray | None]:
     """Return the values of the wanted features of an Example; None for a missing one.
 
     Raises

@@ -28,7 +28,7 @@ from tundish.formats.example.parsing import (
 )
 from tundish.formats.example.partitions import (
     Lists,
-    Wanted,
+    WantedList,
     joined_arrays,
     partitioned,
     ragged,
@@ -215,7 +215,7 @@ def _parse(
 
 
 def _find(
-    data: bytes, in_context: Sequence[Wanted], in_lists: Sequence[Wanted]
+    data: bytes, in_context: Sequence[WantedList], in_lists: Sequence[WantedList]
 ) -> tuple[list[np.ndarray | None], list[list[np.ndarray | None] | None]]:
     """Return the values of the wanted features: of the context, and of each step."""
     context: dict[bytes, tuple[int, int]] = {}

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tundish.formats.example.partitions import Lists, Wanted, joined_arrays, splits_of
+from tundish.formats.example.partitions import Lists, WantedList, joined_arrays, splits_of
 from tundish.formats.example.plain import FIELD_OF, FLOAT, INT64
 
 FEW = 16
@@ -32,14 +32,16 @@ _PAD = bytes(16)  # behind the last example, so that whole words can be read eve
 Plain = Callable[[int], "list[np.ndarray | None]"]
 
 
-def find_together(records: Sequence[bytes], wanted: Sequence[Wanted], plain: Plain) -> list[Lists]:
+def find_together(
+    records: Sequence[bytes], wanted: Sequence[WantedList], plain: Plain
+) -> list[Lists]:
     """Parse the wanted features of each example.
 
     Parameters
     ----------
     records : sequence of bytes
         Serialized examples.
-    wanted : sequence of Wanted
+    wanted : sequence of WantedList
         Features.
     plain : callable
         Parses the example with a number, or raises its problem.
@@ -106,7 +108,7 @@ class _Batch:
         self.splits = splits_of(np.fromiter(map(len, records), np.int64, len(records)))
         self.odd = np.zeros(len(records), bool)
 
-    def find(self, wanted: Sequence[Wanted]) -> list[Lists]:
+    def find(self, wanted: Sequence[WantedList]) -> list[Lists]:
         """Parse the features in the examples that are not odd."""
         at, stop = self.splits[:-1], self.splits[1:]
         owner = np.flatnonzero(at < stop)
@@ -202,7 +204,7 @@ class _Batch:
             which = which[self.words[at[which] + offset] == word]
         return which
 
-    def lists(self, wanted: Wanted) -> Lists:
+    def lists(self, wanted: WantedList) -> Lists:
         """Return the values of a feature."""
         owner, _, stop, _, begin = self.entries
         which = self.named(wanted.key)

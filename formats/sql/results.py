@@ -96,7 +96,7 @@ class ServerCursor(Cursor):
             self._cursor.scroll(count)
 
 
-class Batches(Result):
+class ArrowResult(Result):
     """The rows of a reader of Arrow batches: arrays, or lists if numpy cannot represent the values."""
 
     def __init__(self, connection: Any, cursor: Any, reader: Any) -> None:

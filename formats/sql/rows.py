@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tundish.errors import RecordCorruptError
-from tundish.formats.format import RUN_BYTES, Columns, Format, Reader, Records, Run
+from tundish.formats.format import RUN_BYTES, ColumnRun, Format, RecordReader, RecordRun, Run
 from tundish.formats.sql.source import Connect, DataSource, query_result
 from tundish.formats.sql.values import Bad, as_given, converted
 from tundish.spec import ArraySpec
@@ -52,7 +52,7 @@ class SqlFormat(Format):
             return None
         return _leaf_spec(types) if isinstance(types, str) else tuple(map(_leaf_spec, types))
 
-    def open(self, path: str, place: int = 0, *, ahead: bool = True) -> Reader:
+    def open(self, path: str, place: int = 0, *, ahead: bool = True) -> RecordReader:
         return _SqlReader(self, path, place)
 
 
@@ -60,7 +60,7 @@ def _leaf_spec(dtype: str) -> ArraySpec:
     return ArraySpec((), {"str": str, "bytes": bytes}.get(dtype, dtype))
 
 
-class _SqlReader(Reader):
+class _SqlReader(RecordReader):
     """Reads the rows in sequence, and keeps those that were fetched together."""
 
     def __init__(self, form: SqlFormat, path: str, place: int) -> None:
@@ -95,8 +95,8 @@ class _SqlReader(Reader):
         columns = [column[first:stop] for column in self._held]
         alone = isinstance(self._form.output_types, str)
         if all(isinstance(column, np.ndarray) for column in columns):
-            return Columns(places, places.stop, columns[0] if alone else tuple(columns))
-        return Records(
+            return ColumnRun(places, places.stop, columns[0] if alone else tuple(columns))
+        return RecordRun(
             places, places.stop, columns[0] if alone else list(zip(*columns, strict=True))
         )
 

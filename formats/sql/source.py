@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from tundish.formats.bytes.file import open_file
-from tundish.formats.sql.results import Batches, Cursor, Result, ServerCursor, SqliteCursor
+from tundish.formats.sql.results import ArrowResult, Cursor, Result, ServerCursor, SqliteCursor
 from tundish.formats.sql.values import Unreadable
 
 if TYPE_CHECKING:
@@ -117,14 +117,14 @@ def _run(connection: Any, query: str) -> Result:
         relation = connection.sql(query)
         _check_rows(relation)
         make = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
-        return Batches(connection, relation, make(_BATCH))
+        return ArrowResult(connection, relation, make(_BATCH))
     named = module == "psycopg" and not connection.autocommit  # it lives in a transaction
     cursor = connection.cursor(name="tundish") if named else connection.cursor()
     try:
         cursor.execute(query)
         _check_rows(cursor.description)
         if hasattr(cursor, "adbc_statement"):
-            return Batches(connection, cursor, cursor.fetch_record_batch())
+            return ArrowResult(connection, cursor, cursor.fetch_record_batch())
         kind = ServerCursor if named else SqliteCursor if module == "sqlite3" else Cursor
         return kind(connection, cursor)
     except BaseException:

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from tundish.errors import RecordCorruptError
 from tundish.formats.bytes.file import open_file
-from tundish.formats.tables.form import Layout
+from tundish.formats.tables.form import TableLayout
 from tundish.formats.tables.messages import Messages, messages_of
-from tundish.formats.tables.reader import Batch, BatchFormat, BatchReader
+from tundish.formats.tables.reader import BatchFormat, BatchReader, TableBatch
 from tundish.formats.tables.source import ARROW_ERRORS, Spliced, check_kind, check_names
 
 
@@ -44,7 +44,7 @@ class _ArrowReader(BatchReader):
             self._count()
             if self._file.size:
                 schema = self._schema()
-                self.layout = Layout(form, schema, path)
+                self.layout = TableLayout(form, schema, path)
                 heads = {name.split(".")[0] for name in self.layout.names} | {*self.layout.names}
                 wanted = [k for k, name in enumerate(schema.names) if name in heads]
                 self._wanted = wanted if 0 < len(wanted) < len(schema) else None
@@ -113,7 +113,7 @@ class _ArrowReader(BatchReader):
             raise RecordCorruptError(self.path, self._messages.end, self._messages.problem)
         return None
 
-    def batch(self, number: int) -> Batch:
+    def batch(self, number: int) -> TableBatch:
         first, stop = self._starts[number], self._starts[number + 1]
         try:
             if self._stream is None or self._next != number:
@@ -133,9 +133,9 @@ class _ArrowReader(BatchReader):
             self._stream = None
             self._checked()
             text = f"batch {number} (rows {first:,} to {stop - 1:,}) cannot be decoded: {problem}"
-            return Batch(first, stop, None, self.layout, text.splitlines()[0])
+            return TableBatch(first, stop, None, self.layout, text.splitlines()[0])
         self._next = number + 1
-        return Batch(first, stop, batch, self.layout)
+        return TableBatch(first, stop, batch, self.layout)
 
     def close(self) -> None:
         super().close()

@@ -9,14 +9,14 @@ import numpy as np
 
 from tundish.errors import RecordCorruptError
 from tundish.formats.files import RecordFiles
-from tundish.formats.format import Columns
-from tundish.formats.kept import Kept
+from tundish.formats.format import ColumnRun
+from tundish.formats.kept import ByteCache
 from tundish.merging import merged
 from tundish.spec import map_leaves
 
 if TYPE_CHECKING:
-    from tundish.formats.format import Reader
-    from tundish.formats.tables.reader import Batch, Chunk, TableReader
+    from tundish.formats.format import RecordReader
+    from tundish.formats.tables.reader import TableBatch, TableReader, TableRows
 
 _TOGETHER = ""  # the key of batches that were put together
 _FAR = np.iinfo(np.int64).max  # behind the last row of a file
@@ -32,7 +32,7 @@ class TableFiles(RecordFiles):
 
     def _begin(self) -> None:
         super()._begin()
-        self._kept, self._known = Kept(), 0
+        self._kept, self._known = ByteCache(), 0
         self._asked = list[int]()  # which batches had the rows that were asked for last
         self._tried = False  # to put those together
 
@@ -51,7 +51,7 @@ class TableFiles(RecordFiles):
             self._kept.clear()
             self._known = 0
 
-    def _opened(self, reader: Reader, *, ahead: bool) -> None:
+    def _opened(self, reader: RecordReader, *, ahead: bool) -> None:
         if not ahead:
             cast("TableReader", reader).kept = self._kept
 
@@ -64,7 +64,7 @@ class TableFiles(RecordFiles):
         columns = self._columns(np.asarray(indices, np.int64)) if len(indices) > 1 else None
         if columns is None:
             return [self._row(int(number)) for number in indices]
-        return Columns((), 0, map_leaves(_read_only, columns)).part(0, len(indices))
+        return ColumnRun((), 0, map_leaves(_read_only, columns)).part(0, len(indices))
 
     def _row(self, number: int) -> Any:
         """Return a row, or its error."""
@@ -74,7 +74,7 @@ class TableFiles(RecordFiles):
             return error
         problem = chunk.wrong(0)
         if problem is None:
-            return Columns(chunk.places, chunk.after, chunk.nest)[0]
+            return ColumnRun(chunk.places, chunk.after, chunk.nest)[0]
         file, place = self.origin(number)
         return RecordCorruptError(self.paths[file], place, problem, self.form.unit)
 
@@ -103,7 +103,7 @@ class TableFiles(RecordFiles):
             return None
         return _stacked([(places, chunk.nest) for places, chunk in parts], len(numbers))
 
-    def _picked(self, numbers: np.ndarray) -> list[tuple[Any, Chunk]]:
+    def _picked(self, numbers: np.ndarray) -> list[tuple[Any, TableRows]]:
         """Return rows of tables by number, and the indices of `numbers` that they belong to."""
         together = self._kept.get(_TOGETHER)
         if together is not None:
@@ -114,7 +114,7 @@ class TableFiles(RecordFiles):
                 self._kept.pop(_TOGETHER)
         order = np.argsort(numbers)
         parts, k = list[tuple[Any, Any]](), 0
-        batches: dict[int, Batch] = {}
+        batches: dict[int, TableBatch] = {}
         for file, chunk in self._chunks(numbers[order]):
             parts.append((order[k : k + len(chunk)], chunk))
             k += len(chunk)
@@ -124,12 +124,12 @@ class TableFiles(RecordFiles):
             self._put_together(batches)
         return parts
 
-    def _put_together(self, asked: dict[int, Batch]) -> None:
+    def _put_together(self, asked: dict[int, TableBatch]) -> None:
         """Merge cached batches into one if they are all rows, or are requested again: taking rows from one is faster.
 
         Parameters
         ----------
-        asked : dict of int to Batch
+        asked : dict of int to TableBatch
             The batches from which rows were just taken, by the numbers of their first rows.
         """
         again, self._asked = list(asked) == self._asked, list(asked)
@@ -163,13 +163,13 @@ class TableFiles(RecordFiles):
             if isinstance(found, Exception):
                 return None
             run, start, end = found
-            assert isinstance(run, Columns)
+            assert isinstance(run, ColumnRun)
             parts.append((slice(count, count + end - start), run.stacked(start, end)))
             count += end - start
             first += end - start
         return _stacked(parts, count)
 
-    def _chunks(self, numbers: np.ndarray) -> Iterator[tuple[int, Chunk]]:
+    def _chunks(self, numbers: np.ndarray) -> Iterator[tuple[int, TableRows]]:
         """Yield rows of tables by ascending numbers, with the file of each."""
         k = 0
         while k < len(numbers):

@@ -89,7 +89,7 @@ def check_defaults(defaults: Any) -> tuple[tuple[str, Any], ...]:
     return tuple(defaults.items())
 
 
-class Layout:
+class TableLayout:
     """The conversion of one file's columns to a nest.
 
     Parameters

@@ -16,8 +16,14 @@ import pyarrow.parquet as pq
 
 from tundish.errors import RecordCorruptError
 from tundish.formats.bytes.file import open_file
-from tundish.formats.tables.form import Layout
-from tundish.formats.tables.reader import MOST_ROWS, PIECE_BYTES, Batch, BatchFormat, BatchReader
+from tundish.formats.tables.form import TableLayout
+from tundish.formats.tables.reader import (
+    MOST_ROWS,
+    PIECE_BYTES,
+    BatchFormat,
+    BatchReader,
+    TableBatch,
+)
 from tundish.formats.tables.source import ARROW_ERRORS, Spliced, check_names, in_short
 
 
@@ -78,7 +84,7 @@ class _ParquetReader(BatchReader):
             self._checked()
             text = f"is no Parquet file, or its footer is damaged: {in_short(problem)}"
             raise RecordCorruptError(self.path, max(0, self._bytefile.size - 8), text) from problem
-        self.layout = Layout(self._form, schema, self.path)
+        self.layout = TableLayout(self._form, schema, self.path)
         self.groups, self._starts = counts, list(accumulate(counts, initial=0))
         self.rows = self._starts[-1]
         self._steps = [_rows_at_once(group, schema, self.layout.names) for group in groups]
@@ -95,7 +101,7 @@ class _ParquetReader(BatchReader):
         group = bisect_right(self._starts, place) - 1
         return group, (place - self._starts[group]) // self._steps[group]
 
-    def batch(self, key: tuple[int, int]) -> Batch:
+    def batch(self, key: tuple[int, int]) -> TableBatch:
         """Decode a piece of a row group, after the pieces before it."""
         group, piece = key
         if group != self._group or piece < self._next:
@@ -113,7 +119,7 @@ class _ParquetReader(BatchReader):
             self.keep((group, self._next - 1), batch)
         return self._decoded(group)
 
-    def _decoded(self, group: int) -> Batch:
+    def _decoded(self, group: int) -> TableBatch:
         """Decode the next piece; if it is damaged, return the rest of the row group."""
         end = self._starts[group + 1]
         first = self._starts[group] + self._next * self._steps[group]
@@ -131,9 +137,9 @@ class _ParquetReader(BatchReader):
                 f"row group {group} (rows {self._starts[group]:,} to {end - 1:,}) cannot be decoded "
                 f"from row {first:,} on: {in_short(problem)}"
             )
-            return Batch(first, end, None, self.layout, text)
+            return TableBatch(first, end, None, self.layout, text)
         self._next += 1
-        return Batch(first, stop, rows, self.layout)
+        return TableBatch(first, stop, rows, self.layout)
 
     def close(self) -> None:
         super().close()

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from tundish.errors import RecordCorruptError
-from tundish.formats.format import Columns, Reader, Records, Run
-from tundish.formats.kept import Kept
+from tundish.formats.format import ColumnRun, RecordReader, RecordRun, Run
+from tundish.formats.kept import ByteCache
 from tundish.formats.tables.form import TableFormat
 from tundish.formats.tables.source import ARROW_ERRORS
 from tundish.spec import flatten, map_leaves, unflatten
@@ -22,7 +22,7 @@ from tundish.spec import flatten, map_leaves, unflatten
 if TYPE_CHECKING:
     from tundish.formats.format import Places
     from tundish.formats.tables.columns import Bad
-    from tundish.formats.tables.form import Layout
+    from tundish.formats.tables.form import TableLayout
     from tundish.spec import Tree
 
 PIECE_BYTES = 4 << 20
@@ -33,7 +33,7 @@ MOST_ROWS = 1 << 16
 _NOWHERE = np.iinfo(np.int64).max  # more than any row's number
 
 
-class Chunk:
+class TableRows:
     """Consecutive decoded rows of a file.
 
     Parameters
@@ -48,7 +48,7 @@ class Chunk:
         Rows that cannot be returned, with the problem.
     problem : str
         The reason why none of them can be returned; "" if they can.
-    batch : Batch or None
+    batch : TableBatch or None
         The batch that they were made from, if it is cached.
     """
 
@@ -60,7 +60,7 @@ class Chunk:
         bad: Bad | None = None,
         problem: str = "",
         *,
-        batch: Batch | None = None,
+        batch: TableBatch | None = None,
     ) -> None:
         self.places, self.after, self.nest = places, after, nest
         self.bad = bad or {}
@@ -85,26 +85,26 @@ class Chunk:
         return min(end, row + max(1, most))
 
 
-class TableReader(Reader):
+class TableReader(RecordReader):
     """Reads rows; a format supplies the next ones."""
 
     unit: ClassVar[str] = "byte"
     """What its places count."""
 
-    kept: Kept
+    kept: ByteCache
     """What was decoded, of a format that decodes rows together."""
 
     def __init__(self, path: str, place: int) -> None:
         self.path, self.place = path, place
-        self._chunk: Chunk | None = None
+        self._chunk: TableRows | None = None
         self._row = 0
 
     @abstractmethod
-    def _find(self, place: int) -> tuple[Chunk, int] | None:
+    def _find(self, place: int) -> tuple[TableRows, int] | None:
         """Return rows that include the one at a place, and its index in them; None at the end of the file."""
 
     @abstractmethod
-    def picked(self, places: np.ndarray, stops: np.ndarray) -> list[Chunk]:
+    def picked(self, places: np.ndarray, stops: np.ndarray) -> list[TableRows]:
         """Return chosen rows.
 
         Parameters
@@ -116,7 +116,7 @@ class TableReader(Reader):
 
         Returns
         -------
-        list of Chunk
+        list of TableRows
             All of the rows, in order.
 
         Raises
@@ -131,7 +131,7 @@ class TableReader(Reader):
             self._chunk = None
             found = self._find(self.place)
             if found is None:
-                return Records((), self.place, [])
+                return RecordRun((), self.place, [])
             chunk, row = self._chunk, self._row = found
         problem = chunk.wrong(row)
         if problem is not None:
@@ -140,7 +140,7 @@ class TableReader(Reader):
         end = chunk.good(row, most)
         self._row, self.place = end, chunk.place(end)
         nest = map_leaves(lambda column: column[row:end], chunk.nest)
-        return Columns(chunk.places[row:end], self.place, nest)
+        return ColumnRun(chunk.places[row:end], self.place, nest)
 
     def seek(self, place: int) -> None:
         if place == self.place:
@@ -157,7 +157,7 @@ class TableReader(Reader):
 
 
 @dataclass(frozen=True)
-class Batch:
+class TableBatch:
     """Arrow rows that were read at once.
 
     Attributes
@@ -166,7 +166,7 @@ class Batch:
         The range of row numbers.
     rows : pyarrow.RecordBatch or None
         None if they cannot be decoded.
-    layout : Layout
+    layout : TableLayout
         Converts the rows to a nest.
     problem : str
         The reason why they cannot be decoded.
@@ -175,7 +175,7 @@ class Batch:
     first: int
     stop: int
     rows: Any
-    layout: Layout
+    layout: TableLayout
     problem: str = ""
 
     @property
@@ -183,11 +183,11 @@ class Batch:
         """The size of the rows in bytes."""
         return 0 if self.rows is None else int(self.rows.nbytes)
 
-    def chunk(self, places: range | np.ndarray) -> Chunk:
+    def chunk(self, places: range | np.ndarray) -> TableRows:
         """Convert some of the rows, with repetitions."""
         count, after = len(places), int(places[-1]) + 1
         if self.rows is None:
-            return Chunk(places, after, None, problem=self.problem)
+            return TableRows(places, after, None, problem=self.problem)
         first, bad = int(places[0]), dict[int, str]()
         if after - first == count and (isinstance(places, range) or (np.diff(places) == 1).all()):
             nest = self.layout.nest(self.rows.slice(first - self.first, count), bad)
@@ -196,7 +196,7 @@ class Batch:
             nest = self.taken(at)
             if nest is None:
                 nest = self.layout.nest(self.rows.take(pa.array(at)), bad)
-        return Chunk(places, after, nest, bad, batch=self)
+        return TableRows(places, after, nest, bad, batch=self)
 
     def taken(self, at: np.ndarray) -> Any:
         """Gather rows by index into new arrays; None unless they are numbers without nulls."""
@@ -215,7 +215,7 @@ class Batch:
         return None if own else found
 
     @staticmethod
-    def together(batches: Mapping[int, Batch]) -> Together | None:
+    def together(batches: Mapping[int, TableBatch]) -> MergedBatches | None:
         """Merge batches, by the numbers of their first rows; None if one cannot be decoded, or they differ."""
         firsts = np.array(sorted(batches), np.int64)
         parts = [batches[first].rows for first in firsts.tolist()]
@@ -233,12 +233,12 @@ class Batch:
         )  # one that begins where another ends is one with it
         before = np.full(len(edges) + 1, _NOWHERE)
         before[1::2] = (firsts + counts - np.cumsum(counts))[firsts.searchsorted(edges[::2])]
-        batch = Batch(0, len(found[0]), found[0], batches[int(firsts[0])].layout)
-        return Together(edges, before, batch)
+        batch = TableBatch(0, len(found[0]), found[0], batches[int(firsts[0])].layout)
+        return MergedBatches(edges, before, batch)
 
 
 @dataclass(frozen=True)
-class Together:
+class MergedBatches:
     """Batches of one or more files, merged into one.
 
     Attributes
@@ -248,13 +248,13 @@ class Together:
     before : (2 k + 1,) int64 ndarray
         For the gaps before, between and after these ranges: the difference between a row's number and its index in
         the batch.
-    batch : Batch
+    batch : TableBatch
         The merged batch.
     """
 
     edges: np.ndarray
     before: np.ndarray
-    batch: Batch
+    batch: TableBatch
 
     @property
     def nbytes(self) -> int:
@@ -272,7 +272,7 @@ class BatchReader(TableReader):
 
     Attributes
     ----------
-    layout : Layout
+    layout : TableLayout
         Converts a batch to a nest.
     rows : int
         The number of rows of the file.
@@ -281,13 +281,13 @@ class BatchReader(TableReader):
     """
 
     unit = "row"
-    layout: Layout
+    layout: TableLayout
     rows: int
     groups: list[int]
 
     def __init__(self, path: str, place: int, ahead: bool) -> None:
         super().__init__(path, place)
-        self.kept = Kept(0) if ahead else Kept()
+        self.kept = ByteCache(0) if ahead else ByteCache()
 
     def check(self, place: int) -> None:
         """Check that reading can begin at a place."""
@@ -297,27 +297,27 @@ class BatchReader(TableReader):
             )
 
     @abstractmethod
-    def batch(self, key: Any) -> Batch:
+    def batch(self, key: Any) -> TableBatch:
         """Read a batch."""
 
     @abstractmethod
     def key_of(self, place: int) -> Any:
         """Return the key of the batch that contains a row; None at the end of the file."""
 
-    def around(self, place: int) -> Batch | None:
+    def around(self, place: int) -> TableBatch | None:
         """Return the batch that contains a row; None at the end of the file."""
         key = self.key_of(place)
-        batch: Batch | None = None if key is None else self.kept.get((self.path, key))
+        batch: TableBatch | None = None if key is None else self.kept.get((self.path, key))
         if batch is None and key is not None:
             batch = self.batch(key)
             self.keep(key, batch)
         return batch
 
-    def keep(self, key: Any, batch: Batch) -> None:
+    def keep(self, key: Any, batch: TableBatch) -> None:
         """Cache a batch while there is room."""
         self.kept.put((self.path, key), batch)
 
-    def _find(self, place: int) -> tuple[Chunk, int] | None:
+    def _find(self, place: int) -> tuple[TableRows, int] | None:
         batch = self.around(place)
         if batch is None:
             return None
@@ -327,7 +327,7 @@ class BatchReader(TableReader):
             stop = min(stop, place + max(1, min(MOST_ROWS, step)))
         return batch.chunk(range(place, stop)), 0
 
-    def picked(self, places: np.ndarray, stops: np.ndarray) -> list[Chunk]:
+    def picked(self, places: np.ndarray, stops: np.ndarray) -> list[TableRows]:
         chunks, k = [], 0
         while k < len(places):
             batch = self.around(int(places[k]))
@@ -341,7 +341,7 @@ class BatchReader(TableReader):
 
     def close(self) -> None:
         super().close()
-        self.kept = Kept(0)
+        self.kept = ByteCache(0)
 
 
 @dataclass(frozen=True)

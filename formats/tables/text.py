@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from tundish.errors import RecordCorruptError
-from tundish.formats.tables.form import Layout, TableFormat
+from tundish.formats.tables.form import TableFormat, TableLayout
 from tundish.formats.tables.lines import Lines, starts_of
-from tundish.formats.tables.reader import Chunk, TableReader
+from tundish.formats.tables.reader import TableReader, TableRows
 from tundish.formats.tables.source import ARROW_ERRORS, in_short
 
 if TYPE_CHECKING:
-    from tundish.formats.format import Places, Reader
+    from tundish.formats.format import Places, RecordReader
     from tundish.formats.tables.columns import Bad
 
 FIRST_BYTES = 1 << 20
@@ -103,7 +103,7 @@ class TextFormat(TableFormat):
             They cannot be the first lines of such a file.
         """
 
-    def open(self, path: str, place: int = 0, *, ahead: bool = True) -> Reader:
+    def open(self, path: str, place: int = 0, *, ahead: bool = True) -> RecordReader:
         return _TextReader(self, path, place)
 
     def places(self, path: str) -> Places:
@@ -148,7 +148,7 @@ class _TextReader(TableReader):
             raise RecordCorruptError(self.path, bom, in_short(problem)) from problem
         starts = starts_of(first[bom + self._grammar.start :], self._form.row)
         self._grammar.start += bom + (int(starts[0]) if len(starts) else 0)
-        self._layout = Layout(self._form, self._grammar.known, self.path, self._grammar.null)
+        self._layout = TableLayout(self._form, self._grammar.known, self.path, self._grammar.null)
         self._first = first
         self.place = max(self.place, self._grammar.start)
 
@@ -173,7 +173,7 @@ class _TextReader(TableReader):
         self._lines.seek(place)
         return self._lines.read(self._size)
 
-    def _find(self, place: int) -> tuple[Chunk, int] | None:
+    def _find(self, place: int) -> tuple[TableRows, int] | None:
         while True:
             data = self._block(place)
             if not data:
@@ -184,7 +184,7 @@ class _TextReader(TableReader):
                 return self._chunk_of(data, starts, place, after), 0
             place = self.place = after  # all lines were blank
 
-    def picked(self, places: np.ndarray, stops: np.ndarray) -> list[Chunk]:
+    def picked(self, places: np.ndarray, stops: np.ndarray) -> list[TableRows]:
         lines = [
             self._lines.cut(*span) for span in zip(places.tolist(), stops.tolist(), strict=True)
         ]
@@ -193,12 +193,12 @@ class _TextReader(TableReader):
         chunk.places = places
         return [chunk]
 
-    def _chunk_of(self, data: bytes, starts: np.ndarray, place: int, after: int) -> Chunk:
+    def _chunk_of(self, data: bytes, starts: np.ndarray, place: int, after: int) -> TableRows:
         assert self._grammar is not None
         bad: Bad = {}
         batches = self._parsed(data, starts, 0, len(starts), bad)
         nest = self._layout.nest(_joined(batches), bad)
-        return Chunk(starts + place, after, nest, bad)
+        return TableRows(starts + place, after, nest, bad)
 
     def _parsed(
         self, data: bytes, starts: np.ndarray, first: int, stop: int, bad: Bad

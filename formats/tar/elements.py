@@ -11,11 +11,11 @@ import numpy as np
 from tundish.errors import RecordCorruptError
 from tundish.formats.bytes.file import open_file
 from tundish.formats.bytes.stream import open_stream
-from tundish.formats.format import RUN_BYTES, Format, Identity, Places, Reader, Records
+from tundish.formats.format import RUN_BYTES, Format, Identity, Places, RecordReader, RecordRun
 from tundish.formats.tar.members import (
+    ByteWindow,
     DamageError,
     Member,
-    Window,
     check_end,
     cut_off_data,
     next_member,
@@ -26,10 +26,10 @@ from tundish.formats.tar.members import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tundish.formats.tar.members import Window
+    from tundish.formats.tar.members import ByteWindow
 
 
-class Groups:
+class MemberGroups:
     """Walks through an archive, from one group of members with the same key to the next.
 
     Attributes
@@ -39,7 +39,7 @@ class Groups:
         if that group cannot be read to its end.
     """
 
-    def __init__(self, window: Window, place: int) -> None:
+    def __init__(self, window: ByteWindow, place: int) -> None:
         self.place = place
         self._window = window
         self._met: tuple[bytes, Member] | None = None  # the first of the next group, and its key
@@ -150,7 +150,7 @@ class TarFormat(Format):
     name: ClassVar[str] = "TarDataset"
     tuning: ClassVar[frozenset[str]] = frozenset({"storage_options"})
 
-    def open(self, path: str, place: int = 0, *, ahead: bool = True) -> Reader:
+    def open(self, path: str, place: int = 0, *, ahead: bool = True) -> RecordReader:
         options = dict(self.storage_options or ())
         if self.compression:
             stream = open_stream(path, self.compression, options, place)
@@ -163,7 +163,7 @@ class TarFormat(Format):
             return super().places(path)
         found = []
         with open_file(path, dict(self.storage_options or ())) as file:
-            groups = Groups(over_file(file, ahead=False), 0)
+            groups = MemberGroups(over_file(file, ahead=False), 0)
             while True:
                 before = groups.place
                 try:
@@ -192,18 +192,18 @@ class _Opened(Protocol):
     def close(self) -> None: ...
 
 
-class _TarReader(Reader):
+class _TarReader(RecordReader):
     """Reads the elements in sequence."""
 
     def __init__(
-        self, file: _Opened, window: Window, place: int, extensions: tuple[str, ...] | None
+        self, file: _Opened, window: ByteWindow, place: int, extensions: tuple[str, ...] | None
     ) -> None:
         self.path, self.identity, self.place = file.path, file.identity, place
         self._file, self._window, self._extensions = file, window, extensions
-        self._groups = Groups(window, place)
+        self._groups = MemberGroups(window, place)
         self._late: Exception | None = None  # what the element at `place` raises, if that is known
 
-    def read(self, most: int) -> Records:
+    def read(self, most: int) -> RecordRun:
         places: list[int] = []
         values: list[Any] = []
         size = 0
@@ -227,7 +227,7 @@ class _TarReader(Reader):
             values.append(value)
             size += sum(len(data) for data in value.values())
             self.place = self._groups.place
-        return Records(places, self.place, values)
+        return RecordRun(places, self.place, values)
 
     def _next(self) -> tuple[int, dict[str, Any]] | None:
         """Return the next element and its offset."""
@@ -241,7 +241,7 @@ class _TarReader(Reader):
     def seek(self, place: int) -> None:
         if place != self.place or self._late is not None:
             self.place, self._late = place, None
-            self._groups = Groups(self._window, place)
+            self._groups = MemberGroups(self._window, place)
 
     def close(self) -> None:
         with suppress(OSError):
@@ -251,7 +251,7 @@ class _TarReader(Reader):
 class _Element:
     """An element that is being read, member by member, since a stream cannot go back."""
 
-    def __init__(self, path: str, window: Window, extensions: tuple[str, ...] | None) -> None:
+    def __init__(self, path: str, window: ByteWindow, extensions: tuple[str, ...] | None) -> None:
         self._path, self._window, self._wanted = path, window, extensions
         self._members: dict[str, bytes] = {}
         self._unwanted: list[str] = []

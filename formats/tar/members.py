@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tundish.formats.bytes.stream import ByteStream
 
 
-class Window:
+class ByteWindow:
     """A window over a file that moves forward with the requested offsets.
 
     Parameters
@@ -72,20 +72,20 @@ class Window:
         return pieces[-1] if not rest and len(pieces) == 2 else b"".join(pieces)
 
 
-def over_file(file: ByteFile, *, ahead: bool) -> Window:
+def over_file(file: ByteFile, *, ahead: bool) -> ByteWindow:
     """Return a window over a file, in which reading may begin anywhere."""
     hop = file.hop >> 3
-    return Window(file.pread, file.size, file.block if ahead else hop, hop)
+    return ByteWindow(file.pread, file.size, file.block if ahead else hop, hop)
 
 
-def over_stream(stream: ByteStream) -> Window:
+def over_stream(stream: ByteStream) -> ByteWindow:
     """Return a window over a decompressed stream, which only goes forward."""
 
     def fetch(offset: int, count: int) -> bytes:
         missing = offset - stream.tell()
         return stream.read(count) if stream.skip(missing) == missing else b""
 
-    return Window(fetch, None, 1 << 18, 1 << 18)
+    return ByteWindow(fetch, None, 1 << 18, 1 << 18)
 
 
 BLOCK = 512
@@ -147,7 +147,7 @@ class _Extended:
     sparse: bool = False
 
 
-def next_member(window: Window, start: int) -> Member | None:
+def next_member(window: ByteWindow, start: int) -> Member | None:
     """Parse the headers of the member at an offset.
 
     Returns
@@ -188,7 +188,9 @@ def next_member(window: Window, start: int) -> Member | None:
         offset += BLOCK + _padded(size)
 
 
-def _member(window: Window, offset: int, block: bytes, size: int, extended: _Extended) -> Member:
+def _member(
+    window: ByteWindow, offset: int, block: bytes, size: int, extended: _Extended
+) -> Member:
     """Make a member from its own header and the extending ones."""
     kind, start, name = block[156:157], extended.start, extended.name
     if name is None:
@@ -273,7 +275,7 @@ def _pax_records(data: bytes, offset: int) -> list[tuple[bytes, bytes]]:
     return found
 
 
-def _behind_map(block: bytes, window: Window, offset: int) -> int:
+def _behind_map(block: bytes, window: ByteWindow, offset: int) -> int:
     """Return the offset of a sparse file's data: after the blocks that continue its map."""
     more = block[482]
     while more:
@@ -285,7 +287,7 @@ def _behind_map(block: bytes, window: Window, offset: int) -> int:
     return offset
 
 
-def check_end(window: Window, end: int) -> None:
+def check_end(window: ByteWindow, end: int) -> None:
     """Check that only zeros follow the block of zeros that ends the archive.
 
     Raises

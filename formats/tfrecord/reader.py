@@ -13,7 +13,7 @@ from tundish.errors import RecordCorruptError
 from tundish.formats.bytes.decompressing import looks_like
 from tundish.formats.bytes.file import ByteFile, open_file
 from tundish.formats.bytes.stream import PIECE, ByteStream, open_stream
-from tundish.formats.format import RUN_BYTES, Format, Identity, Reader, Records
+from tundish.formats.format import RUN_BYTES, Format, Identity, RecordReader, RecordRun
 from tundish.formats.tfrecord.crc import masked_crc, masked_crcs
 from tundish.formats.tfrecord.walking import FOOTER, HEADER, Lengths, places_of
 
@@ -65,7 +65,7 @@ class TFRecordFormat(Format):
             return places_of(file)
 
 
-class TFRecordReader(Reader):
+class TFRecordReader(RecordReader):
     """The records of a file.
 
     Parameters
@@ -88,10 +88,10 @@ class TFRecordReader(Reader):
         self._lengths = Lengths()
         self._peeked: tuple[int, bytes] = (-1, b"")  # a place, and the header there
 
-    def read(self, most: int) -> Records:
+    def read(self, most: int) -> RecordRun:
         header = self._header()
         if not header:
-            return Records((), self.place, [])
+            return RecordRun((), self.place, [])
         length = self._lengths.of(header)
         if length is None:
             raise self._no_header(header)
@@ -121,9 +121,9 @@ class TFRecordReader(Reader):
                 raise self._damaged(length, int(found[0]), int(expected[0]))
             values, starts, after = values[:good], starts[:good], starts[good]
         self.place = base + after
-        return Records(np.array(starts, np.int64) + base, self.place, values)
+        return RecordRun(np.array(starts, np.int64) + base, self.place, values)
 
-    def _one(self, data: bytes, at: int, length: int) -> Records:
+    def _one(self, data: bytes, at: int, length: int) -> RecordRun:
         """Read a single record, without preparations that pay off only for many."""
         end = at + HEADER + length
         value = data[at + HEADER : end]
@@ -131,9 +131,9 @@ class TFRecordReader(Reader):
         if found != expected:
             raise self._damaged(length, found, expected)
         place, self.place = self.place, self.place + HEADER + length + FOOTER
-        return Records((place,), self.place, [value])
+        return RecordRun((place,), self.place, [value])
 
-    def _large(self, file: ByteFile, length: int, most: int) -> Records:
+    def _large(self, file: ByteFile, length: int, most: int) -> RecordRun:
         """Read large records one by one, each with the header of the next."""
         places: list[int] = []
         values: list[bytes] = []
@@ -163,7 +163,7 @@ class TFRecordReader(Reader):
             ):
                 break
             length = following
-        return Records(places, self.place, values)
+        return RecordRun(places, self.place, values)
 
     def _header(self) -> bytes:
         """Return the header of the next record: shorter if the file is truncated, empty at its end."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import cloudpickle
 import numpy as np
 
-from tundish.loader.run.starting.culprit import find_culprit
+from tundish.loader.run.starting.culprit import find_unpicklable
 from tundish.loader.run.starting.tensors import reduce_tensor, tensor_of
 from tundish.loader.run.working.writing import NeedsMore
 
@@ -195,7 +195,7 @@ def _unpicklable(value: Any, error: Exception) -> TypeError:
             return failure
         return None
 
-    where, what, reason = find_culprit(value, error, attempt)
+    where, what, reason = find_unpicklable(value, error, attempt)
     text = f"a batch cannot be sent from a worker: {where} is a {what} ({reason})"
     blamed = TypeError(text)
     if isinstance(value, list):

@@ -201,11 +201,11 @@ class FlatMapped:
     ----------
     inners : Inners
         Opens the inner datasets.
-    leaves_out : LeftOut or None
+    leaves_out : IgnoredErrors or None
         The errors to drop and count; None to drop none.
     """
 
-    def __init__(self, inners: Inners, leaves_out: LeftOut | None) -> None:
+    def __init__(self, inners: Inners, leaves_out: IgnoredErrors | None) -> None:
         self._inners, self._leaves_out = inners, leaves_out
         self.gives_runs = inners.in_chunks
         self._inner: Inner | None = None
@@ -283,7 +283,7 @@ class FlatMapped:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class IgnoredErrors:
     """The errors that an operator drops: those of files, and of records in them.
 
     Parameters
@@ -304,12 +304,12 @@ class LeftOut:
         return item.ref[1] != NOT_OPENED or getattr(item.error, NODE_MARK, None) in self.own
 
 
-def left_out(node: FlatMap, context: Context) -> LeftOut | None:
+def left_out(node: FlatMap, context: Context) -> IgnoredErrors | None:
     """Return the errors that an operator drops; None if it drops none."""
     if not node.leaves_out:
         return None
     label = context.label(node)
-    return LeftOut(f"{label} skipped", (label, node.label))
+    return IgnoredErrors(f"{label} skipped", (label, node.label))
 
 
 def with_opened(state: dict[str, Any], counts: dict[str, int]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from tundish.loader.protocols.items import End, Failure, Ref, to_json
 from tundish.loader.protocols.lineage import check_named, note_wanted
 from tundish.loader.protocols.pieces import BlockRows, Braid, RowChunk
 from tundish.loader.protocols.stated import (
-    Unfit,
+    InvalidStateField,
     check_whole,
     count,
     counted_in,
@@ -63,7 +63,7 @@ Slots = tuple[tuple[Ref, int] | None, ...]
 """For each slot the ref of what its dataset is made of, and the number of elements that have come of it."""
 
 
-class Turns:
+class TurnMarks:
     """The marks after rows that were taken from slots in turn.
 
     Parameters
@@ -145,7 +145,7 @@ class Interleaved:
         if self._changed or len(self._since[1]) >= _LOG:
             self._snapshot()
         each, begun, log = self._node.block, self._count, self._since[1]
-        marks = Turns(self.mark(), turns, each, around)
+        marks = TurnMarks(self.mark(), turns, each, around)
         runs = [inner.take(rows) for inner in inners]
         noted = [
             [(at, block.refs.after(row)) for row in range(first, stop)]
@@ -275,7 +275,7 @@ class Interleaved:
             for at, slot in enumerate(items(state, "slots", most=self._node.cycle))
         ]
         if self._cursor > len(named):
-            raise Unfit(f"is {self._cursor}; there are {len(named)} slots", "cursor")
+            raise InvalidStateField(f"is {self._cursor}; there are {len(named)} slots", "cursor")
         outer = [slot[0] for slot in named if slot is not None]
         note_wanted(self._node.up, outer, self._pass, self._context)
         self._slots, self._filled = [None] * len(named), len(outer)

@@ -15,7 +15,7 @@ from tundish.loader.protocols.lineage import check_named, note_wanted
 from tundish.loader.protocols.refs import not_there
 from tundish.loader.protocols.rows import Form, form_of, form_of_value
 from tundish.loader.protocols.stated import (
-    Unfit,
+    InvalidStateField,
     check_whole,
     count,
     entries,
@@ -228,7 +228,7 @@ class Packed:
                     check_named(ref, self._node.up, 0)
                     row.add(ref, check_whole(first, 1), check_whole(stop, 2, least=first + 1))
             if not 0 < row.used < self._node.length:
-                raise Unfit(
+                raise InvalidStateField(
                     f"has {row.used} tokens; an open row has from 1 to {self._node.length - 1}"
                 )
         return row
@@ -245,7 +245,7 @@ def _read_kinds(state: Any) -> Kinds | None:
         except (TypeError, ValueError):
             right = False
         if not right:
-            raise Unfit(f"has {kind!r:.60}, which is no dtype", "kinds")
+            raise InvalidStateField(f"has {kind!r:.60}, which is no dtype", "kinds")
     return kinds  # type: ignore[no-any-return]  # looked at just now
 
 

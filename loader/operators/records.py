@@ -13,7 +13,7 @@ from tundish.loader.protocols.operator import SourceNode
 from tundish.loader.protocols.raised import NODE_MARK
 
 if TYPE_CHECKING:
-    from tundish.formats.format import Format, Reader, Run
+    from tundish.formats.format import Format, RecordReader, Run
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Machine, Spec
 
@@ -87,7 +87,7 @@ class OpenFile:
     __slots__ = ("__weakref__", "_reader")
 
     def __init__(self, form: Format, path: str, place: int, context: Context) -> None:
-        self._reader: Reader | None = None
+        self._reader: RecordReader | None = None
         try:
             self._reader = form.open(path, place)
         except Exception as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from tundish.errors import SpecError
-from tundish.loader.operators.scanning import State, Told
+from tundish.loader.operators.scanning import FailureMaker, State
 from tundish.loader.plan.checks import check_callable
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY
 from tundish.loader.protocols.fluent import Fluent
@@ -105,7 +105,7 @@ class GroupedByReducer(Rerun):
         self._states: dict[int, State] = {}
         self._errors = self._count = 0
         self._finals: deque[int] | None = None
-        self._told = Told(node, context)
+        self._told = FailureMaker(node, context)
 
     def make(self) -> Any:
         while self._finals is None:

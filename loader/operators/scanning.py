@@ -65,7 +65,7 @@ class Scanned(Rerun):
         super().__init__()
         self._up, self._pass, self._function = up, pass_, node.function
         self._state = State(node.initial, "scan_func")
-        self._told = Told(node, context)
+        self._told = FailureMaker(node, context)
 
     def make(self) -> Any:
         item = self._up.next()
@@ -144,7 +144,7 @@ def _in_order(value: Any, tree: Any) -> Any:
     return tuple(parts) if kind == "t" else keys(*parts)
 
 
-class Told:
+class FailureMaker:
     """Makes failures from the errors that a node's functions raise in the consumer's process."""
 
     def __init__(self, node: Unary, context: Context) -> None:

@@ -61,15 +61,15 @@ _ITEMS = ("__getitem__", "__getitems__")
 
 
 @dataclass(frozen=True)
-class Place:
+class Finding:
     """Where something was found: the chain of names, the function, and the object."""
 
     path: str
     function: str = ""
     part: str = ""
 
-    def inside(self, part: str) -> Place:
-        return Place(self.path, self.function, f"{part} of ")
+    def inside(self, part: str) -> Finding:
+        return Finding(self.path, self.function, f"{part} of ")
 
     def called(self, method: Any) -> str:
         """Describe a call of a method, or of a function of a module."""
@@ -89,14 +89,14 @@ class Place:
         return f"{self.part}{self.path} is {what}"
 
 
-class Search:
+class StateSearch:
     """A search through a node's arguments."""
 
     def __init__(self, *, seeded: bool, files: bool = True) -> None:
         self._seeded = seeded
         self._files = files
         self._items = _MOST  # that may still be looked at
-        self._waiting: deque[tuple[Any, Place]] = deque()
+        self._waiting: deque[tuple[Any, Finding]] = deque()
         self._seen: set[tuple[int, int]] = set()
         self._kept: list[Any] = []  # so that no id comes twice
         self._found: dict[tuple[str, str], int] = {}
@@ -127,11 +127,11 @@ class Search:
                 if isinstance(method, FunctionType):
                     self._function(method, source)
 
-    def value(self, value: Any, place: Place) -> None:
+    def value(self, value: Any, place: Finding) -> None:
         """Register something that a node or function holds, for `run` to visit."""
         self._waiting.append((value, place))
 
-    def _value(self, value: Any, place: Place) -> None:
+    def _value(self, value: Any, place: Finding) -> None:
         kind = kind_of(value)
         if kind is not None:
             self._tell(kind, place.held(value), value)
@@ -156,14 +156,14 @@ class Search:
         else:
             self._object(value, place)
 
-    def _several(self, count: int, values: Iterable[Any], place: Place, holder: Any) -> None:
+    def _several(self, count: int, values: Iterable[Any], place: Finding, holder: Any) -> None:
         if count <= min(_MANY, self._items) and self._new(holder, None):
             self._items -= count
             inside = place.inside("an item")
             for each in values:
                 self.value(each, inside)
 
-    def _partial(self, value: functools.partial[Any], place: Place) -> None:
+    def _partial(self, value: functools.partial[Any], place: Finding) -> None:
         if isinstance(value.func, FunctionType):
             self._function(value.func, given=frozenset(value.keywords))
         else:
@@ -171,7 +171,7 @@ class Search:
         for each in (*value.args, *value.keywords.values()):
             self.value(each, place.inside("an argument"))
 
-    def _method(self, method: Any, place: Place) -> None:
+    def _method(self, method: Any, place: Finding) -> None:
         holder = method.__self__
         kind = kind_of(holder)
         if kind == "generator":
@@ -185,7 +185,7 @@ class Search:
         elif is_of(method, MethodType) and is_of(method.__func__, FunctionType):
             self._function(method.__func__, holder)
 
-    def _object(self, value: Any, place: Place) -> None:
+    def _object(self, value: Any, place: Finding) -> None:
         wrapped: Any = held_by(value).get("__wrapped__")
         if is_of(wrapped, FunctionType):  # functools.lru_cache
             self._function(wrapped)
@@ -201,7 +201,7 @@ class Search:
             for name, each in held_by(value).items():
                 if kind_of(each) == "generator":
                     self._tell(
-                        "generator", Place(f"{place.path}.{name}", place.function).held(each)
+                        "generator", Finding(f"{place.path}.{name}", place.function).held(each)
                     )
 
     # -- functions ---------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ class Search:
         if read.kind == "super":
             above, path = names.above(first), f"super().{first}"
             if above is not UNKNOWN:
-                self.value(above, Place(path, where))
+                self.value(above, Finding(path, where))
             return
         value, holder = names.look_up(read.kind, first), None
         path = first
@@ -244,12 +244,12 @@ class Search:
             if value is UNKNOWN or kind_of(value) is not None:
                 break
             if is_of(value, MethodType):  # a property, whose value is asked for more
-                self.value(value, Place(path, where))
+                self.value(value, Finding(path, where))
             holder, value = value, attribute_of(value, name)
             path = f"{path}.{name}"
         if value is UNKNOWN or is_of(value, ModuleType):
             return
-        place = Place(path, where)
+        place = Finding(path, where)
         if holder is sys.modules.get("torch", UNKNOWN) and self._of_torch(
             rest[-1], given, holder, place
         ):
@@ -261,7 +261,7 @@ class Search:
         else:
             self.value(value, place)
 
-    def _of_torch(self, name: str, given: bool, torch: Any, place: Place) -> bool:
+    def _of_torch(self, name: str, given: bool, torch: Any, place: Finding) -> bool:
         """Register a function of torch that involves its global generator; return True if it is one."""
         if name == "manual_seed":
             self._reseeded.add(id(torch))

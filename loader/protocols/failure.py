@@ -81,14 +81,14 @@ def _body(error: BaseException) -> bytes | None:
     """Pickle an exception; None if that fails or would give another exception."""
     file = io.BytesIO()
     try:
-        _Pickler(file, protocol=5).dump(error)
+        _ErrorPickler(file, protocol=5).dump(error)
         body = file.getvalue()
         return body if _alike(pickle.loads(body), error) else None
     except Exception:  # noqa: BLE001 - a user's __reduce__ or __init__ may raise anything
         return None
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+class _ErrorPickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Cloudpickle with a second way for exceptions that cannot be made by calling their class.
 
     By default an exception is recreated by calling its class with ``args``, the arguments of ``Exception.__init__``:

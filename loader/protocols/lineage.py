@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tundish.loader.protocols.raised import NODE_MARK
 from tundish.loader.protocols.stated import (
     MOST,
-    Unfit,
+    InvalidStateField,
     entries,
     items,
     part,
@@ -167,4 +167,6 @@ def check_named(ref: Ref, node: Operator, *where: str | int) -> None:
     try:
         check_ref(node, ref)
     except ValueError as error:
-        raise Unfit(f"is {shown(ref)}, which names no element: {error}", *where) from None
+        raise InvalidStateField(
+            f"is {shown(ref)}, which names no element: {error}", *where
+        ) from None

@@ -109,7 +109,7 @@ class Positions:
         self._chunk = iter(())
 
 
-class Taken:
+class TakenPositions:
     """Counts the positions taken from a stream and not put back; holds no elements.
 
     Parameters

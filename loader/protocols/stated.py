@@ -1,6 +1,6 @@
 """Parsing of states, which may be cut, edited, or written by something else.
 
-A machine's `load` parses its part of a state with these functions. A misfit raises `Unfit`, which collects its path in
+A machine's `load` parses its part of a state with these functions. A misfit raises `InvalidStateField`, which collects its path in
 the state as it propagates; `go_to` turns it into the error that a user sees.
 """
 
@@ -19,7 +19,7 @@ MOST = 2**62
 _SHOWN = 60
 
 
-class Unfit(Exception):  # noqa: N818 - it becomes a CheckpointError
+class InvalidStateField(Exception):  # noqa: N818 - it becomes a CheckpointError
     """Raised for a part of a state that its operator would not write.
 
     Parameters
@@ -53,7 +53,7 @@ def go_to(network: Loadable, position: Any) -> None:
     """
     try:
         network.load(position)
-    except Unfit as unfit:
+    except InvalidStateField as unfit:
         where = "".join(f"[{key!r}]" for key in ("position", *unfit.where))
         text = f"this state is not as it was written: {where} {unfit.problem}"
         raise CheckpointError(text) from None
@@ -64,10 +64,10 @@ def go_to(network: Loadable, position: Any) -> None:
 
 @contextlib.contextmanager
 def within(*where: str | int) -> Iterator[None]:
-    """Add keys to the path of an `Unfit` that is raised within the block."""
+    """Add keys to the path of an `InvalidStateField` that is raised within the block."""
     try:
         yield
-    except Unfit as unfit:
+    except InvalidStateField as unfit:
         unfit.where[:0] = where
         raise
 
@@ -89,9 +89,9 @@ def load_parts(machines: Sequence[Loadable], state: Any, name: str = "ups") -> N
 def part(state: Any, name: str) -> Any:
     """Return an entry of a state."""
     if not isinstance(state, dict):
-        raise Unfit(f"is {shown(state)}, not an object with {name!r}")
+        raise InvalidStateField(f"is {shown(state)}, not an object with {name!r}")
     if name not in state:
-        raise Unfit(f"has no {name!r}")
+        raise InvalidStateField(f"has no {name!r}")
     return state[name]
 
 
@@ -103,7 +103,7 @@ def own(state: Any, name: str) -> bool:
 def check_whole(value: Any, *where: str | int, least: int = 0, most: int = MOST) -> int:
     """Check that a value is an integer within bounds; return it."""
     if type(value) is not int or not least <= value <= most:
-        raise Unfit(f"is {shown(value)}, not an integer from {least} to {most}", *where)
+        raise InvalidStateField(f"is {shown(value)}, not an integer from {least} to {most}", *where)
     return value
 
 
@@ -116,7 +116,7 @@ def flag(state: Any, name: str) -> bool:
     """Return an entry of a state that is a bool."""
     value = part(state, name)
     if type(value) is not bool:
-        raise Unfit(f"is {shown(value)}, not true or false", name)
+        raise InvalidStateField(f"is {shown(value)}, not true or false", name)
     return value
 
 
@@ -124,11 +124,11 @@ def items(state: Any, name: str, *, most: int = MOST, exactly: int | None = None
     """Return an entry of a state that is a list, and check its length."""
     value = part(state, name)
     if not isinstance(value, (list, tuple)):
-        raise Unfit(f"is {shown(value)}, not a list", name)
+        raise InvalidStateField(f"is {shown(value)}, not a list", name)
     if len(value) > most:
-        raise Unfit(f"has {len(value)} entries; there are at most {most}", name)
+        raise InvalidStateField(f"has {len(value)} entries; there are at most {most}", name)
     if exactly is not None and len(value) != exactly:
-        raise Unfit(f"has {len(value)} entries, not {exactly}", name)
+        raise InvalidStateField(f"has {len(value)} entries, not {exactly}", name)
     return list(value)
 
 
@@ -136,7 +136,7 @@ def entries(value: Any, size: int | None = None) -> list[Any]:
     """Check that a value is a list of `size` entries; return it."""
     if not isinstance(value, (list, tuple)) or (size is not None and len(value) != size):
         many = "" if size is None else f" of {size} entries"
-        raise Unfit(f"is {shown(value)}, not a list{many}")
+        raise InvalidStateField(f"is {shown(value)}, not a list{many}")
     return list(value)
 
 
@@ -144,7 +144,7 @@ def counts(state: Any, name: str = "counts") -> dict[str, int]:
     """Return an entry of a state that maps names of events to counts."""
     value = part(state, name)
     if not isinstance(value, dict):
-        raise Unfit(f"is {shown(value)}, not an object of counts", name)
+        raise InvalidStateField(f"is {shown(value)}, not an object of counts", name)
     return {event: check_whole(times, name, event) for event, times in value.items()}
 
 
@@ -161,7 +161,7 @@ def read_ref(data: Any) -> Any:
     try:
         return from_json(data)
     except (ValueError, RecursionError) as error:
-        raise Unfit(f"is {shown(data)}, which names no element: {error}") from None
+        raise InvalidStateField(f"is {shown(data)}, which names no element: {error}") from None
 
 
 def shown(value: Any) -> str:

@@ -198,7 +198,7 @@ def _joined(parts: Sequence[Any]) -> np.ndarray:
     return np.concatenate(parts, out=column)
 
 
-class Loose:
+class InlineValues:
     """Items whose elements are single objects (bytes, str, ...), sent by value in one message.
 
     Parameters
@@ -215,10 +215,10 @@ class Loose:
         self.refs, self.values = refs, values
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Loose, (self.refs, self.values)
+        return InlineValues, (self.refs, self.values)
 
 
-class Told:
+class EncodedInput:
     """The encoded form of an `Ordered`."""
 
     __slots__ = ()
@@ -234,7 +234,7 @@ def open_all(told: list[Any], arena: Arena | None) -> list[Any]:
     for each in told:
         if isinstance(each, (SharedRun, SharedBraid)):
             items += each.made(arena)
-        elif type(each) is Loose:
+        elif type(each) is InlineValues:
             items += map(Made, each.refs, each.values)
         else:
             items.append(open_item(each, arena))
@@ -248,7 +248,7 @@ def open_item(item: Any, arena: Arena | None) -> Any:
     if type(item) is Shared:
         assert arena is not None
         return item.made(arena)
-    if isinstance(item, Told):
+    if isinstance(item, EncodedInput):
         return item.opened(arena)
     if type(item) is Gather:
         return item.made(arena)

@@ -16,7 +16,7 @@ from tundish.errors import ExternalStateError
 from tundish.loader.operators.options import options_of
 from tundish.loader.plan.groups import ExternalStatePolicy
 from tundish.loader.plan.node import walk
-from tundish.loader.plan.search import Place, Search
+from tundish.loader.plan.search import Finding, StateSearch
 from tundish.loader.plan.unasked import is_of
 from tundish.loader.protocols.operator import Operator
 from tundish.tracebacks import callers_level
@@ -125,7 +125,7 @@ def heed_external_state(root: Operator, doing: str) -> None:
 def _of_each(root: Operator) -> Iterator[ExternalState]:
     for at, node in enumerate(walk(root)):
         files = node.records is None  # else they are read by number, as its records are
-        search = Search(seeded=getattr(node, "seed", None) is not None, files=files)
+        search = StateSearch(seeded=getattr(node, "seed", None) is not None, files=files)
         with contextlib.suppress(Exception):  # of an odd object's own: no reason not to save
             _look_into(node, search)
             search.run()
@@ -136,11 +136,11 @@ def _of_each(root: Operator) -> Iterator[ExternalState]:
             )
 
 
-def _look_into(node: Operator, search: Search) -> None:
+def _look_into(node: Operator, search: StateSearch) -> None:
     if node.records is not None:
         search.source(node.records)
         return
     for each in fields(node):
         value = getattr(node, each.name)
         if not is_of(value, Operator):
-            search.value(value, Place(each.name))
+            search.value(value, Finding(each.name))

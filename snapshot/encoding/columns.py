@@ -70,7 +70,7 @@ def is_mapped(array: np.ndarray) -> bool:
     return isinstance(base, Mapping)
 
 
-class Memory:
+class BufferMemory:
     """Makes arrays over the memory of a batch's buffers.
 
     Parameters

@@ -19,7 +19,7 @@ import pyarrow as pa
 from tundish.errors import SnapshotError, SpecError
 from tundish.formats.bytes.regular import parse_json
 from tundish.snapshot.encoding.arrow import Piece, stack
-from tundish.snapshot.encoding.columns import Column, Memory
+from tundish.snapshot.encoding.columns import BufferMemory, Column
 from tundish.snapshot.encoding.kinds import Kind, kind_from_json, kind_of
 from tundish.snapshot.encoding.structure import (
     EMPTY,
@@ -327,7 +327,7 @@ def decode(batch: Any, form: Form, mapping: Any = None) -> Decoded:
     ValueError
         The batch is inconsistent: its file was damaged.
     """
-    memory = Memory(mapping)
+    memory = BufferMemory(mapping)
     columns = [kind.column(batch.column(k), memory) for k, kind in enumerate(form.kinds)]
     return Decoded(form.tree, columns, batch.num_rows)
 

@@ -40,10 +40,10 @@ from tundish.snapshot.encoding.arrow import (
     values_array,
 )
 from tundish.snapshot.encoding.columns import (
+    BufferMemory,
     Column,
     Constant,
     FixedColumn,
-    Memory,
     ObjectsColumn,
     TextColumn,
     VaryingColumn,
@@ -212,7 +212,7 @@ class Fixed:
         """The number of bytes of a row."""
         return self.dtype.itemsize * math.prod(self.shape)
 
-    def column(self, array: Any, memory: Memory) -> Column:
+    def column(self, array: Any, memory: BufferMemory) -> Column:
         """Return the rows of an Arrow array as a column."""
         return FixedColumn(memory.values(array, self.dtype, (len(array), *self.shape)))
 
@@ -245,7 +245,7 @@ class Varying:
         shapes, flat = join_items(pieces, self.dtype, self.ndim)
         return list_array(self.arrow, shapes, values_array(flat))
 
-    def column(self, array: Any, memory: Memory) -> Column:
+    def column(self, array: Any, memory: BufferMemory) -> Column:
         items, offsets, shapes = memory.lists(array, self.ndim)
         values = memory.values(items, self.dtype, (len(items),))
         return VaryingColumn(values, offsets, shapes)
@@ -278,7 +278,7 @@ class Text:
             [value for piece in pieces for value in piece], self.type, surrogates=self.surrogates
         )
 
-    def column(self, array: Any, memory: Memory) -> Column:
+    def column(self, array: Any, memory: BufferMemory) -> Column:
         return _text_column(array, memory, self)
 
     def __str__(self) -> str:
@@ -318,7 +318,7 @@ class Objects:
             self.arrow, shapes, text_array(items, self.type, surrogates=self.surrogates)
         )
 
-    def column(self, array: Any, memory: Memory) -> Column:
+    def column(self, array: Any, memory: BufferMemory) -> Column:
         items, offsets, shapes = memory.lists(array, self.ndim)
         if shapes is None:
             shapes = [(b - a,) for a, b in pairwise(offsets)]
@@ -345,7 +345,7 @@ class Nothing:
     def encode(self, pieces: Sequence[Piece]) -> Any:
         return pa.nulls(sum(map(len, pieces)))
 
-    def column(self, array: Any, memory: Memory) -> Column:
+    def column(self, array: Any, memory: BufferMemory) -> Column:
         return Constant()
 
     def __str__(self) -> str:
@@ -360,7 +360,7 @@ def _surrogates(surrogates: bool) -> dict[str, Any]:
     return {"surrogates": True} if surrogates else {}
 
 
-def _text_column(array: Any, memory: Memory, kind: Text | Objects) -> TextColumn:
+def _text_column(array: Any, memory: BufferMemory, kind: Text | Objects) -> TextColumn:
     offsets = memory.offsets(array)
     total = offsets[-1]
     data = memory.array(array.buffers()[2], 0, np.dtype(np.uint8), (total,))

@@ -31,7 +31,7 @@ _SMALL_INT = "LOAD_SMALL_INT"  # since Python 3.14
 
 
 @dataclass(frozen=True)
-class Read:
+class OutsideRead:
     """A reference of code to something outside: a global, a captured variable, or an import.
 
     ``names`` are the variable and the attributes that are read from it; for an import, the
@@ -50,10 +50,10 @@ class Code:
     digest: str
     constants: tuple[Any, ...]
     """Constants as they are; code within this one as `Code`."""
-    reads: tuple[Read, ...]
+    reads: tuple[OutsideRead, ...]
     """Of this code alone; `every_read` has those of the code within it, too."""
 
-    def every_read(self) -> Iterator[Read]:
+    def every_read(self) -> Iterator[OutsideRead]:
         """Yield the references of this code and of the code nested in it."""
         yield from self.reads
         for constant in self.constants:
@@ -145,23 +145,23 @@ def _number(byte: int, rest: Iterator[int]) -> int:
     return value
 
 
-def _reads(instructions: list[dis.Instruction]) -> Iterator[Read]:
-    seen: set[Read] = set()
+def _reads(instructions: list[dis.Instruction]) -> Iterator[OutsideRead]:
+    seen: set[OutsideRead] = set()
     for read in _every_read(instructions):
         if read not in seen:
             seen.add(read)
             yield read
 
 
-def _every_read(instructions: list[dis.Instruction]) -> Iterator[Read]:
+def _every_read(instructions: list[dis.Instruction]) -> Iterator[OutsideRead]:
     for at, one in enumerate(instructions):
         if one.opname in _GLOBAL:
-            yield Read("global", (one.argval, *_attributes(instructions, at + 1)))
+            yield OutsideRead("global", (one.argval, *_attributes(instructions, at + 1)))
         elif one.opcode in dis.hasfree and one.opname in _CAPTURED:
-            yield Read("captured", (one.argval, *_attributes(instructions, at + 1)))
+            yield OutsideRead("captured", (one.argval, *_attributes(instructions, at + 1)))
         elif one.opname == "IMPORT_NAME":
             level, taken = instructions[at - 2].argval, instructions[at - 1].argval
-            yield Read("import", (one.argval, *(taken or ())), level or 0)
+            yield OutsideRead("import", (one.argval, *(taken or ())), level or 0)
 
 
 def _attributes(instructions: list[dis.Instruction], at: int) -> Iterator[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import CellType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tundish.snapshot.fingerprint.code import Code, Read, code_of
+from tundish.snapshot.fingerprint.code import Code, OutsideRead, code_of
 from tundish.snapshot.fingerprint.homes import first_qualname
 from tundish.snapshot.fingerprint.keys import digest_of
 from tundish.snapshot.fingerprint.provenance import (
@@ -183,7 +183,7 @@ def _imports(namespace: Mapping[str, Any], code: Code, walk: Walk) -> list[JSON]
     return [walk.module(name) for name in sorted(names)]
 
 
-def _modules(read: Read, namespace: Mapping[str, Any]) -> set[str]:
+def _modules(read: OutsideRead, namespace: Mapping[str, Any]) -> set[str]:
     """Return the modules that an import statement names."""
     name, *taken = read.names
     if read.level:

@@ -29,7 +29,7 @@ from tundish.snapshot.reading.verified import mark_of, verified
 if TYPE_CHECKING:
     from tundish.snapshot.files.mapping import Mapping
     from tundish.snapshot.files.store import Store
-    from tundish.snapshot.records import Shard
+    from tundish.snapshot.records import ShardRecord
     from tundish.snapshot.run import Prefix
 
 VERIFY = ("size", "batch", "full")
@@ -141,7 +141,7 @@ class Batches:
     ) -> None:
         self._store = store
         self._mapped, self._room, self._open_limit = mapped, cache_bytes, open_limit()
-        self._files: list[tuple[str, Shard, int]] = []
+        self._files: list[tuple[str, ShardRecord, int]] = []
         self.forms: list[Form] = []
         self._schemas: list[Any] = []
         self._heads: list[bytes] = []

@@ -81,7 +81,7 @@ class Spans:
             start += length
 
 
-class Ordered:
+class UserShardPlaces:
     """Locations in a run with user shards, where every element has one of its own.
 
     Parameters
@@ -164,5 +164,5 @@ class Chained:
                 yield (b + base, k, until) if b >= 0 else (-1, k + first, k + first)
 
 
-Places: TypeAlias = Spans | Ordered | Chained
+Places: TypeAlias = Spans | UserShardPlaces | Chained
 """The places of the elements of a range."""

@@ -20,7 +20,7 @@ from tundish.snapshot.encoding.kinds import Fixed, Text
 from tundish.snapshot.finished import read_finished
 from tundish.snapshot.index import order_blocks
 from tundish.snapshot.reading.batches import CACHE_BYTES, FETCHED, LOOK_S, VERIFY, Batches
-from tundish.snapshot.reading.places import Chained, Ordered, Places, Spans
+from tundish.snapshot.reading.places import Chained, Places, Spans, UserShardPlaces
 from tundish.snapshot.reading.taking import Handed, taken
 from tundish.snapshot.reading.verified import mark_of, verified
 from tundish.snapshot.run import read_run
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from tundish.snapshot.files.mapping import Mapping as MappedFile
     from tundish.snapshot.files.store import Store
     from tundish.snapshot.manifest import Manifest, ManifestRun
-    from tundish.snapshot.records import Checked, StoredError
+    from tundish.snapshot.records import CheckedFile, StoredError
     from tundish.snapshot.run import Prefix
 
 
 @dataclass(frozen=True)
-class Source:
+class ReaderSource:
     """The identity of a reader, as which it is pickled.
 
     Parameters
@@ -99,7 +99,7 @@ class UserShard:
 class _Files:
     """Opens the store of the key's folder; a remote one again in a forked child."""
 
-    def __init__(self, source: Source, store: Store) -> None:
+    def __init__(self, source: ReaderSource, store: Store) -> None:
         self._source, self._store, self._pid = source, store, os.getpid()
 
     def __call__(self) -> Store:
@@ -127,10 +127,10 @@ class Reader:
 
     def __init__(
         self,
-        source: Source,
+        source: ReaderSource,
         store: Store,
         prefixes: Sequence[Prefix],
-        orders: Sequence[Checked | None],
+        orders: Sequence[CheckedFile | None],
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
         self.source = source
@@ -156,7 +156,7 @@ class Reader:
             self.check()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Source.reopened, (self.source,)
+        return ReaderSource.reopened, (self.source,)
 
     def __len__(self) -> int:
         return self._rows
@@ -413,12 +413,14 @@ class Reader:
             first, base = first + prefix.next, base + len(prefix.entries)
         return parts[0] if len(parts) == 1 else Chained(parts, firsts, bases, first)
 
-    def _order(self, prefix: Prefix, checked: Checked | None, first: int, base: int) -> Ordered:
+    def _order(
+        self, prefix: Prefix, checked: CheckedFile | None, first: int, base: int
+    ) -> UserShardPlaces:
         """Return the locations in a run with user shards: from its file, or computed from the batches."""
         if checked is None:
             numbers = (self.batches.numbers(base + b) - first for b in range(len(prefix.entries)))
             blocks = list(order_blocks(prefix.entries, lambda _: next(numbers), prefix.next))
-            return Ordered(np.concatenate(blocks))
+            return UserShardPlaces(np.concatenate(blocks))
         name = f"runs/{prefix.run}/{checked.file}"
         path = self._files().shown(name)
         mapped = self._files().local and self._files().mappable
@@ -433,9 +435,9 @@ class Reader:
         if self.source.verify != "size":
             self._check_order(data, path, checked, mapped=mapped)
         order = np.frombuffer(data, "<i8", offset=len(data) - size).reshape(-1, 2)
-        return Ordered(order, data if mapped else None)
+        return UserShardPlaces(order, data if mapped else None)
 
-    def _check_order(self, data: Any, path: str, checked: Checked, *, mapped: bool) -> None:
+    def _check_order(self, data: Any, path: str, checked: CheckedFile, *, mapped: bool) -> None:
         """Compare an order with its checksum, unless some process has done so for the mapped file."""
         if not mapped:
             checked.check(data, path)
@@ -534,7 +536,7 @@ def open_reader(
         if found is not None:
             found.look_again()
             return found
-    orders: list[Checked | None]
+    orders: list[CheckedFile | None]
     if finished is not None:
         prefixes = [read_finished(store, run) for run in finished]
         orders = [run.order for run in finished]
@@ -544,7 +546,7 @@ def open_reader(
         orders = [None] * len(runs)
         upto = tuple(prefix.records for prefix in prefixes)
     assert upto is not None
-    source = Source(path, key, runs, upto, verify, options)
+    source = ReaderSource(path, key, runs, upto, verify, options)
     reader = Reader(source, store, prefixes, orders)
     return _OPEN.setdefault((path, key, runs, upto, verify, repr(options)), reader)
 

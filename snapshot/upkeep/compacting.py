@@ -18,7 +18,13 @@ from tundish.snapshot.encoding.forms import INDEX
 from tundish.snapshot.finished import read_finished
 from tundish.snapshot.index import read_batch
 from tundish.snapshot.lease import Holder
-from tundish.snapshot.records import JournalRecord, RunHeader, Shard, StoredError, append_record
+from tundish.snapshot.records import (
+    JournalRecord,
+    RunHeader,
+    ShardRecord,
+    StoredError,
+    append_record,
+)
 from tundish.snapshot.run import read_run
 from tundish.snapshot.writing.shardfile import ShardFile, Staging, options_of
 from tundish.snapshot.writing.writer import finish_run
@@ -188,7 +194,7 @@ class _Copying:
         self._keys, self._shard_bytes = store, shard_bytes
         self._options = options_of(compression)
         self._staging = Staging(store.subfolder(f"runs/{run}"), run, _NAME)
-        self._shards: list[Shard] = []
+        self._shards: list[ShardRecord] = []
         self._open: ShardFile | None = None
         self._schema: Any = None
 
@@ -203,7 +209,7 @@ class _Copying:
                 batch = moved(batch, first)
             self._into(shard.user_shard, form, schema).append(first + number, batch)
 
-    def end(self) -> list[Shard]:
+    def end(self) -> list[ShardRecord]:
         """Close the last file; return all shards."""
         self._close()
         self._staging.remove()
@@ -249,7 +255,7 @@ class _Copying:
             self._open = None
 
 
-def in_files(prefix: Prefix) -> Iterator[tuple[int, np.void, Shard]]:
+def in_files(prefix: Prefix) -> Iterator[tuple[int, np.void, ShardRecord]]:
     """Yield the batches of a run in the order of copying: (first element, entry, its shard).
 
     Those of one user shard are adjacent, so that one file is open at a time.

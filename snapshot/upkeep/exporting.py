@@ -15,14 +15,14 @@ import pyarrow.parquet as pq
 
 from tundish.errors import IncompleteSnapshotError, SpecError
 from tundish.snapshot.catalog import Catalog
-from tundish.snapshot.encoding.columns import Memory
+from tundish.snapshot.encoding.columns import BufferMemory
 from tundish.snapshot.encoding.forms import INDEX, Form, columns_of, decode, encode
 from tundish.snapshot.encoding.kinds import Fixed, Varying
 from tundish.snapshot.files.store import LocalStore
 from tundish.snapshot.finished import read_finished
 from tundish.snapshot.index import read_batch
 from tundish.snapshot.upkeep.compacting import moved
-from tundish.snapshot.writing.shardfile import Pieces
+from tundish.snapshot.writing.shardfile import BufferFile
 from tundish.spec import paths
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def export(
 def _write(store: Store, manifest: Manifest, place: Path) -> tuple[int, int]:
     """Write the file; return its rows and its size."""
     sink = LocalStore(place.parent).sink(place.name, "")
-    pieces, rows = Pieces(), 0
+    pieces, rows = BufferFile(), 0
     writer: pq.ParquetWriter | None = None
     try:
         for table in _tables(store, manifest):
@@ -212,7 +212,7 @@ def plain(kind: Kind, array: Any) -> Any:
     array : pyarrow.Array
         The stored column.
     """
-    memory = Memory()
+    memory = BufferMemory()
     if isinstance(kind, Fixed) and not pa.types.is_null(array.type):
         rows = memory.values(array, kind.dtype, (len(array), *kind.shape))
         items = plain_items(rows.reshape(-1))

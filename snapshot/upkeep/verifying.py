@@ -21,7 +21,7 @@ from tundish.snapshot.run import entries_of, read_run
 if TYPE_CHECKING:
     from tundish.snapshot.files.store import Store
     from tundish.snapshot.manifest import Manifest, ManifestRun
-    from tundish.snapshot.records import Shard
+    from tundish.snapshot.records import ShardRecord
 
 PIECE = 16 << 20
 
@@ -141,7 +141,7 @@ def _of_run(store: Store, run: str, entry: ManifestRun | None, *, full: bool) ->
         yield from _of_shard(store, f"runs/{run}/{shard.file}", shard, inside, form)
 
 
-def _is_of(problem: SnapshotError, shards: list[Shard]) -> bool:
+def _is_of(problem: SnapshotError, shards: list[ShardRecord]) -> bool:
     """Return True if a problem concerns a shard: these are examined one by one."""
     return str(getattr(problem, "path", "")).endswith(tuple(f"/{shard.file}" for shard in shards))
 
@@ -183,7 +183,7 @@ def _of_file(store: Store, name: str, checked: Any) -> Iterator[Problem]:
 
 
 def _of_shard(
-    store: Store, name: str, shard: Shard, entries: np.ndarray, schema: bytes | None
+    store: Store, name: str, shard: ShardRecord, entries: np.ndarray, schema: bytes | None
 ) -> Iterator[Problem]:
     """Yield the problems of a shard, and of its batches if its schema is known."""
     size = store.size(name)
@@ -198,7 +198,7 @@ def _of_shard(
 
 
 def _of_batches(
-    store: Store, name: str, shard: Shard, entries: np.ndarray, serialised: bytes
+    store: Store, name: str, shard: ShardRecord, entries: np.ndarray, serialised: bytes
 ) -> Iterator[Problem]:
     """Yield the problems of every batch, by its checksum, and of the bytes around the batches."""
     schema = pa.ipc.read_schema(pa.py_buffer(serialised))

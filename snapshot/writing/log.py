@@ -16,18 +16,18 @@ from typing import Any, Self
 from tundish.errors import SnapshotError
 from tundish.formats.bytes.regular import parse_json, read_regular
 from tundish.snapshot.frame import Fields, by_name
-from tundish.snapshot.records import Batch, Shard, StoredError
+from tundish.snapshot.records import BatchRecord, ShardRecord, StoredError
 
 _MOST = 1 << 32  # bytes of a log
 
 
 @dataclass(frozen=True)
-class Chunk:
+class LoggedChunk:
     """The record of one `write`: its batches, each with its shard's file, and the elements that failed."""
 
     start: int
     bytes: int
-    batches: tuple[tuple[str, Batch], ...]
+    batches: tuple[tuple[str, BatchRecord], ...]
     errors: tuple[StoredError, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -38,7 +38,7 @@ class Chunk:
         return cls(
             line["start"],
             line["bytes"],
-            tuple((file, Batch(*numbers)) for file, *numbers in line["batches"]),
+            tuple((file, BatchRecord(*numbers)) for file, *numbers in line["batches"]),
             tuple(
                 StoredError(n, kind, None if args is None else tuple(args), text)
                 for n, kind, args, text in line["errors"]
@@ -46,7 +46,7 @@ class Chunk:
         )
 
 
-class Log:
+class WriterLog:
     """A log of a writer's steps.
 
     Parameters
@@ -67,11 +67,11 @@ class Log:
         """Log that a shard is begun."""
         self._add(opened=file, user_shard=user_shard, of=form)
 
-    def chunk(self, chunk: Chunk) -> None:
+    def chunk(self, chunk: LoggedChunk) -> None:
         """Log a chunk that has been written to its shards."""
         self._add(chunk=chunk.to_json())
 
-    def sealed(self, shard: Shard) -> None:
+    def sealed(self, shard: ShardRecord) -> None:
         """Log that a shard is about to be published, with its contents."""
         self._add(sealed=shard)
 
@@ -113,16 +113,16 @@ class Noted:
         Schemas by number.
     opened : dict of str to (int or None, int)
         User shard and form of each shard, by its file.
-    chunks : list of Chunk
+    chunks : list of LoggedChunk
         The chunks, in the order of writing.
-    sealed : dict of str to Shard
+    sealed : dict of str to ShardRecord
         Shards that were about to be published.
     """
 
     forms: dict[int, bytes] = field(default_factory=dict)
     opened: dict[str, tuple[int | None, int]] = field(default_factory=dict)
-    chunks: list[Chunk] = field(default_factory=list)
-    sealed: dict[str, Shard] = field(default_factory=dict)
+    chunks: list[LoggedChunk] = field(default_factory=list)
+    sealed: dict[str, ShardRecord] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
@@ -145,7 +145,7 @@ class Noted:
         elif "opened" in line:
             self.opened[line["opened"]] = line["user_shard"], line["of"]
         elif "chunk" in line:
-            self.chunks.append(Chunk.from_json(line["chunk"]))
+            self.chunks.append(LoggedChunk.from_json(line["chunk"]))
         elif "sealed" in line:
-            shard = Shard.from_json(Fields(line["sealed"], "a log"))
+            shard = ShardRecord.from_json(Fields(line["sealed"], "a log"))
             self.sealed[shard.file] = shard

@@ -14,7 +14,7 @@ from tundish.errors import SnapshotCorruptError
 from tundish.snapshot.encoding.forms import INDEX, Columns, Form, encode
 from tundish.snapshot.failpoints import reach
 from tundish.snapshot.files.checksum import crc32
-from tundish.snapshot.writing.log import Chunk, Log, Noted
+from tundish.snapshot.writing.log import LoggedChunk, Noted, WriterLog
 from tundish.snapshot.writing.rows import by_shard, segments
 from tundish.snapshot.writing.shardfile import ShardFile, Staging, options_of, parts_of
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tundish.snapshot.files.store import Store
-    from tundish.snapshot.records import Batch, Shard, StoredError
+    from tundish.snapshot.records import BatchRecord, ShardRecord, StoredError
     from tundish.snapshot.run import Prefix
 
 
@@ -53,9 +53,9 @@ class Pending:
 
     Attributes
     ----------
-    chunks : dict of int to Chunk
+    chunks : dict of int to LoggedChunk
         By first element.
-    sealed : dict of str to Shard
+    sealed : dict of str to ShardRecord
         Published shards, by file name.
     errors : dict of int to StoredError
         Elements that failed.
@@ -71,15 +71,15 @@ class Pending:
         shard_bytes: int,
         sync_bytes: int,
     ) -> None:
-        self.chunks: dict[int, Chunk] = {}
-        self.sealed: dict[str, Shard] = {}
+        self.chunks: dict[int, LoggedChunk] = {}
+        self.sealed: dict[str, ShardRecord] = {}
         self.errors: dict[int, StoredError] = {}
         self._target, self._name = store, name
         self._staging = Staging(store, run, name)
         self._options = options_of(compression)
         self._shard_bytes, self._sync_bytes = shard_bytes, sync_bytes
         self._log_path = self._staging.path(f"writer-{name}.tmp.log")
-        self._log = Log(self._log_path)
+        self._log = WriterLog(self._log_path)
         self._open: OrderedDict[int | None, ShardFile] = OrderedDict()
         self._forms: list[bytes] = []
         self._form: Form | None = None
@@ -102,7 +102,9 @@ class Pending:
             form = self._form_of(pieces, indexed=shards is not None)
             batches = list(encoded(form, start, pieces, [error.n for error in errors], shards))
         written = tuple(self._append(*batch, len(self._forms) - 1) for batch in batches)
-        chunk = Chunk(start, sum(batch.length for _, batch in written), written, tuple(errors))
+        chunk = LoggedChunk(
+            start, sum(batch.length for _, batch in written), written, tuple(errors)
+        )
         self._take(chunk)
         return chunk.bytes
 
@@ -126,7 +128,7 @@ class Pending:
 
     def _append(
         self, user_shard: int | None, start: int, batch: pa.RecordBatch, form: int
-    ) -> tuple[str, Batch]:
+    ) -> tuple[str, BatchRecord]:
         """Write a batch to its user shard's open file, or to a new one."""
         shard = self._open.get(user_shard)
         if shard is not None and shard.form != form:  # a file has one schema
@@ -157,7 +159,7 @@ class Pending:
         reach("shard.begin")
         return shard
 
-    def _take(self, chunk: Chunk) -> None:
+    def _take(self, chunk: LoggedChunk) -> None:
         """Note that a chunk has been written completely."""
         self._log.chunk(chunk)
         self.chunks[chunk.start] = chunk
@@ -181,7 +183,7 @@ class Pending:
         self._sealed_now(shard)
         del self._open[shard.user_shard]
 
-    def _sealed_now(self, shard: Shard) -> None:
+    def _sealed_now(self, shard: ShardRecord) -> None:
         self._staging.deliver(shard.file)
         self.sealed[shard.file] = shard
         reach("writer.sealed")
@@ -192,12 +194,12 @@ class Pending:
         """Return the schemas that are in no journal record."""
         return self._forms[self._journalled :]
 
-    def let_stand(self, shards: Sequence[Shard]) -> None:
+    def let_stand(self, shards: Sequence[ShardRecord]) -> None:
         """Leave sealed shards to the run, whatever happens to this writer."""
         for shard in shards:
             del self.sealed[shard.file]
 
-    def forget(self, upto: int, shards: Sequence[Shard]) -> None:
+    def forget(self, upto: int, shards: Sequence[ShardRecord]) -> None:
         """Drop what is committed, since it needs no log."""
         self._journalled = len(self._forms)
         self.chunks = {start: chunk for start, chunk in self.chunks.items() if start >= upto}
@@ -242,13 +244,13 @@ class Pending:
 
         A new log replaces the old one when everything is copied, so this process may die, too.
         """
-        self._log = Log(self._staging.path(f"writer-{self._name}.new.tmp.log"))
+        self._log = WriterLog(self._staging.path(f"writer-{self._name}.new.tmp.log"))
         self._log.remove()
         for number, schema in sorted(noted.forms.items()):
             if number >= len(self._forms):
                 self._add_form(number, schema)
         chunks = [chunk for chunk in noted.chunks if chunk.start >= begin]
-        logged: dict[str, list[Batch]] = defaultdict(list)
+        logged: dict[str, list[BatchRecord]] = defaultdict(list)
         for chunk in chunks:
             for file, batch in chunk.batches:
                 logged[file].append(batch)
@@ -263,10 +265,10 @@ class Pending:
                 self._sealed_now(shard)
         for chunk in chunks:
             moved = tuple(self._moved(file, batch, noted) for file, batch in chunk.batches)
-            self._take(Chunk(chunk.start, chunk.bytes, moved, chunk.errors))
+            self._take(LoggedChunk(chunk.start, chunk.bytes, moved, chunk.errors))
         self._log.move(self._log_path)
 
-    def _moved(self, file: str, batch: Batch, noted: Noted) -> tuple[str, Batch]:
+    def _moved(self, file: str, batch: BatchRecord, noted: Noted) -> tuple[str, BatchRecord]:
         """Return the location of a dead writer's batch: the kept shard, or a copy."""
         if file in self.sealed:
             return file, batch

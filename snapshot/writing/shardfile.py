@@ -1,6 +1,6 @@
 """A writer's unfinished files: one shard while it is written, and its temporary location.
 
-pyarrow hands every buffer of a batch to `Pieces`, which copies nothing; then they are written to the file
+pyarrow hands every buffer of a batch to `BufferFile`, which copies nothing; then they are written to the file
 in one call. So the location and the checksum of each batch are known without reading it back.
 """
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 from tundish.errors import SnapshotError
 from tundish.snapshot.files.checksum import crc32
 from tundish.snapshot.files.store import LocalStore, Store
-from tundish.snapshot.records import Batch, Shard
+from tundish.snapshot.records import BatchRecord, ShardRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,7 +49,7 @@ def parts_of(batch: pa.RecordBatch, most: int = MOST_BYTES) -> Iterator[tuple[in
             yield first + inner, part
 
 
-class Pieces:
+class BufferFile:
     """A file object for pyarrow that collects the buffers of one call, without a copy."""
 
     closed = False
@@ -105,16 +105,16 @@ class ShardFile:
     ) -> None:
         self.file, self.user_shard, self.form = file, user_shard, form
         self.bytes = self.rows = 0
-        self.batches: list[Batch] = []
+        self.batches: list[BatchRecord] = []
         self._sink, self._sync_bytes, self._synced = sink, sync_bytes, 0
-        self._pieces, self._frame = Pieces(), 0
+        self._pieces, self._frame = BufferFile(), 0
         # Magic and schema come with the first batch, so its range begins behind them.
         self._head = MAGIC_BYTES + schema.serialize().size
         self._writer = pa.ipc.new_file(
             pa.PythonFile(self._pieces, mode="w"), schema, options=options
         )
 
-    def append(self, start: int, batch: pa.RecordBatch) -> Batch:
+    def append(self, start: int, batch: pa.RecordBatch) -> BatchRecord:
         """Write a batch whose first element is number `start`."""
         self._writer.write_batch(batch)
         pieces = self._pieces.take()
@@ -129,19 +129,19 @@ class ShardFile:
             length += own.nbytes
             crc = crc32(own, crc)
         self._pass_on(pieces)
-        entry = Batch(start, batch.num_rows, offset, length, crc)
+        entry = BatchRecord(start, batch.num_rows, offset, length, crc)
         self.batches.append(entry)
         self.rows += entry.rows
         return entry
 
-    def finish(self) -> Shard:
+    def finish(self) -> ShardRecord:
         """Write the footer; return the shard's record. It is not yet published."""
         self._writer.close()
         footer = self._pieces.take()
         for piece in footer:
             self._frame = crc32(piece, self._frame)
         self._pass_on(footer)
-        return Shard(
+        return ShardRecord(
             file=self.file,
             bytes=self.bytes,
             rows=self.rows,

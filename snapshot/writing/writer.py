@@ -25,7 +25,7 @@ from tundish.snapshot.files.checksum import crc32
 from tundish.snapshot.files.store import open_store
 from tundish.snapshot.index import index_bytes, npy_header, order_blocks, read_batch
 from tundish.snapshot.manifest import Manifest, ManifestRun
-from tundish.snapshot.records import Checked, JournalRecord, Shard, StoredError
+from tundish.snapshot.records import CheckedFile, JournalRecord, ShardRecord, StoredError
 from tundish.snapshot.run import Prefix, read_run, run_table
 from tundish.snapshot.writing.pending import Pending
 
@@ -122,7 +122,7 @@ class RunWriter:
             known = self._pending.chunks.get(start)
             return known.bytes if known else self._pending.add(start, pieces, errors, shards)
 
-    def seal(self) -> list[Shard]:
+    def seal(self) -> list[ShardRecord]:
         """Close and publish the open shards.
 
         Returns
@@ -137,7 +137,7 @@ class RunWriter:
     def commit(
         self,
         n: int,
-        shards: Sequence[Shard],
+        shards: Sequence[ShardRecord],
         next: int,  # noqa: A002 - its name in the journal
         state: Any,
         counts: Mapping[str, int],
@@ -148,7 +148,7 @@ class RunWriter:
         ----------
         n : int
             The number of the journal record. An existing one must be equal.
-        shards : sequence of Shard
+        shards : sequence of ShardRecord
             The result of `seal`.
         next : int
             The first element that is not in the run.
@@ -264,7 +264,7 @@ class RunWriter:
             self._pending.let_go()
             raise
 
-    def _check(self, n: int, shards: Sequence[Shard], upto: int, errors: int) -> None:
+    def _check(self, n: int, shards: Sequence[ShardRecord], upto: int, errors: int) -> None:
         """Check that a record would be correct: the elements up to `upto`, each once."""
         if n != self._records:
             raise SnapshotError(
@@ -282,7 +282,7 @@ class RunWriter:
                 f"{rows} of them, {errors} failed"
             )
 
-    def _check_same(self, n: int, shards: Sequence[Shard], upto: int) -> None:
+    def _check_same(self, n: int, shards: Sequence[ShardRecord], upto: int) -> None:
         """Check that the existing record equals the one that would be written.
 
         If a writer died after writing it, its successor has none of the record's shards to seal.
@@ -294,13 +294,13 @@ class RunWriter:
         if there.holder is not None or there.next != upto or not (ours and same):
             raise self._taken(n)
 
-    def _stored_state(self, n: int, state: Any) -> Checked | None:
+    def _stored_state(self, n: int, state: Any) -> CheckedFile | None:
         if state is None:
             return None
         file, data = f"state/{n:08d}.json", json.dumps(state).encode()
         if not self._store.create(file, data, "state") and self._store.read(file) != data:
             self._store.replace(file, data)  # of a commit that died before its record
-        return Checked.of(file, data)
+        return CheckedFile.of(file, data)
 
     def _taken(self, n: int) -> SnapshotError:
         path = self._store.shown(f"journal/{n:08d}.json")
@@ -396,7 +396,7 @@ def _npy(blocks: Iterator[np.ndarray], rows: int) -> Iterator[bytes]:
         yield block.tobytes()
 
 
-def _written(store: Store, name: str, pieces: Iterator[bytes], step: str) -> Checked:
+def _written(store: Store, name: str, pieces: Iterator[bytes], step: str) -> CheckedFile:
     """Write a file that follows from the journal, replacing what a dead process left of it."""
     reach(f"{step}.begin")
     store.remove(f"{name}.tmp")
@@ -411,4 +411,4 @@ def _written(store: Store, name: str, pieces: Iterator[bytes], step: str) -> Che
         sink.publish()
     finally:
         sink.abandon()
-    return Checked(name, size, crc)
+    return CheckedFile(name, size, crc)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from tundish.errors import RecordCorruptError, SpecError
-from tundish.formats.format import Format, Reader
+from tundish.formats.format import Format, RecordReader
 from tundish.testing.compare import digest
 
 PROBLEMS = (RecordCorruptError, OSError)
@@ -52,7 +52,7 @@ def outcomes(form: Format, path: str, sizes: Iterator[int], *, ahead: bool = Tru
         return list(from_reader(reader, sizes))
 
 
-def from_reader(reader: Reader, sizes: Iterator[int]) -> Iterator[Found]:
+def from_reader(reader: RecordReader, sizes: Iterator[int]) -> Iterator[Found]:
     """Yield what is left in a reader."""
     for _ in range(ENDLESS):
         most, place = next(sizes), reader.place

@@ -10,7 +10,7 @@ import pytest
 
 from tundish.errors import RecordCorruptError
 from tundish.formats.files import RecordFiles
-from tundish.formats.format import Columns
+from tundish.formats.format import ColumnRun
 from tundish.formats.index import indexes_of
 from tundish.formats.lines import LinesFormat
 
@@ -68,6 +68,6 @@ def test_records_that_lie_close_by_are_read_at_once(
 
 def test_records_without_columns_are_records() -> None:
     """A JSON line may be an object without a key."""
-    run = Columns(range(3), 3, {})
+    run = ColumnRun(range(3), 3, {})
 
     assert run.records() == [run[0]] * 3 == [{}] * 3

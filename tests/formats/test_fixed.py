@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from tundish.errors import RecordCorruptError
 from tundish.formats.fixed import FixedFormat
-from tundish.formats.format import Reader
+from tundish.formats.format import RecordReader
 
 
-def drained(reader: Reader, most: int = 1000) -> list[Any]:
+def drained(reader: RecordReader, most: int = 1000) -> list[Any]:
     """All records, and the error at the end, as (offset, problem), if there is one."""
     found: list[Any] = []
     while True:

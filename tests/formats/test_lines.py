@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from tundish.errors import RecordCorruptError
 from tundish.formats import lines
-from tundish.formats.format import Reader
+from tundish.formats.format import RecordReader
 from tundish.formats.lines import LinesFormat
 
 PIECE = 1 << 18
 BYTES, TEXT = LinesFormat(), LinesFormat(encoding="utf-8")
 
 
-def drained(reader: Reader, most: int = 1000) -> list[Any]:
+def drained(reader: RecordReader, most: int = 1000) -> list[Any]:
     """Everything that comes: records, and errors as (offset, problem)."""
     found: list[Any] = []
     while True:

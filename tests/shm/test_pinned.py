@@ -14,7 +14,7 @@ from tundish.shm.ring import Ring, SlotState
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tundish.shm.pinned import Mark
+    from tundish.shm.pinned import DeviceMark
 
 PAGE = 4096
 
@@ -55,7 +55,7 @@ class FakeDriver:
         del self.registered[address]
         self.calls.append("unregister")
 
-    def mark(self) -> list[Mark]:
+    def mark(self) -> list[DeviceMark]:
         return [FakeMark(stream) for stream in self.streams if stream.asked > stream.done]
 
 

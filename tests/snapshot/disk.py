@@ -15,7 +15,14 @@ from tundish.snapshot.frame import pack
 from tundish.snapshot.index import index_bytes
 from tundish.snapshot.lease import Holder
 from tundish.snapshot.manifest import Manifest, ManifestRun
-from tundish.snapshot.records import Batch, Checked, JournalRecord, RunHeader, Shard, StoredError
+from tundish.snapshot.records import (
+    BatchRecord,
+    CheckedFile,
+    JournalRecord,
+    RunHeader,
+    ShardRecord,
+    StoredError,
+)
 from tundish.snapshot.run import entries_of, read_run, run_table
 
 KEY = "0123456789abcdef"
@@ -30,11 +37,11 @@ def data(shard: int) -> bytes:
     return bytes([shard + 1]) * (100 + shard)
 
 
-def shard(number: int, start: int, rows: int) -> Shard:
+def shard(number: int, start: int, rows: int) -> ShardRecord:
     """A shard with one batch."""
     content = data(number)
-    batch = Batch(start, rows, 8, len(content) - 8, crc32(content[8:]))
-    return Shard(f"shard-{number:06d}-0badcafe.arrow", len(content), rows, batches=(batch,))
+    batch = BatchRecord(start, rows, 8, len(content) - 8, crc32(content[8:]))
+    return ShardRecord(f"shard-{number:06d}-0badcafe.arrow", len(content), rows, batches=(batch,))
 
 
 def state(number: int) -> bytes:
@@ -50,7 +57,7 @@ RECORDS = (
         (b"schema",),
         (StoredError.of(4, ValueError("bad", 4)),),
         5,
-        Checked.of("state/00000000.json", state(0)),
+        CheckedFile.of("state/00000000.json", state(0)),
         {"skipped": 1},
     ),
     JournalRecord(
@@ -59,7 +66,7 @@ RECORDS = (
         (),
         (),
         10,
-        Checked.of("state/00000001.json", state(1)),
+        CheckedFile.of("state/00000001.json", state(1)),
         {"skipped": 1},
     ),
 )
@@ -144,7 +151,7 @@ def _whole() -> dict[str, bytes]:
             (root / name).write_bytes(content)
         prefix = read_run(Catalog(folder).at(KEY), RUN)
     index = index_bytes(entries_of(prefix.shards), run_table(prefix))
-    entry = ManifestRun(RUN, 10, 1, Checked.of("index.arrow", index))
+    entry = ManifestRun(RUN, 10, 1, CheckedFile.of("index.arrow", index))
     manifest = Manifest(KEY, "content", (entry,), 10, prefix.bytes, created="2026-01-01T00:00:01Z")
     return run | {
         "index.arrow": index,

@@ -16,7 +16,14 @@ from tundish.snapshot.encoding.forms import INDEX, Columns, Form, columns_of, en
 from tundish.snapshot.files.store import open_store
 from tundish.snapshot.index import index_bytes
 from tundish.snapshot.manifest import Manifest, ManifestRun
-from tundish.snapshot.records import Batch, Checked, JournalRecord, RunHeader, Shard, StoredError
+from tundish.snapshot.records import (
+    BatchRecord,
+    CheckedFile,
+    JournalRecord,
+    RunHeader,
+    ShardRecord,
+    StoredError,
+)
 from tundish.snapshot.run import read_run, run_table
 
 KEY = "0123456789abcdef"
@@ -90,12 +97,12 @@ class Run:
         if self.shard_of is not None:
             order = self._order(root, prefix.entries)
         return ManifestRun(
-            self.name, prefix.next, prefix.records - 1, Checked.of("index.arrow", index), order
+            self.name, prefix.next, prefix.records - 1, CheckedFile.of("index.arrow", index), order
         )
 
     def _shard(
         self, root: Path, k: int, user: int | None, batches: list[list[tuple[int, Any]]]
-    ) -> Shard:
+    ) -> ShardRecord:
         pieces = [columns_of([element for _, element in batch]) for batch in batches]
         form = self._forms[-1].widened(pieces) if self._forms else Form.of(pieces)
         if form not in self._forms:
@@ -110,16 +117,16 @@ class Run:
                 writer.write_batch(batch_of(form, piece, [n for n, _ in batch], user))
                 end = sink.tell()
                 crc = crc32(sink.getvalue()[at:end])
-                entries.append(Batch(batch[0][0], len(batch), at, end - at, crc))
+                entries.append(BatchRecord(batch[0][0], len(batch), at, end - at, crc))
                 at = end
         (root / name).write_bytes(sink.getvalue())
         rows = sum(map(len, batches))
         form_number = self._forms.index(form)
         data = sink.getvalue()
         frame = crc32(data[: entries[0].offset] + data[at:])
-        return Shard(name, len(data), rows, user, form_number, frame, tuple(entries))
+        return ShardRecord(name, len(data), rows, user, form_number, frame, tuple(entries))
 
-    def _journal(self, root: Path, shards: Sequence[Shard]) -> None:
+    def _journal(self, root: Path, shards: Sequence[ShardRecord]) -> None:
         """Journal records; only one where user shards or errors interleave."""
         groups = [shards[k : k + self.record] for k in range(0, len(shards), self.record)]
         if self.shard_of is not None or not groups:
@@ -140,7 +147,7 @@ class Run:
             (root / "journal" / f"{n:08d}.json").write_bytes(record.to_bytes())
             done = next_
 
-    def _order(self, root: Path, entries: np.ndarray) -> Checked:
+    def _order(self, root: Path, entries: np.ndarray) -> CheckedFile:
         order = np.full((len(self.elements), 2), -1, np.int64)
         starts = {int(start): b for b, start in enumerate(entries["start"])}
         for _, batches in self.chunks():
@@ -148,7 +155,7 @@ class Run:
                 for k, (n, _) in enumerate(batch):
                     order[n] = starts[batch[0][0]], k
         np.save(root / "order.npy", order)
-        return Checked.of("order.npy", (root / "order.npy").read_bytes())
+        return CheckedFile.of("order.npy", (root / "order.npy").read_bytes())
 
 
 def schema_of(form: Form, user: int | None) -> Any:

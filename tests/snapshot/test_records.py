@@ -17,7 +17,14 @@ from tundish.snapshot.files import checksum
 from tundish.snapshot.finished import read_finished
 from tundish.snapshot.frame import FORMAT, pack
 from tundish.snapshot.manifest import Manifest, ManifestRun, Outcome
-from tundish.snapshot.records import Batch, Checked, JournalRecord, RunHeader, Shard, StoredError
+from tundish.snapshot.records import (
+    BatchRecord,
+    CheckedFile,
+    JournalRecord,
+    RunHeader,
+    ShardRecord,
+    StoredError,
+)
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/design/006-snapshot.md").read_text()
 
@@ -99,7 +106,13 @@ def through_json(error: StoredError) -> StoredError:
         dataclasses.replace(HEADER, compression="lz4", part=(1, 3), options={"note": "ä"}),
         *RECORDS,
         Manifest.from_bytes(WHOLE["manifest.json"], ""),
-        Manifest(KEY, "c", (ManifestRun(RUN, 3, 0, Checked("i", 1, 2), Checked("o", 3, 4)),), 3, 9),
+        Manifest(
+            KEY,
+            "c",
+            (ManifestRun(RUN, 3, 0, CheckedFile("i", 1, 2), CheckedFile("o", 3, 4)),),
+            3,
+            9,
+        ),
     ],
     ids=["run", "part", "first", "second", "manifest", "with order"],
 )
@@ -159,7 +172,9 @@ def test_the_page_has_every_outcome() -> None:
     assert sorted(said) == sorted(outcome.name for outcome in Outcome)
 
 
-@pytest.mark.parametrize("kind", [RunHeader, JournalRecord, Shard, Manifest, ManifestRun, Checked])
+@pytest.mark.parametrize(
+    "kind", [RunHeader, JournalRecord, ShardRecord, Manifest, ManifestRun, CheckedFile]
+)
 def test_the_page_has_every_field(kind: type) -> None:
     fields = {field.name for field in dataclasses.fields(kind)}
 
@@ -167,8 +182,8 @@ def test_the_page_has_every_field(kind: type) -> None:
 
 
 def test_batches_are_the_numbers_that_the_page_names() -> None:
-    assert f"`[{', '.join(Batch._fields)}]`" in PAGE
-    assert json.dumps(Batch(*range(5))) == "[0, 1, 2, 3, 4]"
+    assert f"`[{', '.join(BatchRecord._fields)}]`" in PAGE
+    assert json.dumps(BatchRecord(*range(5))) == "[0, 1, 2, 3, 4]"
 
 
 def test_outcomes_say_what_they_are() -> None:

@@ -21,7 +21,7 @@ from tundish.torch.device import Pinning, pinning  # noqa: E402
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tundish.shm.pinned import Mark
+    from tundish.shm.pinned import DeviceMark
 
 BATCH = 8
 
@@ -64,7 +64,7 @@ class Device:
     def unregister(self, address: int) -> None:
         del self.registered[address]
 
-    def mark(self) -> list[Mark]:
+    def mark(self) -> list[DeviceMark]:
         return [self.queue[-1]] if self.queue else []
 
     def holds(self, tensor: Any) -> bool:

@@ -11,9 +11,9 @@ from tundish.loader.plan.options import Options
 from tundish.loader.protocols.chains import chain_base, defers
 from tundish.loader.run.inline.planner import Planner
 from tundish.loader.run.inline.reference import open_inline, replays
-from tundish.loader.run.stages.batches import Batches
+from tundish.loader.run.stages.batches import RowBatches
 from tundish.loader.run.stages.parallel import ParallelStage, StageOwner
-from tundish.loader.run.stages.recorded import Recorded
+from tundish.loader.run.stages.recorded import SnapshotTee
 from tundish.loader.run.stages.streams import StreamStage
 from tundish.loader.run.watching.watched import meter_of
 
@@ -188,9 +188,9 @@ class ParallelPlanner(Planner):
         return owner.ordered or id(node) in self._sequential or not is_static(base)
 
     def batches(self, node: Batch, up: Machine) -> Machine:
-        if isinstance(up, (ParallelStage, Recorded)):
+        if isinstance(up, (ParallelStage, SnapshotTee)):
             up.group = node.size
-        return Batches(node, up, self.context.label(node))
+        return RowBatches(node, up, self.context.label(node))
 
     def inners(self, node: FlatMap, up: Machine, base: Operator, pass_: int) -> Inners:
         owner = self._coordinator

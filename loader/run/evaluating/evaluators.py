@@ -15,7 +15,7 @@ from tundish.loader.plan.node import walk
 from tundish.loader.protocols.chains import computes
 from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.refs import ints
-from tundish.loader.run.evaluating.values import Maker, OpenInner
+from tundish.loader.run.evaluating.values import EvaluatorMaker, OpenInner
 
 if TYPE_CHECKING:
     from tundish.formats.files import RecordFiles
@@ -63,7 +63,7 @@ def compile_values(
         How an element made by a user's function is handed on: `lent`, `owned`, or None for as it is.
     """
     looks = context.looks if timer is None else (*context.looks, timer.look)
-    maker = Maker(context, open_inner, looks)
+    maker = EvaluatorMaker(context, open_inner, looks)
     if top.noting:
         assert isinstance(top, Unary)
         return maker.noted(top), maker.identity(top.up)  # the items are its input's
@@ -75,12 +75,12 @@ def compile_values(
 
 def compile_gather(top: Operator, context: Context, open_inner: OpenInner) -> Gather | None:
     """Compile a function from many refs of a node to columns; None if each element is made separately."""
-    return None if top.noting else Maker(context, open_inner).gather(top)
+    return None if top.noting else EvaluatorMaker(context, open_inner).gather(top)
 
 
 def compile_inner(node: FlatMap, context: Context, open_inner: OpenInner) -> tuple[Value, Identity]:
     """Compile a flat_map's two closures: the inner plan of an input item, and the item's identity."""
-    maker = Maker(context, open_inner, context.looks)
+    maker = EvaluatorMaker(context, open_inner, context.looks)
     return node.inner_dataset(maker), maker.identity(node.up)
 
 

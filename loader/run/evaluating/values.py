@@ -1,6 +1,6 @@
 """The compiler of closures that compute an element from an item.
 
-A `Maker` compiles the nodes between a stage's input and its output into one closure
+A `EvaluatorMaker` compiles the nodes between a stage's input and its output into one closure
 ``value(item, pass) -> element``; nodes that only choose or order elements cost nothing. The same
 closures run in the consumer's process and in workers, and recompute the elements that a state names.
 
@@ -38,7 +38,7 @@ OpenInner = Callable[[Any, tuple[Any, ...], int], Any]
 """``open(dataset, origin, skip)``: an in-process network over a flat_map's inner dataset."""
 
 
-class Maker:
+class EvaluatorMaker:
     """Compiles the closures of a plan's nodes.
 
     Parameters

@@ -27,7 +27,7 @@ from tundish.loader.run.inline.planner import Planner, measured
 from tundish.loader.run.inline.stage import InlineStage
 from tundish.loader.run.inline.sweeping import SweptStage, compile_steps
 from tundish.loader.run.storing.setup import resolved_inner
-from tundish.loader.run.watching.timing import Timed, Timer
+from tundish.loader.run.watching.timing import Timeable, Timer
 from tundish.loader.run.watching.watched import measured_plan, meter_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
 
 
-AnyTimed = TypeVar("AnyTimed", bound=Timed)
+AnyTimed = TypeVar("AnyTimed", bound=Timeable)
 
 
 _AT_ONCE = 8192

@@ -13,7 +13,7 @@ from tundish.loader.protocols.items import DROPPED, Failure, Made, Ref, ref_of
 from tundish.loader.protocols.lineage import add_origin, describe_origin
 from tundish.loader.protocols.machines import Counts
 from tundish.loader.protocols.ownership import SCALARS, owned
-from tundish.loader.protocols.positional import Positions, Taken
+from tundish.loader.protocols.positional import Positions, TakenPositions
 from tundish.loader.protocols.raised import NODE_MARK, element_error
 from tundish.loader.protocols.refs import BatchRefs, ints
 
@@ -103,7 +103,7 @@ class InlineStage:
         self._up, self._value, self._identity = up, value, identity
         self._meter, self._plain, self._compiled = meter, value, compiled
         self._timed: Value | None = None
-        self._taken = Taken(up) if isinstance(up, Positions) else None
+        self._taken = TakenPositions(up) if isinstance(up, Positions) else None
         if self._taken is not None:
             meter.follow(self._taken)
         self._pass, self._events, self._chain = pass_, context.events, chain
@@ -177,8 +177,8 @@ class InlineStage:
 
     def _put_back(self, refs: Any, apart: int) -> None:
         """Put refs back that were taken; the first `apart` of them then come separately."""
-        if type(self._up) is not Again:
-            self._up = Again(self._up)
+        if type(self._up) is not RewindableRefs:
+            self._up = RewindableRefs(self._up)
         self._up.put(refs, apart)
 
     def _of_made(self, item: Made) -> Any:
@@ -210,7 +210,7 @@ class InlineStage:
             self._taken.restart()
 
 
-class Again:
+class RewindableRefs:
     """A stream of refs whose last ones may be put back.
 
     Parameters

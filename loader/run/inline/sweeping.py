@@ -21,7 +21,7 @@ from tundish.loader.protocols.chunk import Chunk
 from tundish.loader.protocols.items import End, Failure, Made
 from tundish.loader.protocols.lineage import add_origin, describe_origin
 from tundish.loader.protocols.ownership import lend, lent
-from tundish.loader.protocols.positional import Taken
+from tundish.loader.protocols.positional import TakenPositions
 from tundish.loader.protocols.raised import NODE_MARK
 from tundish.loader.protocols.refs import array_of
 from tundish.loader.protocols.stated import own
@@ -125,7 +125,7 @@ class SweptStage:
             [0],
         )  # in `_refs`: of the last element, of those of the last chunk
         self._size = 16
-        self._taken = Taken(up)
+        self._taken = TakenPositions(up)
         meter.follow(self._taken)
         self._begin(())
 

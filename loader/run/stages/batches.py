@@ -16,7 +16,7 @@ from tundish.loader.protocols.raised import give_up
 from tundish.loader.protocols.rows import Row, Rows, form_of_value, refs_of
 from tundish.loader.protocols.stated import count, load_part
 from tundish.loader.run.stages.parallel import ParallelStage
-from tundish.loader.run.stages.recorded import Recorded
+from tundish.loader.run.stages.recorded import SnapshotTee
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.pieces import RowChunk
 
 
-class Batches:
+class RowBatches:
     """Batch computed rows, as runs of consecutive rows; a failed element fails its batch.
 
     Parameters
@@ -44,7 +44,7 @@ class Batches:
         self._up, self._size, self._drop = up, node.size, node.drop_remainder
         self._label = label
         self._take: Callable[[int], RowChunk | None] | None = None
-        if isinstance(up, (FlatMapped, ParallelStage, Recorded)):
+        if isinstance(up, (FlatMapped, ParallelStage, SnapshotTee)):
             self._take = up.take
         self._rest: RowChunk | None = None  # what did not come into a batch that was given up
         self._count = 0

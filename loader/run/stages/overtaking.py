@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Machine, Mark
 
 
-class LeftOut:
+class SkipDelivered:
     """A stream that skips the items which were delivered out of order before the state was taken.
 
     With ``deterministic=False`` some items after the state's position have been delivered already. They are
@@ -62,13 +62,13 @@ def with_left_out(state: Any, ranges: list[list[int]]) -> Any:
     return {"ahead": ranges, "up": state} if ranges else state
 
 
-class Counted(Protocol):
+class HasCounts(Protocol):
     """Anything with counts by event, such as `tundish.loader.run.inline.stage.Counts`."""
 
     by_event: dict[str, int]
 
 
-def load_stage(up: Machine, state: Any, counted: Counted) -> Machine:
+def load_stage(up: Machine, state: Any, counted: HasCounts) -> Machine:
     """Load a state into a stage's input and its counts; return the input.
 
     If items were delivered out of order, the returned machine skips them.
@@ -78,7 +78,7 @@ def load_stage(up: Machine, state: Any, counted: Counted) -> Machine:
         counted.by_event = counts(state)
         state, where = part(state, "up"), ("up",)
     if own(state, "ahead"):
-        up = LeftOut(up)
+        up = SkipDelivered(up)
     with within(*where):
         up.load(state)
     return up

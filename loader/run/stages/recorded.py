@@ -30,7 +30,7 @@ PASSING = (MemoryError, SharedMemoryError, SnapshotError, StalledError, WorkerDi
 """Errors that another run may not meet: an element that fails so is not kept as failed."""
 
 
-class Recorded:
+class SnapshotTee:
     """Serve the durable prefix, then run the input from the state after it, and record what it gives.
 
     An element is named by its index. A restored machine reads files as far as they go, and computes the rest from
@@ -247,7 +247,7 @@ class Recorded:
         self._given = read_position(state, self.content)
 
 
-def recorded(builder: Builder, node: Unary, pass_: int) -> Recorded:
+def recorded(builder: Builder, node: Unary, pass_: int) -> SnapshotTee:
     """Return the stream of an incomplete snapshot; like a `cache`, it runs its input as pass 0."""
     live = builder.context.live.get(id(node))
 
@@ -255,8 +255,8 @@ def recorded(builder: Builder, node: Unary, pass_: int) -> Recorded:
         return builder.noted(node, 0) if node.noting else builder.computed(node.up, 0)
 
     if live is None:
-        return Recorded(build, nothing_served, None, pass_, lazy=True)
-    machine = Recorded(build, live.served, live.recorder, pass_, lazy=not builder.ahead)
+        return SnapshotTee(build, nothing_served, None, pass_, lazy=True)
+    machine = SnapshotTee(build, live.served, live.recorder, pass_, lazy=not builder.ahead)
     machine.content = live.content
     builder.keeps(machine)
     return machine

@@ -22,14 +22,14 @@ from tundish.loader.plan.reaching import globals_read
 from tundish.loader.plan.reads import Global
 from tundish.loader.run.starting.control import scratch_file
 from tundish.loader.run.starting.forms import form_of
-from tundish.loader.run.starting.globals import Entry, Found, found_here, shown
+from tundish.loader.run.starting.globals import Entry, ImportedGlobal, found_here, shown
 from tundish.loader.run.starting.launcher import launcher
 
 __all__ = ["Agreement", "Known", "entries_now", "first_told", "remember", "remembered", "told_of"]
 
 _MOST_S = 30.0  # that another import may take
 
-Differing = Sequence[tuple[Global, Found]]
+Differing = Sequence[tuple[Global, ImportedGlobal]]
 
 
 def entries_now(roots: Iterable[FunctionType | type], policy: str) -> tuple[Entry, ...]:
@@ -86,7 +86,7 @@ class Agreement:
             The pickled globals that differ.
         """
         modules, asked = pickle.loads(question)
-        differing: dict[Global, Found] = dict(asked)
+        differing: dict[Global, ImportedGlobal] = dict(asked)
         fresh = self._imported_again(modules, list(differing))
         taken = []
         for place, found in differing.items():
@@ -105,7 +105,9 @@ class Agreement:
         told = [line for place, line in zip(taken, lines, strict=True) if first_told(place)]
         return pickle.dumps(frozenset(taken)), list(map(_warning, told))
 
-    def _imported_again(self, modules: list[str], places: list[Global]) -> dict[Global, Found]:
+    def _imported_again(
+        self, modules: list[str], places: list[Global]
+    ) -> dict[Global, ImportedGlobal]:
         """Return the values that globals have after another import in the consumer's own environment."""
         begins = launcher(self._threads, None if self._start == "fork" else self._start)
         fd = scratch_file()

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from tundish.shm.budget import portable
 
-__all__ = ["Control", "Kind", "Message", "scratch_file"]
+__all__ = ["Control", "ControlKind", "Message", "scratch_file"]
 
 # kind, descriptors, bytes of text, which worker, a number
 _HEAD = struct.Struct("<BBHIq")
@@ -33,7 +33,7 @@ _READS = 64  # at a time; a closed socket can be read for ever
 _FULL = {errno.EAGAIN, errno.ENOBUFS, errno.ETOOMANYREFS}
 
 
-class Kind(IntEnum):
+class ControlKind(IntEnum):
     """The kind of a message."""
 
     # To the zygote.
@@ -53,7 +53,7 @@ class Message(NamedTuple):
 
     Attributes
     ----------
-    kind : Kind
+    kind : ControlKind
         What the message means.
     worker : int
         The number that the consumer gave to the worker.
@@ -65,7 +65,7 @@ class Message(NamedTuple):
         File descriptors, now the receiver's; fewer than were sent if it reached its limit of open files.
     """
 
-    kind: Kind
+    kind: ControlKind
     worker: int
     value: int
     text: bytes
@@ -113,7 +113,7 @@ class Control:
 
     def send(
         self,
-        kind: Kind,
+        kind: ControlKind,
         worker: int = 0,
         value: int = 0,
         *,
@@ -169,7 +169,7 @@ class Control:
                     break
                 text = bytes(self._bytes[_HEAD.size : end])
                 del self._bytes[:end]
-                messages.append(Message(Kind(kind), worker, value, text, self._take(n_fds)))
+                messages.append(Message(ControlKind(kind), worker, value, text, self._take(n_fds)))
         except BaseException:
             self.closed = True
             raise

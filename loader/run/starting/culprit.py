@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["find_culprit"]
+__all__ = ["find_unpicklable"]
 
 _DEEPEST = 50
 
@@ -17,7 +17,7 @@ _DEEPEST = 50
 Attempt = Callable[[object], Exception | None]
 
 
-def find_culprit(value: object, error: Exception, attempt: Attempt) -> tuple[str, str, str]:
+def find_unpicklable(value: object, error: Exception, attempt: Attempt) -> tuple[str, str, str]:
     """Find the innermost part of an object that cannot be pickled.
 
     Parameters

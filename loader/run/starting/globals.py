@@ -22,7 +22,7 @@ from tundish.loader.plan.unasked import UNKNOWN, held_by, is_of
 from tundish.loader.run.starting.arrivals import when_imported
 from tundish.loader.run.starting.forms import form_of
 
-__all__ = ["Entry", "Found", "Taken", "found_here", "shown"]
+__all__ = ["AdoptedGlobals", "Entry", "ImportedGlobal", "found_here", "shown"]
 
 _SHOWN = 80
 
@@ -53,7 +53,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Found:
+class ImportedGlobal:
     """A global just after its module was imported.
 
     Parameters
@@ -77,17 +77,21 @@ def shown(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def found_here(place: Global) -> Found:
+def found_here(place: Global) -> ImportedGlobal:
     """Return a global's digest and text in this process."""
     value = _Homes({}).value(place)
-    return Found(None, "not there") if value is UNKNOWN else Found(form_of(value), shown(value))
+    return (
+        ImportedGlobal(None, "not there")
+        if value is UNKNOWN
+        else ImportedGlobal(form_of(value), shown(value))
+    )
 
 
-Ask = Callable[[Sequence[tuple[Global, Found]]], frozenset[Global]]
+Ask = Callable[[Sequence[tuple[Global, ImportedGlobal]]], frozenset[Global]]
 """Asks the consumer about globals that differ; returns those whose values are to be taken."""
 
 
-class Taken:
+class AdoptedGlobals:
     """Makes a worker's globals those of the consumer.
 
     Parameters
@@ -136,7 +140,7 @@ class Taken:
             value = self._homes.value(each.place)
             form = None if value is UNKNOWN else form_of(value)
             if form != each.form:
-                differing.append((each, Found(form, shown(value))))
+                differing.append((each, ImportedGlobal(form, shown(value))))
         unknown = [(each.place, found) for each, found in differing if not each.changed]
         taken = self._ask(unknown) if unknown else frozenset()
         self._take([each for each, _ in differing if each.changed or each.place in taken])

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.starting.control import Control, Kind, Message, scratch_file
+from tundish.loader.run.starting.control import Control, ControlKind, Message, scratch_file
 from tundish.loader.run.starting.critical import uninterrupted
 from tundish.loader.run.starting.request import Request
 from tundish.loader.run.starting.surroundings import (
@@ -228,7 +228,7 @@ class Launcher:
             self._preloaded.update(new)
             text = json.dumps({"modules": new, "path": import_path()})
             with self._lock:
-                self._control.send(Kind.PRELOAD, text=text.encode())
+                self._control.send(ControlKind.PRELOAD, text=text.encode())
 
     def start(
         self, entry: str, fds: Sequence[int], config: bytes, *, hidden: bool = True
@@ -276,7 +276,7 @@ class Launcher:
                 sent.append(end)
             number = next(self._numbers)
             worker = self._workers[number] = WorkerProcess(self, number, sentinel)
-            self._control.send(Kind.START, number, len(sent), fds=tuple(sent))
+            self._control.send(ControlKind.START, number, len(sent), fds=tuple(sent))
             if not self.alive:
                 self._lose(worker)
         return worker
@@ -352,7 +352,7 @@ class Launcher:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(worker.sentinel, signal.SIGKILL)
             else:
-                self._control.send(Kind.KILL, number)
+                self._control.send(ControlKind.KILL, number)
 
     def forget(self, number: int) -> None:
         """Drop a worker from the reports."""
@@ -367,7 +367,7 @@ class Launcher:
                 self.pump()
             if self.alive and self._stderr is None:  # else it has no workers yet
                 self._quitting = True
-                self._control.send(Kind.QUIT)
+                self._control.send(ControlKind.QUIT)
                 deadline = time.monotonic() + _QUIT_S
                 while self.wait(max(0.0, deadline - time.monotonic())):
                     continue
@@ -387,7 +387,7 @@ class Launcher:
             worker.release()
 
     def _take_in(self, message: Message) -> None:
-        if message.kind is Kind.READY:
+        if message.kind is ControlKind.READY:
             self._ready = True
             _killed_early.clear()
             with contextlib.suppress(OSError):
@@ -400,20 +400,20 @@ class Launcher:
                     fd
                 )  # before: closed twice, it could be somebody else's by then
                 os.close(fd)
-        elif message.kind is Kind.STARTED:
+        elif message.kind is ControlKind.STARTED:
             worker.pid = message.value
             if self.kind != "spawn":
                 if message.fds:
                     (worker.sentinel,) = message.fds
                 else:
-                    self._control.send(Kind.KILL, message.worker)
+                    self._control.send(ControlKind.KILL, message.worker)
                     worker.exit = _not_started(
                         "no descriptor is left to watch it (ulimit -n)", errno.EMFILE
                     )
-        elif message.kind is Kind.ENDED and worker.exit is None:
+        elif message.kind is ControlKind.ENDED and worker.exit is None:
             stderr = message.text.decode(errors="replace")
             worker.exit = Exit(message.value, describe_exit(message.value), stderr, worker.pid)
-        elif message.kind is Kind.FAILED:
+        elif message.kind is ControlKind.FAILED:
             reason = message.text.decode(errors="replace")
             worker.exit = _not_started(reason, message.value)
 

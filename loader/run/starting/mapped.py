@@ -14,7 +14,7 @@ __all__ = ["mapped_file", "open_mapped"]
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-class Place(NamedTuple):
+class MappedRange(NamedTuple):
     """The location of an array in a file.
 
     Attributes
@@ -47,7 +47,7 @@ class Place(NamedTuple):
     plain: bool
 
 
-def mapped_file(array: Array) -> Place | None:
+def mapped_file(array: Array) -> MappedRange | None:
     """Return the location for `open_mapped`; None for an array that has to be pickled by content.
 
     That is an array that is not over an `np.memmap`, whose memory is a private copy (copy on write),
@@ -73,7 +73,7 @@ def mapped_file(array: Array) -> Place | None:
             return None
     except OSError:
         return None
-    return Place(
+    return MappedRange(
         path=path,
         inode=inode,
         mode="r" if root.mode == "r" else "r+",
@@ -87,7 +87,7 @@ def mapped_file(array: Array) -> Place | None:
     )
 
 
-def open_mapped(place: Place) -> Array:
+def open_mapped(place: MappedRange) -> Array:
     """Map a file again and return the array over it.
 
     Raises

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tundish.loader.run.starting.globals import Entry, Found, Taken
+from tundish.loader.run.starting.globals import AdoptedGlobals, Entry, ImportedGlobal
 from tundish.loader.run.starting.payload import unpack
 from tundish.loader.run.starting.settings import Applied, Values
 from tundish.loader.run.starting.surroundings import uncollected
@@ -60,7 +60,7 @@ class Luggage:
     def __init__(self, payload: int | None, moment: Moment, ask: Callable[[Any], Any]) -> None:
         self._payload, self._moment, self._ask = payload, moment, ask
         self._settings = Applied()
-        self._globals = Taken(self._asked, {})
+        self._globals = AdoptedGlobals(self._asked, {})
 
     def unpack(self, *, writable: bool = False) -> list[Any]:
         """Adopt the moment and return the objects; see `payload.unpack`."""
@@ -74,7 +74,7 @@ class Luggage:
             else:
                 objects = unpack(self._payload, writable=writable, namespaces=by_value)
         self._settings.take(settings, early=False)
-        self._globals = Taken(self._asked, by_value)
+        self._globals = AdoptedGlobals(self._asked, by_value)
         self._globals.begin(self._moment.entries)
         return objects
 
@@ -83,7 +83,7 @@ class Luggage:
         self._settings.take(moment.settings)
         self._globals.follow(moment.entries)
 
-    def _asked(self, differing: Sequence[tuple[Global, Found]]) -> frozenset[Global]:
+    def _asked(self, differing: Sequence[tuple[Global, ImportedGlobal]]) -> frozenset[Global]:
         loaded = [
             name for name in list(sys.modules) if name != "__main__" and is_users_module(name)
         ]

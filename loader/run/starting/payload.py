@@ -126,7 +126,7 @@ def pack(objects: Sequence[tuple[str, object]], advice: str = _ADVICE) -> Payloa
     fd = scratch_file()
     try:
         with open(fd, "wb", closefd=False) as file, ByValue() as modules, starting():
-            pickler = _Pickler(file, modules)
+            pickler = _PayloadPickler(file, modules)
             _write(file, objects, pickler, advice)
         _seal(fd)
     except BaseException:
@@ -138,7 +138,7 @@ def pack(objects: Sequence[tuple[str, object]], advice: str = _ADVICE) -> Payloa
 def _write(
     file: io.BufferedWriter,
     objects: Sequence[tuple[str, object]],
-    pickler: _Pickler,
+    pickler: _PayloadPickler,
     advice: str,
 ) -> None:
     file.write(bytes(_HEAD.size))
@@ -212,7 +212,7 @@ def unpack(
 # ---------------------------------------------------------------------------------------- pickling
 
 
-class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+class _PayloadPickler(cloudpickle.Pickler):  # type: ignore[misc]
     """Cloudpickle that keeps large buffers and arrays over mapped files out of the pickle.
 
     Attributes
@@ -316,14 +316,14 @@ def _unpicklable(
 ) -> TypeError:
     def attempt(part: object) -> Exception | None:
         try:
-            _Pickler(io.BufferedWriter(_Nowhere()), modules).dump(part)
+            _PayloadPickler(io.BufferedWriter(_Nowhere()), modules).dump(part)
         except Exception as failure:  # noqa: BLE001 - anything can be raised by a __reduce__
             return failure
         return None
 
-    from tundish.loader.run.starting.culprit import find_culprit  # noqa: PLC0415 - for an error
+    from tundish.loader.run.starting.culprit import find_unpicklable  # noqa: PLC0415 - for an error
 
-    where, what, reason = find_culprit(value, error, attempt)
+    where, what, reason = find_unpicklable(value, error, attempt)
     return TypeError(
         f"{label} cannot be sent to worker processes: {where} is a {what} ({reason}); {advice}"
     )

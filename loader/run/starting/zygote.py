@@ -39,7 +39,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from tundish.loader.run.starting.control import Control, Kind, Message
+from tundish.loader.run.starting.control import Control, ControlKind, Message
 from tundish.loader.run.starting.request import Request, run_worker
 from tundish.loader.run.starting.surroundings import command, malloc_environ, uncollected
 from tundish.shm.budget import portable
@@ -164,7 +164,7 @@ class Zygote:
             self.prctl(_PR_SET_NAME, self.name)
 
     def run(self) -> NoReturn:
-        self.control.send(Kind.READY)
+        self.control.send(ControlKind.READY)
         while True:
             ready = self.wait()
             if self.parent_fd in ready or os.getppid() != self.parent:
@@ -208,22 +208,22 @@ class Zygote:
         """Check on the workers; called at least every `patience_ms`."""
 
     def hear(self, message: Message) -> None:
-        if message.kind is Kind.START:
+        if message.kind is ControlKind.START:
             try:
                 self.start(message)
             except OSError as error:
                 if message.worker in self.workers:
                     self.workers[message.worker].kill()
                 text = str(error.strerror).encode()
-                self.control.send(Kind.FAILED, message.worker, error.errno or 0, text=text)
+                self.control.send(ControlKind.FAILED, message.worker, error.errno or 0, text=text)
             for fd in message.fds:
                 os.close(fd)
-        elif message.kind is Kind.KILL:
+        elif message.kind is ControlKind.KILL:
             if message.worker in self.workers:
                 self.workers[message.worker].kill()
-        elif message.kind is Kind.PRELOAD:
+        elif message.kind is ControlKind.PRELOAD:
             self.preload(message.text)
-        elif message.kind is Kind.QUIT:
+        elif message.kind is ControlKind.QUIT:
             self.end()
 
     def preload(self, text: bytes) -> None:
@@ -317,7 +317,7 @@ class Zygote:
         fds: tuple[int, ...] = ()
         if self.forks:
             fds = (os.pidfd_open(worker.pid),)  # not reaped yet, so this is the one
-        self.control.send(Kind.STARTED, worker.number, worker.pid, fds=fds)
+        self.control.send(ControlKind.STARTED, worker.number, worker.pid, fds=fds)
         for fd in fds:
             os.close(fd)
 
@@ -345,7 +345,7 @@ class Zygote:
             if worker.stderr >= 0:
                 os.close(worker.stderr)
             del self.workers[worker.number]
-            self.control.send(Kind.ENDED, worker.number, code, text=self.last_words(worker))
+            self.control.send(ControlKind.ENDED, worker.number, code, text=self.last_words(worker))
 
     def last_words(self, worker: Started) -> bytes:
         """Return the last lines of stderr of a worker that has ended."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 65536
 
 
-class Chunk:
+class PendingElements:
     """Consecutive elements; those that lie in shared memory are kept as runs of rows.
 
     Attributes

@@ -20,7 +20,7 @@ Served = tuple["Reader | None", int, Any]
 
 
 @dataclass(frozen=True)
-class Live:
+class ActiveSnapshot:
     """An incomplete snapshot, as one iterator uses it.
 
     Parameters
@@ -37,7 +37,7 @@ class Live:
     served: Callable[[], Served]
     content: str | None = None
 
-    def unrecorded(self) -> Live:
+    def unrecorded(self) -> ActiveSnapshot:
         """Return a copy that records nothing, for replays."""
         return replace(self, recorder=None)
 
@@ -64,7 +64,7 @@ class Setup:
     root: Operator
     seed: int
     graph_seed: int | None
-    live: dict[int, Live] = field(default_factory=dict)
+    live: dict[int, ActiveSnapshot] = field(default_factory=dict)
 
     def leave(self) -> None:
         """Release the right to write, for other processes: no iterator was made after all."""
@@ -81,7 +81,7 @@ class Setup:
 _AT_EXIT_S = 1.5
 
 
-class Leaving(Protocol):
+class ExitingWriter(Protocol):
     """A worker that was told to exit and is still writing."""
 
     def is_gone(self, timeout_s: float) -> bool:
@@ -90,10 +90,10 @@ class Leaving(Protocol):
 
 
 _lock = threading.Lock()
-_lingering: list[tuple[str, str, Sequence[Leaving]]] = []
+_lingering: list[tuple[str, str, Sequence[ExitingWriter]]] = []
 
 
-def linger(path: str, key: str, peers: Sequence[Leaving]) -> None:
+def linger(path: str, key: str, peers: Sequence[ExitingWriter]) -> None:
     """Register workers that are still writing a snapshot after its iterator was closed."""
     with _lock:
         _lingering.append((path, key, peers))

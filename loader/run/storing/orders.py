@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from tundish.loader.protocols.items import Made
-from tundish.loader.protocols.told import Told
+from tundish.loader.protocols.told import EncodedInput
 from tundish.loader.run.wire.telling import Ordered
 from tundish.shm.layout import Layout
 from tundish.snapshot.encoding.forms import Columns, columns_of
@@ -129,12 +129,12 @@ class Order(Ordered):
         found = [part[0].root for part in self.parts if type(part) is tuple]
         return [root for root in found if root is not None]
 
-    def told(self) -> ToldOrder:
-        return ToldOrder(replace(self, parts=()), tuple([_told(part) for part in self.parts]))
+    def told(self) -> EncodedOrder:
+        return EncodedOrder(replace(self, parts=()), tuple([_told(part) for part in self.parts]))
 
 
 @dataclass(frozen=True)
-class ToldOrder(Told):
+class EncodedOrder(EncodedInput):
     """An order as it is sent to a writer, with rows given by their location in shared memory."""
 
     order: Order
@@ -146,7 +146,7 @@ class ToldOrder(Told):
 
 
 @dataclass(frozen=True)
-class SharedRun:
+class SharedRows:
     """Consecutive rows of a block in shared memory, as they are sent to a writer.
 
     Parameters
@@ -192,11 +192,11 @@ def _told(part: Any) -> Any:
     layout = block.layout
     extras = {at: _extra(block, at, first, stop, batch=batch) for at in block.extras}
     where = (layout.tree, layout.keys, layout.rows)
-    return SharedRun(block.slot, where, first, stop, batch, extras)
+    return SharedRows(block.slot, where, first, stop, batch, extras)
 
 
 def _opened(part: Any, arena: Arena | None) -> Any:
-    if not isinstance(part, SharedRun):
+    if not isinstance(part, SharedRows):
         return part
     assert arena is not None
     return part.opened(arena)
@@ -230,7 +230,7 @@ def _columns(layout: Layout, leaves: list[Any], rows: int, *, batch: bool) -> Co
 
 
 @dataclass
-class Desk:
+class SnapshotWriter:
     """The runs that this process or thread writes.
 
     Parameters
@@ -332,7 +332,7 @@ class Doing:
 
     __slots__ = ("_answer", "_desk", "_order")
 
-    def __init__(self, desk: Desk, order: Order) -> None:
+    def __init__(self, desk: SnapshotWriter, order: Order) -> None:
         self._desk, self._order = desk, order
         self._answer: dict[str, Any] | Exception | None = None
 
@@ -347,11 +347,11 @@ class Doing:
         return self._answer
 
 
-class InProcess:
+class LocalCarrier:
     """A carrier that carries out orders in this process."""
 
     def __init__(self) -> None:
-        self._desk = Desk()
+        self._desk = SnapshotWriter()
 
     def put(self, order: Order) -> Doing:
         return Doing(self._desk, order)

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SnapshotError
 from tundish.loader.protocols.items import Failure, NotReady
-from tundish.loader.run.storing.chunk import MOST_ROWS, Chunk, part_of
-from tundish.loader.run.storing.orders import Answer, Carrier, Commit, InProcess, Order, Target
+from tundish.loader.run.storing.chunk import MOST_ROWS, PendingElements, part_of
+from tundish.loader.run.storing.orders import Answer, Carrier, Commit, LocalCarrier, Order, Target
 from tundish.loader.watch.stats import SnapshotStats
 from tundish.snapshot.manifest import Outcome
 
@@ -86,7 +86,7 @@ class Recorder:
     manifest: Callable[[dict[str, int]], dict[str, Any]]
     sorts: bool = False
     replaces: tuple[str, ...] = ()
-    carrier: Carrier = field(default_factory=InProcess)
+    carrier: Carrier = field(default_factory=LocalCarrier)
     wait: Callable[[], None] | None = None
     owner: Any = None
     mark: Any = None
@@ -102,7 +102,7 @@ class Recorder:
         self.records = self._ordered = self.prefix.records  # on disk, and asked for
         self._state = self.prefix.state
         self._counts = dict(self.prefix.counts)
-        self._chunk = Chunk(self.at)
+        self._chunk = PendingElements(self.at)
         self._since, self._when = 0, time.monotonic()
         self._pending: deque[tuple[Order, int, Answer]] = deque()
         self._committing = self._finishing = self._left = self._given_up = False
@@ -230,7 +230,7 @@ class Recorder:
             with contextlib.suppress(OSError, SnapshotError):  # it is a hint, and becomes stale
                 self.target.lease.release()
         elif self.torn or self._given_up:
-            self._chunk = Chunk(self.at)
+            self._chunk = PendingElements(self.at)
             self._put(self._order(leave=True))
         elif self.complete or self._finishing:
             self._put(self._order(leave=True))
@@ -248,7 +248,7 @@ class Recorder:
             self._put(self._order(), nbytes)
 
     def _order(self, **more: Any) -> Order:
-        chunk, self._chunk = self._chunk, Chunk(self.at)
+        chunk, self._chunk = self._chunk, PendingElements(self.at)
         shards = tuple(chunk.shards) if self.sorts else None
         return Order(self.target, chunk.start, chunk.parts(), shards, **more)
 
@@ -320,7 +320,7 @@ class Recorder:
         """Leave the run to the parent process, after a fork."""
         self.error = _Told("the process that this one was forked from writes it")
         self._pending.clear()
-        self.carrier = InProcess()
+        self.carrier = LocalCarrier()
         self._left = True
 
     def told(self) -> None:

@@ -28,7 +28,7 @@ from tundish.loader.plan.node import walk
 from tundish.loader.plan.rebuilding import changed, other_inputs
 from tundish.loader.run.evaluating.describing import describe_pipeline, describe_sorting, key_of
 from tundish.loader.run.evaluating.ranges import range_of
-from tundish.loader.run.storing.live import Live, Served, Setup, nothing_served, wait_for
+from tundish.loader.run.storing.live import ActiveSnapshot, Served, Setup, nothing_served, wait_for
 from tundish.loader.run.storing.orders import Target
 from tundish.loader.run.storing.recorder import WRITING, Recorder, leasing
 from tundish.loader.run.storing.telling import (
@@ -96,10 +96,10 @@ class Resolving:
             raise IncompleteSnapshotError(incomplete(node.path, key, pipeline))
         return found
 
-    def _live(self, node: Snapshot) -> Live:
+    def _live(self, node: Snapshot) -> ActiveSnapshot:
         keeping = node.keeping
         if keeping.mode == "off":
-            return Live(None, nothing_served)
+            return ActiveSnapshot(None, nothing_served)
         key, pipeline = described(node)
         wait_for(node.path, key)
         catalog = Catalog(node.path)
@@ -120,7 +120,7 @@ class Resolving:
         what: tuple[str, Any],
         lease: Lease | None,
         refused: OSError | None,
-    ) -> Live:
+    ) -> ActiveSnapshot:
         """Decide on an incomplete snapshot, with or without the lease to write it."""
         key, pipeline = what
         keeping, setup = node.keeping, self.setup
@@ -139,7 +139,7 @@ class Resolving:
                 ) from refused
             if self._write:
                 say_who_writes(node, key, refused)
-            return Live(
+            return ActiveSnapshot(
                 None, partial(_prefix_served, node, key, prefix), content(node, setup, prefix)
             )
         if random and prefix is not None and self._fresh:
@@ -151,7 +151,7 @@ class Resolving:
         if keeping.mode == "write":
             standing = catalog.manifest(key)
             recorder.replaces = () if standing is None else tuple([r.run for r in standing.runs])
-        return Live(recorder, partial(_recorded_served, node, key, recorder), named)
+        return ActiveSnapshot(recorder, partial(_recorded_served, node, key, recorder), named)
 
     def _lease(
         self, catalog: Catalog, node: Snapshot, key: str

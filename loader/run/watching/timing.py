@@ -2,7 +2,7 @@
 
 Reading the clock twice for each node costs as much as a cheap function, so only some elements are timed: as many as
 cost half a percent of the time. The choice depends on time, not on elements, so results do not depend on it. A worker
-times whole tasks (`Turns`); in the consumer's process all stages are timed for a while, then none (`Sampling`).
+times whole tasks (`TimingSchedule`); in the consumer's process all stages are timed for a while, then none (`Sampling`).
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Price:
         return thought_s * self._off
 
 
-class Turns:
+class TimingSchedule:
     """Chooses the tasks that are timed, so that timing takes its share of the time and no more.
 
     Parameters
@@ -157,7 +157,7 @@ class Turns:
         self._left -= seconds * SHARE
 
 
-class Timed(Protocol):
+class Timeable(Protocol):
     """A machine that can be timed."""
 
     def time(self, *, on: bool) -> None:
@@ -190,7 +190,7 @@ class Sampling:
         self._noted = 0  # durations, so far
         self._price = Price()
 
-    def add(self, machine: Timed) -> None:
+    def add(self, machine: Timeable) -> None:
         """Add a machine to those that are timed together."""
         self._machines.add(machine)
         if self.on:

@@ -23,7 +23,7 @@ _MOST = 32
 _PER_CORE = 4
 
 
-class Counted(NamedTuple):
+class Counters(NamedTuple):
     """Counters at one moment, by ``perf_counter``."""
 
     at: float
@@ -71,7 +71,7 @@ class Tuning:
         self.tuner = Tuner(cores, self.workers, least, most)
         self.changes: list[tuple[float, int]] = []
         self._queue = Queue(cores)
-        self._before: Counted | None = None
+        self._before: Counters | None = None
         self._wall_s = 0.0  # of engines that are no more
 
     def observe(self, stats: Stats, starting: int, runners: Iterable[Runner]) -> int | None:
@@ -138,10 +138,10 @@ class Tuning:
         return from_here
 
 
-def _counted(stats: Stats) -> Counted:
+def _counted(stats: Stats) -> Counters:
     stages = [stage for stage in stats.stages if stage.where == "workers"]
     functions = (_usual_s(node) for stage in stages for node in stage.nodes if node.calls)
-    return Counted(
+    return Counters(
         stats.wall_s,
         stats.elements + stats.errors,
         stats.waited_s,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.loader.protocols.pieces import Pieces
 from tundish.loader.protocols.rows import Row, Rows
-from tundish.loader.protocols.told import Loose
+from tundish.loader.protocols.told import InlineValues
 from tundish.spec import LEAF
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def roots_of_all(items: Sequence[Any]) -> list[np.ndarray]:
 
 
 def tell_all(items: Sequence[Any]) -> list[Any]:
-    """Return items as a worker is told them: rows of one block at once, those without a fixed size as one `Loose`."""
+    """Return items as a worker is told them: rows of one block at once, those without a fixed size as one `InlineValues`."""
     told: list[Any] = []
     if isinstance(items, Pieces):
         for source, first, stop in items.stretches:
@@ -66,11 +66,11 @@ def tell_all(items: Sequence[Any]) -> list[Any]:
             layout = item.block.layout
             if layout is not None and layout.tree is LEAF and 0 in item.block.extras:
                 value = item.block.element(item.row)
-                if told and type(told[-1]) is Loose:
+                if told and type(told[-1]) is InlineValues:
                     told[-1].refs.append(item.ref)
                     told[-1].values.append(value)
                 else:
-                    told.append(Loose([item.ref], [value]))
+                    told.append(InlineValues([item.ref], [value]))
                 continue
         told.append(tell(item))
     return told

@@ -16,7 +16,7 @@ from tundish.loader.run.evaluating.evaluators import (
     compile_values,
 )
 from tundish.loader.run.starting.payload import dumps_exception
-from tundish.loader.run.watching.timing import CLOCK_S, TASK_S, Timer, Turns
+from tundish.loader.run.watching.timing import CLOCK_S, TASK_S, Timer, TimingSchedule
 from tundish.loader.run.watching.watched import evaluated, stage_name
 from tundish.loader.run.wire.messages import WRITING
 
@@ -55,7 +55,7 @@ class Stage:
         Reads the records of many items before they are evaluated.
     timed : Value or None
         As `value`, and times each node.
-    turns : Turns or None
+    turns : TimingSchedule or None
         Says which tasks are to be timed.
     """
 
@@ -80,7 +80,7 @@ class Stage:
         self.gather: Gather | None = None
         self.read: Any = None
         self.timed: Value | None = None
-        self.turns: Turns | None = None
+        self.turns: TimingSchedule | None = None
         self.label = ""
 
     @property
@@ -132,9 +132,9 @@ class Stages:
         open_inner = self._open_inner
         if is_stream == WRITING:
             # pyarrow takes a while to load, and is needed by no other worker.
-            from tundish.loader.run.storing.orders import Desk  # noqa: PLC0415 - see above
+            from tundish.loader.run.storing.orders import SnapshotWriter  # noqa: PLC0415 - see above
 
-            desk = Desk(_SYNC_BYTES)
+            desk = SnapshotWriter(_SYNC_BYTES)
             return Stage(
                 lambda order, _: desk.do(order), identities(nodes[node], context), is_stream=False
             )
@@ -151,11 +151,11 @@ class Stages:
         if (
             context.watch.enabled and stage.whole
         ):  # one function, or none: what is timed is the task
-            stage.turns = Turns(0.0, TASK_S)
+            stage.turns = TimingSchedule(0.0, TASK_S)
         elif context.watch.enabled:
             timer = Timer(context.watch.sample(stage.label))
             stage.timed, _ = compile_values(nodes[node], context, open_inner, timer)
-            stage.turns = Turns(CLOCK_S * sum(1 for _ in evaluated(nodes[node])))
+            stage.turns = TimingSchedule(CLOCK_S * sum(1 for _ in evaluated(nodes[node])))
         return stage
 
 

@@ -15,7 +15,7 @@ from tundish.loader.run.coordinating.store import shared_ring
 from tundish.nests import map_nest
 from tundish.prefetching import Prefetcher
 from tundish.shm.budget import default_budget
-from tundish.shm.pinned import Mark, PinnedSlots
+from tundish.shm.pinned import DeviceMark, PinnedSlots
 from tundish.torch.iterable import as_tensors, moves_itself
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class CudaDriver:
         """Let go of a range."""
         self._runtime.cudaHostUnregister(address)
 
-    def mark(self) -> list[Mark]:
+    def mark(self) -> list[DeviceMark]:
         """Events on all streams that are not idle."""
         if not self._streams:
             self._streams = list(_all_streams())

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from tundish.errors import RecordCorruptError
-from tundish.formats.format import Columns, Records
+from tundish.formats.format import ColumnRun, RecordRun
 from tundish.formats.sql.rows import SqlFormat
 from tundish.formats.sql.source import DataSource
 
@@ -70,12 +70,12 @@ def test_rows_are_tuples_of_columns(base: Path) -> None:
 def test_runs_are_columns_where_they_can_be(base: Path) -> None:
     with of(base, "select i, s from t order by i", ("uint8", "str")).open("x") as reader:
         run = reader.read(3)
-        assert isinstance(run, Columns)
+        assert isinstance(run, ColumnRun)
         assert run.stacked(1, 3)[0].dtype == np.uint8
         assert run.stacked(1, 3)[0].tolist() == [1, 2]
     with of(base, "select i, nullif(i, 1) from t order by i").open("x") as reader:
         run = reader.read(3)
-        assert isinstance(run, Records)
+        assert isinstance(run, RecordRun)
         assert run.records() == [(0, 0), (1, None), (2, 2)]
 
 

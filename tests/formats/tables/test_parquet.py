@@ -12,7 +12,7 @@ import pytest
 from tests.formats.tables.reading import all_of
 
 from tundish.errors import RecordCorruptError
-from tundish.formats.format import Columns
+from tundish.formats.format import ColumnRun
 from tundish.formats.tables import parquet, reader
 from tundish.formats.tables.parquet import ParquetFormat
 
@@ -31,7 +31,7 @@ def test_numeric_columns_are_views(tmp_path: Path) -> None:
     with ParquetFormat().open(str(tmp_path / "p")) as opened:
         run = opened.read(60)
 
-    assert isinstance(run, Columns)
+    assert isinstance(run, ColumnRun)
     assert run.nest["x"].base is not None
     assert not run.nest["x"].flags.writeable
     assert run.stacked(3, 5)["x"].tolist() == [3, 4]
@@ -68,7 +68,7 @@ def test_keeping_rows_takes_no_look_at_all_that_are_kept(
 ) -> None:
     looks: list[int] = []
 
-    class Counted(reader.Batch):
+    class Counted(reader.TableBatch):
         @property
         def nbytes(self) -> int:
             looks.append(self.first)

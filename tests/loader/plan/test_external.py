@@ -26,7 +26,7 @@ from numpy.random import rand
 
 import tundish as td
 from tundish import Dataset, errors
-from tundish.loader.plan.search import Place, Search
+from tundish.loader.plan.search import Finding, StateSearch
 from tundish.loader.run.external import ExternalState, external_state, heed_external_state
 
 RANGE = Dataset.range(3)
@@ -427,7 +427,7 @@ def test_a_generator_that_is_hard_to_see(function: Any, what: str) -> None:
 def test_a_table_of_tables_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most so many items are looked at, however many there are: half a million took 30 s."""
     table = [[[[0] * 60 for _ in range(60)] for _ in range(60)] for _ in range(4)]
-    search = Search(seeded=False)
+    search = StateSearch(seeded=False)
     looked: list[Any] = []
     look = search._value
 
@@ -436,7 +436,7 @@ def test_a_table_of_tables_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> Non
         look(*each)
 
     monkeypatch.setattr(search, "_value", counted)
-    search.value(lambda x: table[x], Place("function"))
+    search.value(lambda x: table[x], Finding("function"))
     search.run()
 
     assert 100 < len(looked) < 3000

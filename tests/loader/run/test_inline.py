@@ -10,7 +10,7 @@ from tundish import Dataset
 from tundish.loader.protocols.context import Context
 from tundish.loader.protocols.items import End
 from tundish.loader.protocols.positional import Positions, listed
-from tundish.loader.run.inline.stage import Again
+from tundish.loader.run.inline.stage import RewindableRefs
 
 COUNT = 500
 
@@ -21,7 +21,7 @@ def test_what_is_put_back_comes_again(seed: int) -> None:
     node = Dataset.range(COUNT).shuffle(None, seed=3)._node
     context = Context(node, 0, 1, None)
     every = listed(node.refs_at(range(COUNT), 0, context))
-    stream = Again(Positions(node, 0, context))
+    stream = RewindableRefs(Positions(node, 0, context))
     found: list[int] = []
 
     while len(found) < COUNT:

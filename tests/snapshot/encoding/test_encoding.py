@@ -22,7 +22,7 @@ from tundish.errors import SnapshotError, SpecError
 from tundish.loader.protocols.collate import collate
 from tundish.ragged import Ragged, Sparse
 from tundish.snapshot.encoding.arrow import carrier
-from tundish.snapshot.encoding.columns import Memory
+from tundish.snapshot.encoding.columns import BufferMemory
 from tundish.snapshot.encoding.forms import Columns, Decoded, Form, columns_of, decode, encode
 from tundish.snapshot.encoding.kinds import Fixed, Varying, kind_of
 from tundish.snapshot.encoding.structure import dtype_from_json, dtype_to_json, stored_tree
@@ -357,7 +357,7 @@ def test_an_array_that_lies_askew_is_copied() -> None:
     """Arrow aligns to 8 bytes; code in C may take a longdouble's 16 for granted."""
     buffer = pa.py_buffer(bytes(96))
     start = 8 - buffer.address % 16
-    array = Memory().array(buffer, start % 16, np.dtype("g"), (4,))
+    array = BufferMemory().array(buffer, start % 16, np.dtype("g"), (4,))
     assert array.flags.aligned
     assert not array.flags.writeable
 

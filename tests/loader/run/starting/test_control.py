@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tundish.loader.run.starting.control import Control, Kind, Message, scratch_file
+from tundish.loader.run.starting.control import Control, ControlKind, Message, scratch_file
 
 
 @pytest.fixture
@@ -30,15 +30,15 @@ def _waits(control: Control) -> bool:
 
 def test_messages_arrive_in_order(ends: tuple[Control, Control]) -> None:
     ours, theirs = ends
-    ours.send(Kind.READY)
-    ours.send(Kind.ENDED, 2**32 - 1, -9, text=b"last words")
-    theirs.send(Kind.KILL, 3)
+    ours.send(ControlKind.READY)
+    ours.send(ControlKind.ENDED, 2**32 - 1, -9, text=b"last words")
+    theirs.send(ControlKind.KILL, 3)
 
     assert theirs.receive() == [
-        Message(Kind.READY, 0, 0, b"", ()),
-        Message(Kind.ENDED, 2**32 - 1, -9, b"last words", ()),
+        Message(ControlKind.READY, 0, 0, b"", ()),
+        Message(ControlKind.ENDED, 2**32 - 1, -9, b"last words", ()),
     ]
-    assert ours.receive() == [Message(Kind.KILL, 3, 0, b"", ())]
+    assert ours.receive() == [Message(ControlKind.KILL, 3, 0, b"", ())]
     assert theirs.receive() == []
 
 
@@ -46,7 +46,7 @@ def test_each_message_has_its_own_descriptors(ends: tuple[Control, Control]) -> 
     ours, theirs = ends
     files = [scratch_file(str(i).encode()) for i in range(6)]
     for number, sent in enumerate(([0, 1], [], [2], [3, 4, 5])):
-        ours.send(Kind.START, number, fds=tuple(files[i] for i in sent))
+        ours.send(ControlKind.START, number, fds=tuple(files[i] for i in sent))
     for fd in files:
         os.close(fd)
 
@@ -64,8 +64,8 @@ def test_what_cannot_be_opened_is_missing_from_its_own_message_alone(
 ) -> None:
     ours, theirs = ends
     first, second = scratch_file(b"first"), scratch_file(b"second")
-    ours.send(Kind.START, 1, fds=(first, first))
-    ours.send(Kind.START, 2, fds=(second,))
+    ours.send(ControlKind.START, 1, fds=(first, first))
+    ours.send(ControlKind.START, 2, fds=(second,))
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(path.name) for path in Path("/dev/fd").iterdir())
     free = [os.dup(0)]
@@ -90,8 +90,8 @@ def test_descriptors_that_are_missing_are_not_made_up_with_the_next_messages(
     # As when another thread closes some in between.
     ours, theirs = ends
     first, second = scratch_file(b"first"), scratch_file(b"second")
-    ours.send(Kind.START, 1, fds=(first,))
-    ours.send(Kind.START, 2, fds=(second,))
+    ours.send(ControlKind.START, 1, fds=(first,))
+    ours.send(ControlKind.START, 2, fds=(second,))
     receive = theirs._receive
     cut = iter([socket.MSG_CTRUNC, 0])
 
@@ -116,8 +116,8 @@ def test_what_the_kernel_does_not_take_waits(ends: tuple[Control, Control]) -> N
     file = scratch_file(b"the file")
     text = b"x" * 60_000
     while not _waits(ours):
-        ours.send(Kind.ENDED, 1, text=text)
-    ours.send(Kind.STARTED, 2, fds=(file,))
+        ours.send(ControlKind.ENDED, 1, text=text)
+    ours.send(ControlKind.STARTED, 2, fds=(file,))
     os.close(file)
     messages = []
     while _waits(ours):
@@ -134,14 +134,14 @@ def test_half_a_message_is_none() -> None:
     ours, sock = Control.pair()
     theirs = Control(socket.socket(fileno=os.dup(sock.fileno())))
     with ours._socket as raw:
-        ours.send(Kind.ENDED, 1, text=b"whole")
+        ours.send(ControlKind.ENDED, 1, text=b"whole")
         data = sock.recv(1000)
         sock.close()
         for i in range(len(data)):
             assert theirs.receive() == []
             assert raw.send(data[i : i + 1]) == 1
 
-        assert theirs.receive() == [Message(Kind.ENDED, 1, 0, b"whole", ())]
+        assert theirs.receive() == [Message(ControlKind.ENDED, 1, 0, b"whole", ())]
     theirs.close()
 
 
@@ -149,23 +149,23 @@ def test_half_a_message_is_none() -> None:
 def test_a_dead_peer_is_noticed_after_what_it_said(unread: bool) -> None:
     ours, sock = Control.pair()
     theirs = Control(sock)
-    theirs.send(Kind.READY)
+    theirs.send(ControlKind.READY)
     if unread:
-        ours.send(Kind.QUIT)  # the kernel then says "reset" where it would say "end"
+        ours.send(ControlKind.QUIT)  # the kernel then says "reset" where it would say "end"
     theirs.close()
 
     told = ours.receive() + ours.receive()
 
-    assert [message.kind for message in told] == [Kind.READY]
+    assert [message.kind for message in told] == [ControlKind.READY]
     assert ours.closed
-    ours.send(Kind.QUIT)
+    ours.send(ControlKind.QUIT)
     ours.close()
 
 
 def test_nobody_listens_is_no_error() -> None:
     ours, sock = Control.pair()
     sock.close()
-    ours.send(Kind.QUIT)
+    ours.send(ControlKind.QUIT)
 
     assert ours.receive() == []
     assert ours.closed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tundish.loader.run.watching.timing import SHARE, Price, Turns
+from tundish.loader.run.watching.timing import SHARE, Price, TimingSchedule
 
 
 def test_a_price_is_what_it_was() -> None:
@@ -40,7 +40,7 @@ def test_a_price_is_never_nothing() -> None:
 def test_timing_takes_its_share_of_cheap_tasks(dear: float) -> None:
     """Tasks of 100 rows of 1 us; timing a row costs what is thought, or four times that."""
     row_s, all_s, timing_s = 1e-6, 0.0, 0.0
-    turns = Turns(row_s)
+    turns = TimingSchedule(row_s)
     for _ in range(200_000):
         timed = turns.due()
         seconds = 100 * 1e-6 + timed * dear * 100 * row_s
@@ -51,7 +51,7 @@ def test_timing_takes_its_share_of_cheap_tasks(dear: float) -> None:
 
 
 def test_long_tasks_are_all_timed_but_the_first() -> None:
-    turns = Turns(1e-6)
+    turns = TimingSchedule(1e-6)
     found = []
     for _ in range(5):
         found.append(turns.due())
