@@ -74,7 +74,7 @@ def test_keeping_rows_takes_no_look_at_all_that_are_kept(
             looks.append(self.first)
             return super().nbytes
 
-    monkeypatch.setattr(parquet, "Batch", Counted)
+    monkeypatch.setattr(parquet, "TableBatch", Counted)
     path = tmp_path / "p"
     pq.write_table(pa.table({"x": range(100)}), path, row_group_size=1)
     with ParquetFormat().open(str(path), ahead=False) as opened:
