@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import cloudpickle
 import numpy as np
 
-from tundish.loader.run.starting.culprit import find_unpicklable
 from tundish.loader.run.starting.tensors import reduce_tensor, tensor_of
+from tundish.loader.run.starting.unpicklable import find_unpicklable
 from tundish.loader.run.working.writing import NeedsMore
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from tundish.loader.protocols.items import End, Failure
 from tundish.loader.protocols.machines import Counts
 from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.raised import Carried, raise_from
-from tundish.loader.protocols.stated import (
+from tundish.loader.protocols.state_parsing import (
     count,
     counted_in,
     flag,

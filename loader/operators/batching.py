@@ -29,7 +29,7 @@ from tundish.loader.protocols.refs import (
     within_one,
 )
 from tundish.loader.protocols.specs import over, stacked
-from tundish.loader.protocols.stated import count, load_part
+from tundish.loader.protocols.state_parsing import count, load_part
 from tundish.ragged import RaggedRows, ragged_apart
 from tundish.spec import (
     ArraySpec,

@@ -23,7 +23,7 @@ from tundish.loader.protocols.items import End, Failure, Made, NotReady
 from tundish.loader.protocols.lineage import as_tuple
 from tundish.loader.protocols.operator import Operator, Unary
 from tundish.loader.protocols.ownership import private, shared
-from tundish.loader.protocols.stated import count
+from tundish.loader.protocols.state_parsing import count
 from tundish.spec import flatten, map_leaves
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End
 from tundish.loader.protocols.operator import Passing, Unary
 from tundish.loader.protocols.refs import scaled
-from tundish.loader.protocols.stated import count, load_part
+from tundish.loader.protocols.state_parsing import count, load_part
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context

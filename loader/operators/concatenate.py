@@ -16,7 +16,7 @@ from tundish.loader.protocols.lineage import of_input
 from tundish.loader.protocols.operator import Operator, position_under_up
 from tundish.loader.protocols.refs import array_of, ints, numbered, pieced, scaled
 from tundish.loader.protocols.specs import check_alike, joined
-from tundish.loader.protocols.stated import count, load_part
+from tundish.loader.protocols.state_parsing import count, load_part
 from tundish.merging import merged
 
 if TYPE_CHECKING:

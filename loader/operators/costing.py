@@ -29,7 +29,7 @@ from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure
 from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.specs import array_spec, over, stacked
-from tundish.loader.protocols.stated import count, load_part
+from tundish.loader.protocols.state_parsing import count, load_part
 from tundish.spec import (
     map_leaves,
 )

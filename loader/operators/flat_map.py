@@ -18,7 +18,7 @@ from tundish.loader.protocols.ownership import owned
 from tundish.loader.protocols.pieces import RowChunk
 from tundish.loader.protocols.raised import NODE_MARK, Carried, raise_from
 from tundish.loader.protocols.refs import not_there, within_one
-from tundish.loader.protocols.stated import count, counted_in, part, within
+from tundish.loader.protocols.state_parsing import count, counted_in, part, within
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context

@@ -17,7 +17,7 @@ from tundish.loader.protocols.raised import give_up
 from tundish.loader.protocols.refs import numbered, some
 from tundish.loader.protocols.rows import form_of, form_of_value
 from tundish.loader.protocols.specs import static_spec
-from tundish.loader.protocols.stated import count, load_part
+from tundish.loader.protocols.state_parsing import count, load_part
 from tundish.spec import (
     LEAF,
     ArraySpec,

@@ -14,7 +14,7 @@ from tundish.loader.protocols.generating import generated, until_it_raises
 from tundish.loader.protocols.items import End, Failure, Made
 from tundish.loader.protocols.operator import SourceNode
 from tundish.loader.protocols.raised import element_error
-from tundish.loader.protocols.stated import count, flag
+from tundish.loader.protocols.state_parsing import count, flag
 from tundish.spec import ArraySpec, flatten, unflatten
 
 if TYPE_CHECKING:

@@ -18,7 +18,14 @@ from tundish.loader.protocols.items import End, Failure, Ref, ref_of, to_json
 from tundish.loader.protocols.lineage import note_wanted, read_refs
 from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.refs import numbered, some
-from tundish.loader.protocols.stated import check_whole, count, entries, items, load_part, within
+from tundish.loader.protocols.state_parsing import (
+    check_whole,
+    count,
+    entries,
+    items,
+    load_part,
+    within,
+)
 from tundish.spec import normalise
 
 if TYPE_CHECKING:

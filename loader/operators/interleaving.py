@@ -15,7 +15,7 @@ from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure, Ref, to_json
 from tundish.loader.protocols.lineage import check_named, note_wanted
 from tundish.loader.protocols.pieces import BlockRows, Braid, RowChunk
-from tundish.loader.protocols.stated import (
+from tundish.loader.protocols.state_parsing import (
     InvalidStateField,
     check_whole,
     count,

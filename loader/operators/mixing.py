@@ -12,7 +12,7 @@ from tundish.loader.protocols.items import End, Failure, Made, Ref, rewrap
 from tundish.loader.protocols.operator import Operator
 from tundish.loader.protocols.refs import numbered
 from tundish.loader.protocols.specs import joined
-from tundish.loader.protocols.stated import (
+from tundish.loader.protocols.state_parsing import (
     check_whole,
     count,
     flag,

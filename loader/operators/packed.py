@@ -14,7 +14,7 @@ from tundish.loader.protocols.items import End, Failure, Made, Ref, ref_of, to_j
 from tundish.loader.protocols.lineage import check_named, note_wanted
 from tundish.loader.protocols.refs import not_there
 from tundish.loader.protocols.rows import Form, form_of, form_of_value
-from tundish.loader.protocols.stated import (
+from tundish.loader.protocols.state_parsing import (
     InvalidStateField,
     check_whole,
     count,

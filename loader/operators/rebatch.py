@@ -21,7 +21,7 @@ from tundish.loader.protocols.raised import raise_from
 from tundish.loader.protocols.refs import not_there, sliced
 from tundish.loader.protocols.rows import Form, Row, Rows, form_of, form_of_value
 from tundish.loader.protocols.specs import over
-from tundish.loader.protocols.stated import count, load_part
+from tundish.loader.protocols.state_parsing import count, load_part
 from tundish.ragged import Ragged, Sparse
 from tundish.spec import ArraySpec, Tree, flatten, map_leaves, paths, show_key, unflatten
 

@@ -15,7 +15,7 @@ from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Made, rewrap
 from tundish.loader.protocols.operator import Operator, Unary, position_under_up
 from tundish.loader.protocols.refs import array_of, ints, numbered, pieced, scaled
-from tundish.loader.protocols.stated import count, flag, load_part
+from tundish.loader.protocols.state_parsing import count, flag, load_part
 from tundish.merging import merged
 
 if TYPE_CHECKING:

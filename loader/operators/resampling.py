@@ -16,7 +16,7 @@ from tundish.loader.plan.node import UNKNOWN_CARDINALITY
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import Failure
 from tundish.loader.protocols.operator import Unary
-from tundish.loader.protocols.stated import (
+from tundish.loader.protocols.state_parsing import (
     check_whole,
     count,
     items,

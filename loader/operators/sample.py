@@ -22,7 +22,7 @@ from tundish.loader.protocols.raised import raise_from
 from tundish.loader.protocols.refs import numbered
 from tundish.loader.protocols.shuffling import pair_of_pass, philox32, philox_block
 from tundish.loader.protocols.specs import check_alike
-from tundish.loader.protocols.stated import (
+from tundish.loader.protocols.state_parsing import (
     check_whole,
 )
 

@@ -14,7 +14,7 @@ from tundish.loader.protocols.items import End, Failure, ref_of
 from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.positional import Positions
 from tundish.loader.protocols.refs import ints
-from tundish.loader.protocols.stated import load_part, own
+from tundish.loader.protocols.state_parsing import load_part, own
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Builder, Machine, Mark, Short

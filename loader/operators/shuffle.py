@@ -23,7 +23,7 @@ from tundish.loader.protocols.positional import (
 )
 from tundish.loader.protocols.refs import array_of
 from tundish.loader.protocols.shuffling import Draws
-from tundish.loader.protocols.stated import count, load_part
+from tundish.loader.protocols.state_parsing import count, load_part
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context

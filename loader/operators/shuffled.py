@@ -16,7 +16,7 @@ from tundish.loader.protocols.items import End, Ref, to_json
 from tundish.loader.protocols.lineage import note_wanted, refs
 from tundish.loader.protocols.positional import listed, numbers_in
 from tundish.loader.protocols.refs import ints, pieced
-from tundish.loader.protocols.stated import count, load_part
+from tundish.loader.protocols.state_parsing import count, load_part
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.context import Context

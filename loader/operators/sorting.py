@@ -15,7 +15,7 @@ from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure, Ref, ref_of, to_json
 from tundish.loader.protocols.lineage import note_wanted, refs
 from tundish.loader.protocols.operator import Unary
-from tundish.loader.protocols.stated import load_part
+from tundish.loader.protocols.state_parsing import load_part
 from tundish.spec import normalise
 
 if TYPE_CHECKING:

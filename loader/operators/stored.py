@@ -15,7 +15,7 @@ from tundish.loader.plan.node import AUTOTUNE, walk
 from tundish.loader.protocols.items import End, Failure, Made
 from tundish.loader.protocols.raised import element_error, raise_from
 from tundish.loader.protocols.refs import array_of, run_of
-from tundish.loader.protocols.stated import count, load_part
+from tundish.loader.protocols.state_parsing import count, load_part
 from tundish.loader.watch.stats import SnapshotStats
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from tundish.loader.plan.node import UNKNOWN_CARDINALITY
 from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import End, Failure
 from tundish.loader.protocols.operator import Unary
-from tundish.loader.protocols.stated import flag, load_part
+from tundish.loader.protocols.state_parsing import flag, load_part
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Builder, Machine, Maker, Mark, Value

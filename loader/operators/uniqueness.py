@@ -15,7 +15,7 @@ from tundish.loader.protocols.fluent import Fluent
 from tundish.loader.protocols.items import Failure
 from tundish.loader.protocols.operator import Unary
 from tundish.loader.protocols.specs import static_spec
-from tundish.loader.protocols.stated import (
+from tundish.loader.protocols.state_parsing import (
     count,
 )
 from tundish.spec import ArraySpec, flatten, spec_of

@@ -16,7 +16,7 @@ from tundish.loader.protocols.items import End, Ref, ref_of, to_json
 from tundish.loader.protocols.lineage import add_origin, describe_origin, note_wanted, refs
 from tundish.loader.protocols.operator import Operator, SourceNode, Unary
 from tundish.loader.protocols.refs import numbered, some
-from tundish.loader.protocols.stated import count, load_part
+from tundish.loader.protocols.state_parsing import count, load_part
 from tundish.spec import (
     DatasetSpec,
     flatten,

@@ -12,7 +12,7 @@ from tundish.loader.protocols.items import End, Failure, ref_of
 from tundish.loader.protocols.operator import Operator
 from tundish.loader.protocols.ownership import owned
 from tundish.loader.protocols.refs import Tuples, numbered
-from tundish.loader.protocols.stated import count, load_parts
+from tundish.loader.protocols.state_parsing import count, load_parts
 from tundish.spec import flatten, unflatten
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, Metho
 from typing import Any
 
 from tundish.loader.plan.node import function_name
-from tundish.loader.plan.unasked import defined, is_of
+from tundish.loader.plan.safe_introspection import defined, is_of
 
 RNG = "rng"
 """The keyword of a function's random generator."""

@@ -14,8 +14,14 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from tundish.loader.plan.reads import Global, Names, Read, codes_in, imported_by, reads_of
+from tundish.loader.plan.safe_introspection import (
+    UNKNOWN,
+    held_by,
+    is_of,
+    module_of,
+    qualified_name,
+)
 from tundish.loader.plan.stores import asked_attributes, stores_of
-from tundish.loader.plan.unasked import UNKNOWN, held_by, is_of, module_of, qualified_name
 from tundish.snapshot.fingerprint.provenance import is_installed_file, is_ours, is_users_module
 
 _MANY = 64  # items of a container that are looked at

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import CodeType, FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from tundish.loader.plan.unasked import UNKNOWN, attribute_of
+from tundish.loader.plan.safe_introspection import UNKNOWN, attribute_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -16,7 +16,7 @@ from typing import Any
 
 from tundish.loader.plan.node import OwnFunction
 from tundish.loader.plan.reads import Names, Read, codes_in, imported_by, reads_of
-from tundish.loader.plan.unasked import (
+from tundish.loader.plan.safe_introspection import (
     UNKNOWN,
     attribute_of,
     defined,

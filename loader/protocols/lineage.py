@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.protocols.raised import NODE_MARK
-from tundish.loader.protocols.stated import (
+from tundish.loader.protocols.state_parsing import (
     MOST,
     InvalidStateField,
     entries,

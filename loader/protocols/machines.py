@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.protocols.items import Failure
-from tundish.loader.protocols.stated import count, load_part
+from tundish.loader.protocols.state_parsing import count, load_part
 
 if TYPE_CHECKING:
     from tundish.loader.protocols.contracts import Machine, Mark

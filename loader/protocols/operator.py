@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tundish.errors import IncompatibleCheckpointError
 from tundish.loader.plan.node import walk
 from tundish.loader.protocols.refs import scaled
-from tundish.loader.protocols.stated import MOST, check_whole, count, own, part, within
+from tundish.loader.protocols.state_parsing import MOST, check_whole, count, own, part, within
 from tundish.loader.protocols.traits import Traits
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tundish.loader.protocols.chunk import Chunk, Wrapped
 from tundish.loader.protocols.items import ref_of
 from tundish.loader.protocols.rows import Row, as_ref, run_told
-from tundish.loader.protocols.told import SharedBraid, SharedRun
+from tundish.loader.protocols.task_inputs import SharedBraid, SharedRun
 
 if TYPE_CHECKING:
     import numpy as np

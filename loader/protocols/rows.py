@@ -10,7 +10,7 @@ from tundish.gaps import copied
 from tundish.loader.protocols.block import Block
 from tundish.loader.protocols.collate import Key
 from tundish.loader.protocols.items import Made, Ref, ref_of
-from tundish.loader.protocols.told import Gather, Shared, SharedRun
+from tundish.loader.protocols.task_inputs import Gather, Shared, SharedRun
 from tundish.spec import Tree, flatten, leaf_key
 
 

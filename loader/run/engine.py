@@ -15,7 +15,7 @@ from tundish.loader.protocols.chunk import at_once, taken
 from tundish.loader.protocols.items import Failure
 from tundish.loader.protocols.lineage import add_origin
 from tundish.loader.protocols.ownership import frozen
-from tundish.loader.protocols.stated import go_to
+from tundish.loader.protocols.state_parsing import go_to
 from tundish.loader.run.inline.reference import open_inline
 from tundish.loader.run.watching.ledger import Ledger
 from tundish.loader.run.watching.publishing import EVERY_S, Reporter

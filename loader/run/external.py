@@ -16,8 +16,8 @@ from tundish.errors import ExternalStateError
 from tundish.loader.operators.options import options_of
 from tundish.loader.plan.groups import ExternalStatePolicy
 from tundish.loader.plan.node import walk
+from tundish.loader.plan.safe_introspection import is_of
 from tundish.loader.plan.search import Finding, StateSearch
-from tundish.loader.plan.unasked import is_of
 from tundish.loader.protocols.operator import Operator
 from tundish.tracebacks import callers_level
 

@@ -12,7 +12,7 @@ from tundish.loader.protocols.chunk import at_once, taken
 from tundish.loader.protocols.items import Failure, NotReady
 from tundish.loader.protocols.ownership import frozen
 from tundish.loader.protocols.rows import Row, Rows
-from tundish.loader.protocols.stated import go_to
+from tundish.loader.protocols.state_parsing import go_to
 from tundish.loader.run.coordinating.coordinator import Coordinator
 from tundish.loader.run.coordinating.lookahead import LookAhead
 from tundish.loader.run.coordinating.memory import Memory

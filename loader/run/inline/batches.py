@@ -11,7 +11,7 @@ from tundish.loader.protocols.items import End, Failure, Made
 from tundish.loader.protocols.ownership import lend
 from tundish.loader.protocols.raised import give_up
 from tundish.loader.protocols.refs import BatchRefs, ints
-from tundish.loader.protocols.stated import count, load_part
+from tundish.loader.protocols.state_parsing import count, load_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,7 +20,7 @@ from tundish.loader.protocols.items import Failure, Made, Ref, ref_of
 from tundish.loader.protocols.lineage import add_origin, describe_origin
 from tundish.loader.protocols.machines import Counts
 from tundish.loader.protocols.refs import Stretch
-from tundish.loader.protocols.stated import count, counted_in, load_part
+from tundish.loader.protocols.state_parsing import count, counted_in, load_part
 
 if TYPE_CHECKING:
     from tundish.formats.format import Run

@@ -24,7 +24,7 @@ from tundish.loader.protocols.ownership import lend, lent
 from tundish.loader.protocols.positional import TakenPositions
 from tundish.loader.protocols.raised import NODE_MARK
 from tundish.loader.protocols.refs import array_of
-from tundish.loader.protocols.stated import own
+from tundish.loader.protocols.state_parsing import own
 from tundish.loader.watch.watch import MOST
 
 if TYPE_CHECKING:

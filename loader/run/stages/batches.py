@@ -14,7 +14,7 @@ from tundish.loader.protocols.collate import Collator, misfit, unstackable
 from tundish.loader.protocols.items import End, Failure, Made, Ref
 from tundish.loader.protocols.raised import give_up
 from tundish.loader.protocols.rows import Row, Rows, form_of_value, refs_of
-from tundish.loader.protocols.stated import count, load_part
+from tundish.loader.protocols.state_parsing import count, load_part
 from tundish.loader.run.stages.parallel import ParallelStage
 from tundish.loader.run.stages.recorded import SnapshotTee
 

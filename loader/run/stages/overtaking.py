@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tundish.loader.protocols.stated import (
+from tundish.loader.protocols.state_parsing import (
     check_whole,
     counts,
     entries,

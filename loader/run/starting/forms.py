@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tundish.loader.plan.unasked import is_of, module_of, qualified_name
+from tundish.loader.plan.safe_introspection import is_of, module_of, qualified_name
 from tundish.loader.run.starting.byvalue import look_up
 from tundish.snapshot.fingerprint.provenance import is_users_module
 

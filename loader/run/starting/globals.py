@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tundish.loader.plan.reads import Global
-from tundish.loader.plan.unasked import UNKNOWN, held_by, is_of
+from tundish.loader.plan.safe_introspection import UNKNOWN, held_by, is_of
 from tundish.loader.run.starting.arrivals import when_imported
 from tundish.loader.run.starting.forms import form_of
 

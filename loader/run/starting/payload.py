@@ -321,7 +321,7 @@ def _unpicklable(
             return failure
         return None
 
-    from tundish.loader.run.starting.culprit import find_unpicklable  # noqa: PLC0415 - for an error
+    from tundish.loader.run.starting.unpicklable import find_unpicklable  # noqa: PLC0415 - for an error
 
     where, what, reason = find_unpicklable(value, error, attempt)
     return TypeError(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from tundish.loader.protocols.items import Made
-from tundish.loader.protocols.told import EncodedInput
+from tundish.loader.protocols.task_inputs import EncodedInput
 from tundish.loader.run.wire.telling import Ordered
 from tundish.shm.layout import Layout
 from tundish.snapshot.encoding.forms import Columns, columns_of

@@ -1,4 +1,4 @@
-"""The input of a task as a worker is told it: items as `tundish.loader.protocols.told` opens them."""
+"""The input of a task as a worker is told it: items as `tundish.loader.protocols.task_inputs` opens them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tundish.loader.protocols.pieces import Pieces
 from tundish.loader.protocols.rows import Row, Rows
-from tundish.loader.protocols.told import InlineValues
+from tundish.loader.protocols.task_inputs import InlineValues
 from tundish.spec import LEAF
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tundish.gaps import clear
-from tundish.loader.protocols.told import kept, open_all
+from tundish.loader.protocols.task_inputs import kept, open_all
 from tundish.loader.protocols.writer import writer
 from tundish.loader.run.wire.messages import (
     INLINE_BLOCK,

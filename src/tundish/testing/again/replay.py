@@ -14,7 +14,7 @@ from tundish.loader.protocols import probes
 from tundish.loader.protocols.context import Context, draw_seed
 from tundish.loader.protocols.items import End, Failure
 from tundish.loader.protocols.raised import opened
-from tundish.loader.protocols.stated import go_to
+from tundish.loader.protocols.state_parsing import go_to
 from tundish.loader.run.checkpoints import newest_state, read_state
 from tundish.loader.run.evaluating.effective import effective
 from tundish.loader.run.inline.reference import open_inline
