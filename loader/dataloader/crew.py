@@ -49,7 +49,7 @@ from tundish.tracebacks import callers_level
 if TYPE_CHECKING:
     from tundish.loader.dataloader.flavour import Finish
     from tundish.loader.dataloader.recipe import Recipe
-    from tundish.loader.plan.reads import Global
+    from tundish.loader.plan.reads import GlobalName
     from tundish.loader.run.pool.outfit import Part
     from tundish.loader.run.pool.peers import Crew
     from tundish.loader.run.starting.launcher import Exit
@@ -105,7 +105,7 @@ class LoaderCrew:
         """Where batches are counted as they are made."""
         with uninterrupted():
             self._crew = crew = _crew_of(recipe, base_seed)
-            self._changed: set[Global] = set()
+            self._changed: set[GlobalName] = set()
             trace = open_trace(None, "DataLoader", recipe.workers)
             self._pool: Pool | None = Pool(
                 recipe.workers, self._arena, crew, owner=self, trace=trace

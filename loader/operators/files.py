@@ -18,7 +18,7 @@ from tundish.loader.operators.sources import FromSource
 from tundish.loader.operators.stored import rows_of
 from tundish.loader.plan.node import UNKNOWN_CARDINALITY, OwnFunction, walk
 from tundish.loader.protocols.context import Context
-from tundish.loader.protocols.generating import Broken
+from tundish.loader.protocols.generating import BrokenElement
 from tundish.loader.protocols.operator import Operator, Unary
 from tundish.loader.protocols.positional import listed
 from tundish.loader.protocols.raised import raise_from
@@ -218,7 +218,9 @@ class Indexed(FromSource):
 
     def several(self) -> Callable[[list[int]], Sequence[Any]]:
         get = self.source.get
-        return lambda indices: [Broken(x) if isinstance(x, Exception) else x for x in get(indices)]
+        return lambda indices: [
+            BrokenElement(x) if isinstance(x, Exception) else x for x in get(indices)
+        ]
 
     def spec(self, below: Spec) -> Any:
         return self.format.spec
@@ -249,7 +251,7 @@ class Indexed(FromSource):
         def value(item: Any, _: int) -> Any:
             if item in records:
                 found = records.pop(item)
-                if isinstance(found, Broken):
+                if isinstance(found, BrokenElement):
                     raise_from(found.error, label)
                 return found
             try:

@@ -124,7 +124,7 @@ NOT_OPENED = -1
 """The ordinal in the ref of the error that stands for a whole inner dataset: it could not be made."""
 
 
-class Inner(Protocol):
+class InnerDataset(Protocol):
     """An open inner dataset.
 
     Attributes
@@ -151,11 +151,11 @@ class Inners(Protocol):
     in_chunks: bool
     """True if workers make chunks of them, whose rows can be taken in runs."""
 
-    def open(self) -> Inner:
+    def open(self) -> InnerDataset:
         """Open the dataset of the next input; raises End or NotReady."""
         ...
 
-    def reopen(self, outer: Ref, taken: int) -> Inner:
+    def reopen(self, outer: Ref, taken: int) -> InnerDataset:
         """Open a dataset again that a state names."""
         ...
 
@@ -208,7 +208,7 @@ class FlatMapped:
     def __init__(self, inners: Inners, leaves_out: IgnoredErrors | None) -> None:
         self._inners, self._leaves_out = inners, leaves_out
         self.gives_runs = inners.in_chunks
-        self._inner: Inner | None = None
+        self._inner: InnerDataset | None = None
         self._skip = 0  # of the first one, after a restore
         self._before: Mark = inners.mark()
         self._marks: Stretch  # after the rows that were taken last
@@ -231,7 +231,7 @@ class FlatMapped:
             self._marks = (marks, first, stop)
             return RowChunk(block, first, stop, self._marks)
 
-    def _opened(self) -> Inner:
+    def _opened(self) -> InnerDataset:
         """Open the dataset of the next input."""
         before = self._inners.mark()
         self._inner = self._inners.open()

@@ -29,7 +29,7 @@ from tundish.loader.protocols.state_parsing import (
 )
 
 if TYPE_CHECKING:
-    from tundish.loader.operators.flat_map import Inner, Inners
+    from tundish.loader.operators.flat_map import InnerDataset, Inners
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Machine, Mark
     from tundish.loader.protocols.pieces import Stretch
@@ -107,7 +107,7 @@ class Interleaved:
         self._node, self._inners, self._pass, self._context = node, inners, pass_, context
         self.gives_runs = inners.in_chunks
         self._leaves_out, self._placed = left_out(node, context), node.placed
-        self._slots: list[Inner | None] = []
+        self._slots: list[InnerDataset | None] = []
         self._cursor = self._count = self._filled = 0
         self._ended = False
         self._marks: Stretch  # after the rows that were taken last
@@ -199,7 +199,7 @@ class Interleaved:
                 continue
             return item
 
-    def _put(self, at: int, inner: Inner | None) -> None:
+    def _put(self, at: int, inner: InnerDataset | None) -> None:
         """Fill or empty a slot."""
         if at == len(self._slots):
             self._slots.append(None)

@@ -16,7 +16,7 @@ from tundish.spec import ArraySpec, unflatten
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tundish.loader.operators.snapshot import DatasetClass
+    from tundish.loader.operators.snapshot import SnapshotDatasetClass
     from tundish.loader.protocols.context import Context
     from tundish.loader.protocols.contracts import Spec
     from tundish.loader.protocols.refs import Positions, Refs
@@ -78,7 +78,7 @@ def found_node(found: Found, content: str = "", spec: Any = None) -> Load:
     return Load(Range(0, 0, 1), found.path, found=found, content=content, element_spec=spec)
 
 
-def read_by(reader_func: Callable[..., Any], make: type[DatasetClass], node: Load) -> Any:
+def read_by(reader_func: Callable[..., Any], make: type[SnapshotDatasetClass], node: Load) -> Any:
     """Return the dataset that a `reader_func` makes from a complete snapshot.
 
     Parameters

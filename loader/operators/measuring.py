@@ -92,7 +92,7 @@ class BytesProduced(Measuring):
         return lambda element, _: watch.count(tag, nbytes(element))
 
 
-class Measured:
+class MeasuredStream:
     """A stream whose computed items are noted.
 
     The time of an element is from the first call that asked for it to the call that returned it.
@@ -125,7 +125,7 @@ def measuring(node: Operator, up: Machine, context: Context) -> Machine:
     """Return a computed stream with the measuring nodes before the first map or filter up to `node`."""
     for each in reversed(run_of(node)):
         if isinstance(each, Measuring):
-            up = Measured(up, each.noting_in(context, item_nbytes))
+            up = MeasuredStream(up, each.noting_in(context, item_nbytes))
         elif not each.transparent:
             break
     return up

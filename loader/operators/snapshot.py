@@ -25,7 +25,7 @@ Compression = Literal["auto", "lz4", "zstd"] | None
 Mode = Literal["auto", "read", "write", "off"]
 
 
-class DatasetClass(Protocol):
+class SnapshotDatasetClass(Protocol):
     """The part of `Dataset` that this family needs, since `Dataset` is made from the families."""
 
     @classmethod
@@ -84,7 +84,7 @@ class Snapshot(Unary):
     keeping: Keeping = Keeping()
     reader_func: Callable[..., Any] | None = None
     shard_func: Callable[..., Any] | None = None
-    make: type[DatasetClass] | None = None
+    make: type[SnapshotDatasetClass] | None = None
 
     computing = replays = awaited = passes = keeps = recorded = kept = True
     positional = False

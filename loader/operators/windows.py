@@ -11,7 +11,7 @@ import numpy as np
 from tundish.errors import SpecError
 from tundish.loader.plan.checks import check_count, check_flag
 from tundish.loader.protocols.fluent import Fluent
-from tundish.loader.protocols.generating import Broken
+from tundish.loader.protocols.generating import BrokenElement
 from tundish.loader.protocols.items import End, Ref, ref_of, to_json
 from tundish.loader.protocols.lineage import add_origin, describe_origin, note_wanted, refs
 from tundish.loader.protocols.operator import Operator, SourceNode, Unary
@@ -40,7 +40,7 @@ class DatasetClass(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Elements(SourceNode):
-    """Elements held in memory; an error among them (`Broken`) is raised when it is read."""
+    """Elements held in memory; an error among them (`BrokenElement`) is raised when it is read."""
 
     values: tuple[Any, ...]
 
@@ -57,7 +57,7 @@ class Elements(SourceNode):
 
         def value(item: Any, _: int) -> Any:
             found = values[item]
-            if type(found) is Broken:
+            if type(found) is BrokenElement:
                 raise found.error
             return found if hand is None else hand(found)
 
@@ -194,7 +194,7 @@ class Windowed:
 
 
 def parts_of(maker: Maker, node: Unary) -> Callable[[Any, int], list[Any]]:
-    """Compile the elements of a node's composed items; an error among them is a `Broken`."""
+    """Compile the elements of a node's composed items; an error among them is a `BrokenElement`."""
     up, identity = maker.held(node.up), maker.identity(node.up)
     where = maker.context.where
 
@@ -203,7 +203,7 @@ def parts_of(maker: Maker, node: Unary) -> Callable[[Any, int], list[Any]]:
             return map_leaves(read_only, up(item, pass_))
         except Exception as error:  # noqa: BLE001 - the element's error, raised where it is read
             origin = describe_origin(*identity(ref_of(item), pass_))
-            return Broken(add_origin(error, origin, where))
+            return BrokenElement(add_origin(error, origin, where))
 
     return lambda items, pass_: [part(item, pass_) for item in items]
 
@@ -224,7 +224,7 @@ def dataset_of(make: type[DatasetClass], values: list[Any]) -> Any:
 
 def _nest(make: type[DatasetClass], elements: list[Any]) -> Any:
     """Make a dataset of each leaf, in the structure of the first element that is not an error."""
-    good = next((x for x in elements if type(x) is not Broken), None)
+    good = next((x for x in elements if type(x) is not BrokenElement), None)
     leaves, tree = flatten(good)
     columns: list[list[Any]] = [[] for _ in leaves]
     for element in elements:
@@ -236,14 +236,14 @@ def _nest(make: type[DatasetClass], elements: list[Any]) -> Any:
 def _leaves(element: Any, tree: Any) -> list[Any]:
     """Return an element's leaves in the order of a tree; for a failed element, its error for each leaf."""
     count = len(paths(tree))
-    if type(element) is Broken:
+    if type(element) is BrokenElement:
         return [element] * count
     leaves, own = flatten(element)
     if own == tree:
         return leaves
     if not same_structure(own, tree):
         told = f"the element has the structure {show_tree(own)}, the window {show_tree(tree)}"
-        return [Broken(SpecError(told))] * count
+        return [BrokenElement(SpecError(told))] * count
     by_path = dict(zip(paths(own), leaves, strict=True))
     return [by_path[path] for path in paths(tree)]
 

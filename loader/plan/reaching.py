@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
-from tundish.loader.plan.reads import Global, Names, Read, codes_in, imported_by, reads_of
+from tundish.loader.plan.reads import GlobalName, Names, Read, codes_in, imported_by, reads_of
 from tundish.loader.plan.safe_introspection import (
     UNKNOWN,
     held_by,
@@ -30,7 +30,7 @@ _BUILDING = {"__init__", "__new__", "__post_init__", "__init_subclass__", "__set
 _HOLDERS = {("argparse", "Namespace"), ("types", "SimpleNamespace")}
 
 
-def globals_read(roots: Iterable[FunctionType | type]) -> dict[Global, Any]:
+def globals_read(roots: Iterable[FunctionType | type]) -> dict[GlobalName, Any]:
     """Return the globals that functions read and never change, with their present values.
 
     Parameters
@@ -58,13 +58,13 @@ class _Search:
     """A walk over all code that can be reached."""
 
     def __init__(self) -> None:
-        self.values: dict[Global, Any] = {}
+        self.values: dict[GlobalName, Any] = {}
         self._waiting: deque[FunctionType] = deque()
         self._seen: set[tuple[int, int]] = set()
         self._types: dict[type, bool] = {}  # and whether some code may build one
-        self._holders: dict[Global, Any] = {}
+        self._holders: dict[GlobalName, Any] = {}
         self._asked: set[str] = set()
-        self._changed: set[Global] = set()
+        self._changed: set[GlobalName] = set()
         self._bound: set[str] = set()  # attributes, of whatever object
 
     def run(self) -> None:
@@ -80,11 +80,11 @@ class _Search:
         met = (self._seen, self._types, self._holders, self._asked, self.values, self._waiting)
         return (*map(len, met), sum(self._types.values()))
 
-    def changes(self, place: Global) -> bool:
+    def changes(self, place: GlobalName) -> bool:
         """Return True if visited code may change a global."""
         if len(place.names) > 1 and place.names[-1] in self._bound:
             return True
-        heads = (Global(place.module, place.names[:n]) for n in range(1, len(place.names) + 1))
+        heads = (GlobalName(place.module, place.names[:n]) for n in range(1, len(place.names) + 1))
         return any(head in self._changed for head in heads)
 
     # -- what was met ----------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class _Search:
         for base in _users_bases(kind):
             self._types[base] = self._types.get(base, False) or built
 
-    def value(self, value: Any, place: Global | None = None) -> None:
+    def value(self, value: Any, place: GlobalName | None = None) -> None:
         """Register a value that code can reach: as something to call, and, if it has a place, as a global."""
         if is_of(value, FunctionType):
             self.function(value)
@@ -119,7 +119,7 @@ class _Search:
         elif not is_of(value, ModuleType):
             self._object(value, place)
 
-    def _object(self, value: Any, place: Global | None) -> None:
+    def _object(self, value: Any, place: GlobalName | None) -> None:
         kind = type(value)
         users = is_users_module(module_of(kind))
         if users:
@@ -158,7 +158,7 @@ class _Search:
         self._asked |= asked_attributes(code)
         stores = stores_of(code)
         module = str(namespace.get("__name__"))
-        self._changed.update(Global(module, (name,)) for name in stores.variables)
+        self._changed.update(GlobalName(module, (name,)) for name in stores.variables)
         for chain in stores.chains:
             place, value, rest = self._through_modules(chain, names, namespace)
             for name in rest:
@@ -188,18 +188,18 @@ class _Search:
 
     def _through_modules(
         self, read: Read, names: Names, namespace: Mapping[str, Any]
-    ) -> tuple[Global | None, Any, tuple[str, ...]]:
+    ) -> tuple[GlobalName | None, Any, tuple[str, ...]]:
         """Follow a chain of names through modules; return the place it leads to, its value, and the remaining names."""
         first, *rest = read.names
         value = names.look_up(read.kind, first)
         place = None
         if read.kind == "global" and first in namespace:
-            place = Global(str(namespace.get("__name__")), (first,))
+            place = GlobalName(str(namespace.get("__name__")), (first,))
         while rest and is_of(value, ModuleType):
             module, name = value.__name__, rest.pop(0)
             if not is_users_module(module):
                 return None, UNKNOWN, ()
-            value, place = vars(value).get(name, UNKNOWN), Global(module, (name,))
+            value, place = vars(value).get(name, UNKNOWN), GlobalName(module, (name,))
         return place, value, tuple(rest)
 
     # -- attributes ------------------------------------------------------------------------------
@@ -227,10 +227,10 @@ def _users_bases(kind: type) -> Iterator[type]:
     return (base for base in kind.__mro__ if is_users_module(module_of(base)))
 
 
-def _home(kind: type) -> Global | None:
+def _home(kind: type) -> GlobalName | None:
     """Return the place of a class; None for one made inside a function."""
     name = qualified_name(kind)
-    return None if "<" in name else Global(module_of(kind), tuple(name.split(".")))
+    return None if "<" in name else GlobalName(module_of(kind), tuple(name.split(".")))
 
 
 def _attribute(value: Any, name: str) -> Any:

@@ -205,7 +205,7 @@ class Names:
 
 
 @dataclass(frozen=True, order=True)
-class Global:
+class GlobalName:
     """A global variable, or an attribute reached from one.
 
     Parameters
@@ -222,6 +222,6 @@ class Global:
     def __str__(self) -> str:
         return ".".join((self.module, *self.names))
 
-    def of(self, name: str) -> Global:
+    def of(self, name: str) -> GlobalName:
         """Return an attribute of this global."""
-        return Global(self.module, (*self.names, name))
+        return GlobalName(self.module, (*self.names, name))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tundish.formats.kept import ROOM
 from tundish.loader.plan.node import global_seed, walk
-from tundish.loader.protocols.generating import Broken
+from tundish.loader.protocols.generating import BrokenElement
 from tundish.loader.protocols.probes import Look, Probe, seeing
 from tundish.loader.protocols.refs import not_there
 from tundish.loader.protocols.rng import derive_seed
@@ -179,7 +179,7 @@ class Context:
             each.close()
 
     def captured_value(self, node: Operator, pass_: int, ref: Ref) -> Any:
-        """Return an element that a restored buffer names and that needs a replay; `Broken` for an error."""
+        """Return an element that a restored buffer names and that needs a replay; `BrokenElement` for an error."""
         from_start = (self.index(node), pass_)
         if (*from_start, ref) not in self.captured:
             wanted = self.wanted.pop(from_start, set()) | {ref}
@@ -192,7 +192,7 @@ class Context:
                     break
             for at in wanted:
                 problem = not_there(f"element {at} of {node.label}")
-                self.captured[(*from_start, at)] = Broken(problem)
+                self.captured[(*from_start, at)] = BrokenElement(problem)
         return self.captured[(*from_start, ref)]
 
     def let_go(self, node: Operator, pass_: int, ref: Ref) -> None:

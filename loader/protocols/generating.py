@@ -23,7 +23,7 @@ from tundish.spec import (
 )
 
 
-class Generating(Protocol):
+class GeneratorNode(Protocol):
     """A node whose elements come from a user's generator."""
 
     @property
@@ -42,7 +42,7 @@ class Generating(Protocol):
         ...
 
 
-def generated(node: Generating) -> Iterator[Any]:
+def generated(node: GeneratorNode) -> Iterator[Any]:
     """Run a generator; yield owned elements, and a `SpecError` for one that does not fit the signature."""
     iterator = iter(node.function(*node.args))
     while True:
@@ -58,7 +58,7 @@ def generated(node: Generating) -> Iterator[Any]:
             yield fitted
 
 
-class Broken:
+class BrokenElement:
     """The error of a generator's element, returned when the element is replayed."""
 
     __slots__ = ("error",)
@@ -72,14 +72,14 @@ class Broken:
         return _broken, (dumps_exception(self.error),)
 
 
-def _broken(data: bytes) -> Broken:
+def _broken(data: bytes) -> BrokenElement:
     from tundish.loader.protocols.failure import loads_exception  # noqa: PLC0415 - rare
 
-    return Broken(carried(loads_exception(data)))
+    return BrokenElement(carried(loads_exception(data)))
 
 
-def until_it_raises(node: Generating) -> Iterator[Any]:
-    """Run a generator; yield elements, and `Broken` for one that is an error."""
+def until_it_raises(node: GeneratorNode) -> Iterator[Any]:
+    """Run a generator; yield elements, and `BrokenElement` for one that is an error."""
     run = generated(node)
     while True:
         try:
@@ -87,9 +87,9 @@ def until_it_raises(node: Generating) -> Iterator[Any]:
         except StopIteration:
             return
         except BaseException as error:  # noqa: BLE001 - whatever the user's generator raises
-            yield Broken(element_error(error))
+            yield BrokenElement(element_error(error))
             return
-        yield Broken(value) if isinstance(value, SpecError) else value
+        yield BrokenElement(value) if isinstance(value, SpecError) else value
 
 
 def fit(value: Any, signature: Any) -> Any:

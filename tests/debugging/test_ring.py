@@ -19,7 +19,7 @@ import tundish as td
 from tundish.debugging import reading
 from tundish.debugging import ring as ring_module
 from tundish.debugging.reading import read_dump
-from tundish.debugging.ring import Ring, checked_line, parse_line
+from tundish.debugging.ring import LineRing, checked_line, parse_line
 from tundish.errors import TundishError
 
 RECORD = ', "t": 1, "node": "map#1", "origin": [0, 1], "it": "1.0", "plan": "p", "leaves": []}'
@@ -58,7 +58,7 @@ def test_a_line_has_its_checksum() -> None:
 
 
 def test_a_torn_end_is_left_out_and_counted(tmp_path: Path) -> None:
-    ring = Ring(str(tmp_path), 0, ABOUT)
+    ring = LineRing(str(tmp_path), 0, ABOUT)
     for _ in range(3):
         ring.add(RECORD)
     path = one_file(tmp_path)
@@ -72,7 +72,7 @@ def test_a_torn_end_is_left_out_and_counted(tmp_path: Path) -> None:
 
 
 def test_a_changed_byte_costs_one_record(tmp_path: Path) -> None:
-    ring = Ring(str(tmp_path), 0, ABOUT)
+    ring = LineRing(str(tmp_path), 0, ABOUT)
     for _ in range(3):
         ring.add(RECORD)
     path = one_file(tmp_path)
@@ -114,7 +114,7 @@ def test_kill_at_any_time(size: int, tmp_path: Path) -> None:
 
 def test_reading_while_it_is_written(tmp_path: Path) -> None:
     """Each look sees the newest as of some moment, in one piece, whatever is removed meanwhile."""
-    ring, stop = Ring(str(tmp_path), 20, ABOUT), threading.Event()
+    ring, stop = LineRing(str(tmp_path), 20, ABOUT), threading.Event()
     for _ in range(25):
         ring.add(RECORD)
 
@@ -148,7 +148,7 @@ def hasty() -> Iterator[None]:
 
 @pytest.mark.usefixtures("hasty")
 def test_threads_share_a_ring(tmp_path: Path) -> None:
-    ring = Ring(str(tmp_path), 0, ABOUT)
+    ring = LineRing(str(tmp_path), 0, ABOUT)
     together = threading.Barrier(4)
 
     def write() -> None:
@@ -172,7 +172,7 @@ def test_threads_share_a_ring(tmp_path: Path) -> None:
 
 def test_bytes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ring_module, "MOST_BYTES", 4096)
-    ring = Ring(str(tmp_path), 1000, ABOUT)
+    ring = LineRing(str(tmp_path), 1000, ABOUT)
     for _ in range(1000):
         ring.add(RECORD)
 
@@ -187,7 +187,7 @@ def test_bytes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_what_cannot_be_written_ends_the_ring_and_nothing_else(tmp_path: Path) -> None:
-    ring = Ring(str(tmp_path), 5, ABOUT)
+    ring = LineRing(str(tmp_path), 5, ABOUT)
     ring.add(RECORD)
     full = os.open("/dev/full", os.O_WRONLY)
     os.dup2(full, ring._file)
@@ -249,7 +249,7 @@ def test_a_reader_that_is_overtaken_looks_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both files have been begun anew before it has opened both: no record is missing within."""
-    ring = Ring(str(tmp_path), 3, ABOUT)
+    ring = LineRing(str(tmp_path), 3, ABOUT)
     for _ in range(4):
         ring.add(RECORD)
     opened = reading._opened
@@ -271,7 +271,7 @@ def test_a_reader_that_is_overtaken_looks_again(
 
 def test_between_any_two_steps_of_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever looks in the middle sees what was written before, as many as are kept."""
-    ring, done, looks = Ring(str(tmp_path), 3, ABOUT), 0, 0
+    ring, done, looks = LineRing(str(tmp_path), 3, ABOUT), 0, 0
 
     def looked(name: str) -> None:
         step = getattr(os, name)
@@ -302,7 +302,7 @@ def test_between_any_two_steps_of_a_turn(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_writer_that_is_always_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The writer makes many turns between any two steps of a reader: the newest are given, without a gap."""
-    ring, opened = Ring(str(tmp_path), 3, ABOUT), reading._opened
+    ring, opened = LineRing(str(tmp_path), 3, ABOUT), reading._opened
     ring.add(RECORD)
 
     def slow(path: Path) -> Any:

@@ -12,7 +12,7 @@ import pytest
 from tests.distribute.together import each, globally, plain, steps
 
 import tundish as td
-from tundish.distribute.state import Kind, Place, to_state
+from tundish.distribute.state import DistributedPlace, StateKind, to_state
 from tundish.errors import CheckpointError, IncompatibleCheckpointError
 
 
@@ -107,8 +107,8 @@ def test_what_is_refused() -> None:
 def test_what_came_out_of_turn_belongs_to_its_process() -> None:
     state = state_of(each(td.Dataset.range(9).batch(4), 2)[0])
     state["position"] = {"ahead": [[1, 2]], "up": state["position"]}
-    kind = Kind("share", (td.Dataset.range(2)._node,), (), (2, 1), True)
-    assert to_state(kind, [state], Place(1, False))["distributed"]["process"] == [2, 1]
+    kind = StateKind("share", (td.Dataset.range(2)._node,), (), (2, 1), True)
+    assert to_state(kind, [state], DistributedPlace(1, False))["distributed"]["process"] == [2, 1]
 
 
 def test_the_end_is_in_the_state() -> None:

@@ -20,7 +20,7 @@ from tests.laws.otherwise import NOT_FORKED
 from tundish import DataLoader, Dataset, Options
 from tundish.errors import ChangedGlobalsError
 from tundish.loader.plan.reaching import globals_read
-from tundish.loader.plan.reads import Global
+from tundish.loader.plan.reads import GlobalName
 from tundish.loader.run.starting import agreeing
 
 ROOT = Path(__file__).parents[2]
@@ -112,7 +112,7 @@ def test_a_relative_import_within_a_function_is_followed() -> None:
     made: dict[str, Any] = {"__name__": "tests.laws.changing.made"}
     made["__package__"] = "tests.laws.changing"
     exec("def read(x):\n    from .config import SIZE\n    return SIZE", made)
-    assert globals_read([made["read"]]) == {Global("tests.laws.changing.config", ("SIZE",)): 32}
+    assert globals_read([made["read"]]) == {GlobalName("tests.laws.changing.config", ("SIZE",)): 32}
 
 
 @NOT_FORKED

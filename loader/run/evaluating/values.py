@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tundish.loader.protocols.chains import computes
-from tundish.loader.protocols.generating import Broken
+from tundish.loader.protocols.generating import BrokenElement
 from tundish.loader.protocols.items import DROPPED, Failure
 from tundish.loader.protocols.lineage import identities
 from tundish.loader.protocols.operator import Unary
@@ -175,7 +175,7 @@ class EvaluatorMaker:
 
         def value(item: Any, pass_: int) -> Any:
             found = context.captured_value(node, pass_, item)
-            if isinstance(found, Broken):
+            if isinstance(found, BrokenElement):
                 context.let_go(node, pass_, item)
                 raise found.error
             return hand(found)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from tundish.loader.plan.options import Options
 from tundish.loader.protocols.chains import chain_base, defers, run_of
 from tundish.loader.protocols.chunk import taken
-from tundish.loader.protocols.generating import Broken
+from tundish.loader.protocols.generating import BrokenElement
 from tundish.loader.protocols.items import End, Failure, Ref
 from tundish.loader.protocols.ownership import owned
 from tundish.loader.protocols.positional import Positions
@@ -173,7 +173,7 @@ def replays(options: Options, cache_bytes: int) -> Replay:
     """Return a function that replays a pass in this process."""
 
     def replay(context: Context, node: Operator, pass_: int) -> Iterator[tuple[Ref, Any]]:
-        """Yield the elements of a pass of a node from its start, as (ref, element or `Broken`)."""
+        """Yield the elements of a pass of a node from its start, as (ref, element or `BrokenElement`)."""
         alone = node.run_again()
         if alone is not None:
             yield from enumerate(alone)
@@ -185,7 +185,7 @@ def replays(options: Options, cache_bytes: int) -> Replay:
             except End:
                 return
             failed = type(item) is Failure
-            yield item.ref, Broken(item.error) if failed else item.value
+            yield item.ref, BrokenElement(item.error) if failed else item.value
 
     return replay
 

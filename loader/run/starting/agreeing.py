@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from tundish.errors import ChangedGlobalsError
 from tundish.loader.plan.reaching import globals_read
-from tundish.loader.plan.reads import Global
+from tundish.loader.plan.reads import GlobalName
 from tundish.loader.run.starting.control import scratch_file
 from tundish.loader.run.starting.forms import form_of
 from tundish.loader.run.starting.globals import Entry, ImportedGlobal, found_here, shown
@@ -29,7 +29,7 @@ __all__ = ["Agreement", "Known", "entries_now", "first_told", "remember", "remem
 
 _MOST_S = 30.0  # that another import may take
 
-Differing = Sequence[tuple[Global, ImportedGlobal]]
+Differing = Sequence[tuple[GlobalName, ImportedGlobal]]
 
 
 def entries_now(roots: Iterable[FunctionType | type], policy: str) -> tuple[Entry, ...]:
@@ -86,7 +86,7 @@ class Agreement:
             The pickled globals that differ.
         """
         modules, asked = pickle.loads(question)
-        differing: dict[Global, ImportedGlobal] = dict(asked)
+        differing: dict[GlobalName, ImportedGlobal] = dict(asked)
         fresh = self._imported_again(modules, list(differing))
         taken = []
         for place, found in differing.items():
@@ -106,8 +106,8 @@ class Agreement:
         return pickle.dumps(frozenset(taken)), list(map(_warning, told))
 
     def _imported_again(
-        self, modules: list[str], places: list[Global]
-    ) -> dict[Global, ImportedGlobal]:
+        self, modules: list[str], places: list[GlobalName]
+    ) -> dict[GlobalName, ImportedGlobal]:
         """Return the values that globals have after another import in the consumer's own environment."""
         begins = launcher(self._threads, None if self._start == "fork" else self._start)
         fd = scratch_file()
@@ -183,13 +183,13 @@ class Known(NamedTuple):
     changed: bool
 
 
-_seen: dict[Global, bytes] = {}
-_changed: set[Global] = set()
-_exempt: dict[Global, bytes] = {}
-_told: set[Global] = set()
+_seen: dict[GlobalName, bytes] = {}
+_changed: set[GlobalName] = set()
+_exempt: dict[GlobalName, bytes] = {}
+_told: set[GlobalName] = set()
 
 
-def remembered(place: Global, form: bytes) -> Known:
+def remembered(place: GlobalName, form: bytes) -> Known:
     """Return what is known about a global with this digest of its value."""
     if _seen.setdefault(place, form) != form:
         _changed.add(place)
@@ -198,7 +198,7 @@ def remembered(place: Global, form: bytes) -> Known:
     return Known(changed or _exempt.get(place) != form, changed)
 
 
-def remember(place: Global, form: bytes, *, changed: bool) -> None:
+def remember(place: GlobalName, form: bytes, *, changed: bool) -> None:
     """Remember that a global was changed at run time, or that this value of it comes from its import."""
     if changed:
         _changed.add(place)
@@ -206,7 +206,7 @@ def remember(place: Global, form: bytes, *, changed: bool) -> None:
         _exempt[place] = form
 
 
-def first_told(place: Global) -> bool:
+def first_told(place: GlobalName) -> bool:
     """Return True the first time it is called for a global."""
     if place in _told:
         return False

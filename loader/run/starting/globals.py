@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tundish.loader.plan.reads import Global
+from tundish.loader.plan.reads import GlobalName
 from tundish.loader.plan.safe_introspection import UNKNOWN, held_by, is_of
 from tundish.loader.run.starting.arrivals import when_imported
 from tundish.loader.run.starting.forms import form_of
@@ -33,7 +33,7 @@ class Entry:
 
     Parameters
     ----------
-    place : Global
+    place : GlobalName
         The global's place: module and names.
     form : bytes
         The digest of its value.
@@ -45,7 +45,7 @@ class Entry:
         True if it is known to have changed since it was imported.
     """
 
-    place: Global
+    place: GlobalName
     form: bytes
     value: bytes
     identity: int
@@ -77,7 +77,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def found_here(place: Global) -> ImportedGlobal:
+def found_here(place: GlobalName) -> ImportedGlobal:
     """Return a global's digest and text in this process."""
     value = _Homes({}).value(place)
     return (
@@ -87,7 +87,7 @@ def found_here(place: Global) -> ImportedGlobal:
     )
 
 
-Ask = Callable[[Sequence[tuple[Global, ImportedGlobal]]], frozenset[Global]]
+Ask = Callable[[Sequence[tuple[GlobalName, ImportedGlobal]]], frozenset[GlobalName]]
 """Asks the consumer about globals that differ; returns those whose values are to be taken."""
 
 
@@ -104,8 +104,8 @@ class AdoptedGlobals:
 
     def __init__(self, ask: Ask, by_value: Mapping[str, dict[str, Any]]) -> None:
         self._ask, self._homes = ask, _Homes(by_value)
-        self._last: dict[Global, bytes] = {}
-        self._later: dict[str, dict[Global, Entry]] = {}  # of modules that are not loaded yet
+        self._last: dict[GlobalName, bytes] = {}
+        self._later: dict[str, dict[GlobalName, Entry]] = {}  # of modules that are not loaded yet
 
     def begin(self, entries: Sequence[Entry]) -> None:
         """Compare the globals of loaded modules now, and of others when they are imported."""
@@ -170,7 +170,7 @@ class _Homes:
     def __init__(self, by_value: Mapping[str, dict[str, Any]]) -> None:
         self._by_value = by_value
 
-    def sent(self, place: Global) -> bool:
+    def sent(self, place: GlobalName) -> bool:
         """Return True if a global was sent with the functions that read it."""
         return place.module == "__main__" or place.module in self._by_value
 
@@ -180,12 +180,12 @@ class _Homes:
         loaded = sys.modules.get(module)
         return found if loaded is None else [*found, vars(loaded)]
 
-    def value(self, place: Global) -> Any:
+    def value(self, place: GlobalName) -> Any:
         """Return the value of a global; `UNKNOWN` if there is none."""
         holder = self._holder(place)
         return UNKNOWN if holder is UNKNOWN else _attributes(holder).get(place.names[-1], UNKNOWN)
 
-    def set(self, place: Global, value: Any) -> None:
+    def set(self, place: GlobalName, value: Any) -> None:
         """Set a global without running any user code."""
         holder, name = self._holder(place), place.names[-1]
         if is_of(holder, type):
@@ -193,7 +193,7 @@ class _Homes:
         elif holder is not UNKNOWN:
             _attributes(holder)[name] = value
 
-    def _holder(self, place: Global) -> Any:
+    def _holder(self, place: GlobalName) -> Any:
         """Return the namespace, class or object that holds the last name of a place."""
         homes = self.namespaces(place.module)
         holder: Any = next((home for home in homes if place.names[0] in home), UNKNOWN)

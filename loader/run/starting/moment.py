@@ -14,7 +14,7 @@ from tundish.loader.run.starting.surroundings import uncollected
 from tundish.snapshot.fingerprint.provenance import is_users_module
 
 if TYPE_CHECKING:
-    from tundish.loader.plan.reads import Global
+    from tundish.loader.plan.reads import GlobalName
 
 __all__ = ["Luggage", "Moment"]
 
@@ -34,12 +34,12 @@ class Moment:
     settings: Values
     entries: Sequence[Entry] = ()
 
-    def changes(self, since: Moment) -> set[Global]:
+    def changes(self, since: Moment) -> set[GlobalName]:
         """Return the globals whose values have changed since an earlier moment."""
         before = {each.place: each.form for each in since.entries}
         return {each.place for each in self.entries if before.get(each.place) != each.form}
 
-    def of(self, places: Collection[Global]) -> Moment:
+    def of(self, places: Collection[GlobalName]) -> Moment:
         """Return a copy with only these globals."""
         return replace(self, entries=[each for each in self.entries if each.place in places])
 
@@ -83,9 +83,11 @@ class Luggage:
         self._settings.take(moment.settings)
         self._globals.follow(moment.entries)
 
-    def _asked(self, differing: Sequence[tuple[Global, ImportedGlobal]]) -> frozenset[Global]:
+    def _asked(
+        self, differing: Sequence[tuple[GlobalName, ImportedGlobal]]
+    ) -> frozenset[GlobalName]:
         loaded = [
             name for name in list(sys.modules) if name != "__main__" and is_users_module(name)
         ]
-        answer: frozenset[Global] = self._ask((loaded, differing))
+        answer: frozenset[GlobalName] = self._ask((loaded, differing))
         return answer

@@ -16,7 +16,7 @@ import numpy as np
 
 from tundish.debugging.leaves import dtype_name
 from tundish.debugging.numerics import health_of, is_finite, is_floating
-from tundish.debugging.ring import Ring
+from tundish.debugging.ring import LineRing
 from tundish.loader.run.starting.inside import in_worker
 from tundish.spec import dtype_of, flatten, leaf_key, paths
 
@@ -36,9 +36,9 @@ class Opened:
     def __init__(self, info: DebugInfo) -> None:
         self._info = info
         self._lock, self._pid = threading.Lock(), os.getpid()
-        self._ring: Ring | None = None
+        self._ring: LineRing | None = None
 
-    def ring(self) -> Ring:
+    def ring(self) -> LineRing:
         """The ring."""
         ring, pid = self._ring, os.getpid()
         if ring is not None and pid == self._pid:
@@ -50,7 +50,7 @@ class Opened:
                 role = "worker" if in_worker() else "consumer"
                 about = {"role": role, "mode": self._info.tensor_debug_mode}
                 size = self._info.circular_buffer_size
-                self._ring = Ring(self._info.dump_root, size, about)
+                self._ring = LineRing(self._info.dump_root, size, about)
             return self._ring
 
     def close(self) -> None:

@@ -46,7 +46,7 @@ def parse_line(line: bytes) -> Any:
 _FLAGS = os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0)
 
 
-class Ring:
+class LineRing:
     """Lines of one process in a folder.
 
     Parameters

@@ -1,6 +1,6 @@
 """Feeds of one process: what it takes at each step, in pieces, one for each of its replicas.
 
-A feed is asked for a `Step` at a time. Two kinds: `BatchFeed` cuts batches of one pipeline, and
+A feed is asked for a `ProcessStep` at a time. Two kinds: `BatchFeed` cuts batches of one pipeline, and
 `ElementFeed` takes elements of one pipeline, or of one a replica, as they are.
 """
 
@@ -103,7 +103,7 @@ def with_mask(batch: Any, real: int, rows: int, key: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Step:
+class ProcessStep:
     """The rows of one process at a step.
 
     Attributes
@@ -148,7 +148,7 @@ class BatchFeed:
         self._iterator, self._division, self._uneven = iterator, division, uneven
         self._behind_an_error = False
 
-    def take(self, number: int) -> Step:
+    def take(self, number: int) -> ProcessStep:
         """The step of a number; raises StopIteration."""
         self._keep_in_step()
         while True:
@@ -177,10 +177,10 @@ class BatchFeed:
         """Take note that the pipelines have gone to where a state was taken."""
         self._behind_an_error = False
 
-    def nothing(self, number: int) -> Step:
+    def nothing(self, number: int) -> ProcessStep:
         """The step of a number, of a process that has nothing any more."""
         full = self._full(number)
-        return Step([None] * len(full), list(full))
+        return ProcessStep([None] * len(full), list(full))
 
     def _full(self, number: int) -> list[int | None]:
         """Return how many rows the replicas have in a step that is whole."""
@@ -192,7 +192,7 @@ class BatchFeed:
             return [None] * division.replicas
         return [_length(division.part(division.size, k)) for k in division.numbers]
 
-    def _cut(self, batch: Any, number: int) -> Step | None:
+    def _cut(self, batch: Any, number: int) -> ProcessStep | None:
         division, rows = self._division, rows_in(batch)
         full = self._full(number)
         if division.form != "whole":  # the rows of this process's replicas, side by side
@@ -210,8 +210,8 @@ class BatchFeed:
                 full = [-(-rows // replicas)] * len(parts)
         pieces = [cut(batch, *part) if part[0] < part[1] else None for part in parts]
         if not any(piece is not None for piece in pieces):
-            return Step([cut(batch, 0, 0)] * len(pieces), full)
-        return Step(pieces, full)
+            return ProcessStep([cut(batch, 0, 0)] * len(pieces), full)
+        return ProcessStep(pieces, full)
 
 
 def _length(part: tuple[int, int]) -> int:
@@ -235,20 +235,20 @@ class ElementFeed:
         self._iterators, self._replicas = iterators, replicas
         self._rows: list[int | None] = [full] * replicas
 
-    def take(self, number: int) -> Step:
+    def take(self, number: int) -> ProcessStep:
         found: list[Any] = [None] * self._replicas
         for at in range(self._replicas):
             with contextlib.suppress(StopIteration):
                 found[at] = next(self._iterators[at % len(self._iterators)])
         if all(each is None for each in found):
             raise StopIteration
-        return Step(found, list(self._rows))
+        return ProcessStep(found, list(self._rows))
 
     def restored(self) -> None:
         """Do nothing: no piece is kept here."""
 
-    def nothing(self, number: int) -> Step:
-        return Step([None] * self._replicas, list(self._rows))
+    def nothing(self, number: int) -> ProcessStep:
+        return ProcessStep([None] * self._replicas, list(self._rows))
 
 
 Feed: TypeAlias = BatchFeed | ElementFeed

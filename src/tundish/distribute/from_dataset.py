@@ -18,7 +18,7 @@ from tundish.distribute.options import (
     seed_of,
     with_ahead,
 )
-from tundish.distribute.state import Kind
+from tundish.distribute.state import StateKind
 from tundish.distribute.values import Specs
 from tundish.loader.dataset import Dataset
 from tundish.loader.plan.node import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
@@ -131,7 +131,7 @@ def distribute_dataset(
     division = divided(root, context, policy_of(root), chosen, agreed=all_min is not None)
     made = Dataset._of(with_ahead(division.node, options, 1))  # noqa: SLF001 - ours
     ending = Ending(chosen, division.limit, _needed(all_min, division, root), mask_key)
-    kind = Kind(
+    kind = StateKind(
         division.form,
         (effective(division.whole),),
         (effective(made._node),),  # noqa: SLF001 - ours

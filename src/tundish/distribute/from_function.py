@@ -18,7 +18,7 @@ from tundish.distribute.options import (
     seed_of,
     with_ahead,
 )
-from tundish.distribute.state import Kind
+from tundish.distribute.state import StateKind
 from tundish.distribute.values import Specs
 from tundish.loader.dataset import Dataset
 from tundish.loader.plan.checks import check_callable
@@ -125,7 +125,7 @@ def distribute_datasets_from_function(
     ahead = tuple(Dataset._of(with_ahead(node, options, per_element)) for node in nodes)  # noqa: SLF001 - ours
     run = tuple(effective(ds._node) for ds in ahead)  # noqa: SLF001 - ours
     shared = all(_shared(root, one) for root, one in zip(nodes, contexts, strict=True))
-    kind = Kind("function", run, run, (count, index), shared and len(made) == 1)
+    kind = StateKind("function", run, run, (count, index), shared and len(made) == 1)
     steady = full if chosen in ("pad", "drop") else None
     specs = Specs(
         lambda: made[0].element_spec,

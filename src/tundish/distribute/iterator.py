@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tundish.distribute.feeds import filled, no_rows, rows_in, with_mask
-from tundish.distribute.state import Place, from_state, to_state
+from tundish.distribute.state import DistributedPlace, from_state, to_state
 from tundish.distribute.values import mirrored
 from tundish.errors import OutOfRangeError, SpecError
 from tundish.loader.plan.checks import check_count
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
 
-    from tundish.distribute.feeds import Feed, Step
-    from tundish.distribute.state import Kind
+    from tundish.distribute.feeds import Feed, ProcessStep
+    from tundish.distribute.state import StateKind
     from tundish.distribute.values import Specs
     from tundish.loader.run.iterator import Iterator
     from tundish.loader.watch.stats import Stats
@@ -89,7 +89,7 @@ class DistributedIterator:
         iterators: Sequence[Iterator],
         feed: Feed,
         ending: Ending,
-        kind: Kind,
+        kind: StateKind,
         specs: Specs,
     ) -> None:
         self._iterators, self._feed, self._ending = iterators, feed, ending
@@ -98,7 +98,7 @@ class DistributedIterator:
         self._steps = 0
         self._ended = False
         self._last: Any = None  # a piece that was delivered: what one without rows looks like
-        self._waiting: Step | None = None  # taken, while processes had not agreed on it
+        self._waiting: ProcessStep | None = None  # taken, while processes had not agreed on it
 
     # -- elements ------------------------------------------------------------------------------
 
@@ -150,7 +150,7 @@ class DistributedIterator:
         made._value = value  # noqa: SLF001 - ours; from_value takes no DistributedValues
         return made
 
-    def _take(self) -> Step | None:
+    def _take(self) -> ProcessStep | None:
         """The next step that all processes have; None at the end."""
         ending = self._ending
         if ending.limit is not None and self._steps >= ending.limit:
@@ -172,7 +172,7 @@ class DistributedIterator:
         self._waiting = None
         return step if go_on else None
 
-    def _agreed(self, step: Step, all_min: Callable[[int], int]) -> bool:
+    def _agreed(self, step: ProcessStep, all_min: Callable[[int], int]) -> bool:
         """Return True if all processes have this step, or some have it and the others fill it up."""
         if self._ending.uneven == "drop":
             return bool(all_min(int(step.whole)))
@@ -188,7 +188,7 @@ class DistributedIterator:
             )
         return most > 0
 
-    def _elements(self, step: Step) -> list[Any]:
+    def _elements(self, step: ProcessStep) -> list[Any]:
         """Return what each replica gets: its rows, none, or rows filled up and marked."""
         known = [piece for piece in step.pieces if piece is not None]
         if known:
@@ -230,7 +230,7 @@ class DistributedIterator:
                     "on it; call next again, or go back to the last state you saved"
                 )
             states = [each.state_dict() for each in self._iterators]
-            return to_state(self._kind, states, Place(self._steps, self._ended))
+            return to_state(self._kind, states, DistributedPlace(self._steps, self._ended))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go to where a state was taken.

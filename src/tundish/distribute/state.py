@@ -25,7 +25,7 @@ _FORMS = {
 
 
 @dataclass(frozen=True)
-class Kind:
+class StateKind:
     """The kind of an iterator's states: what they are of.
 
     Attributes
@@ -50,14 +50,16 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Place:
+class DistributedPlace:
     """The part of a state that is about the distributed iterator itself."""
 
     steps: int
     ended: bool
 
 
-def to_state(kind: Kind, states: Sequence[dict[str, Any]], place: Place) -> dict[str, Any]:
+def to_state(
+    kind: StateKind, states: Sequence[dict[str, Any]], place: DistributedPlace
+) -> dict[str, Any]:
     """One state of those of this process's pipelines."""
     said: dict[str, Any] = {"form": kind.form, "steps": place.steps, "ended": place.ended}
     if not kind.shared or any("process" in each or _out_of_turn(each) for each in states):
@@ -66,7 +68,7 @@ def to_state(kind: Kind, states: Sequence[dict[str, Any]], place: Place) -> dict
     return {**first, "distributed": said, **({"others": others} if others else {})}
 
 
-def from_state(kind: Kind, state: Any) -> tuple[list[dict[str, Any]], Place]:
+def from_state(kind: StateKind, state: Any) -> tuple[list[dict[str, Any]], DistributedPlace]:
     """The states of this process's pipelines.
 
     Raises
@@ -104,7 +106,7 @@ def from_state(kind: Kind, state: Any) -> tuple[list[dict[str, Any]], Place]:
         check_state(plan, {k: v for k, v in each.items() if not (divided and k == "process")})
     return (
         [_naming(each, plan) for each, plan in zip(states, kind.run, strict=True)],
-        Place(said["steps"], said["ended"]),
+        DistributedPlace(said["steps"], said["ended"]),
     )
 
 
@@ -121,7 +123,7 @@ def _out_of_turn(state: Any) -> bool:
     return False
 
 
-def _of_another(kind: Kind, process: Any) -> str:
+def _of_another(kind: StateKind, process: Any) -> str:
     (count, index), (here, at) = process, kind.process
     if kind.form == "own":
         why = "it is a position in that process's own files, or units of them"

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tundish.loader.plan.reads import Global
+from tundish.loader.plan.reads import GlobalName
 from tundish.loader.run.starting.agreeing import first_told
 from tundish.testing.folders import folder
 
@@ -64,5 +64,5 @@ def _module() -> tuple[Any, str]:
     module.BASE, module.Settings.scale = 5, 3
     module.TABLE["more"] = 7
     for names in (("BASE",), ("TABLE",), ("Settings", "scale")):
-        first_told(Global(_NAME, names))  # so that nobody is warned of what is meant
+        first_told(GlobalName(_NAME, names))  # so that nobody is warned of what is meant
     return module, home

@@ -27,7 +27,7 @@ from tundish.testing.functions import Key
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["KINDS", "Kind", "Reading", "at_home", "files", "framed", "home", "masked", "read"]
+__all__ = ["KINDS", "FileKind", "Reading", "at_home", "files", "framed", "home", "masked", "read"]
 
 COUNTS = (3, 0, 5, 1, 4)
 """How many records the files of a kind have."""
@@ -36,7 +36,7 @@ POLYNOMIAL = 0x82F63B78  # CRC-32C, reflected
 
 
 @dataclass(frozen=True)
-class Kind:
+class FileKind:
     """Files that one reader takes.
 
     Parameters
@@ -136,7 +136,7 @@ def files(kind: str, *, damaged: bool = False) -> tuple[str, ...]:
     return tuple(str(there / str(number)) for number in range(len(counts)))
 
 
-def _write(kind: Kind, folder: Path, counts: Sequence[int], *, damaged: bool) -> None:
+def _write(kind: FileKind, folder: Path, counts: Sequence[int], *, damaged: bool) -> None:
     folder.mkdir()
     first = 0
     for number, count in enumerate(counts):
@@ -147,7 +147,7 @@ def _write(kind: Kind, folder: Path, counts: Sequence[int], *, damaged: bool) ->
         _damage(kind, folder / "2", folder / str(len(counts) - 1))
 
 
-def _damage(kind: Kind, cut: Path, changed: Path) -> None:
+def _damage(kind: FileKind, cut: Path, changed: Path) -> None:
     cut.write_bytes(cut.read_bytes()[: kind.end])
     if kind.change != 0:
         content = bytearray(changed.read_bytes())
@@ -276,47 +276,47 @@ def _database(path: Path, numbers: range) -> None:
         connection.commit()
 
 
-KINDS: dict[str, Kind] = {
-    "text": Kind("TextLineDataset", _writer(_text)),
-    "text-str": Kind("TextLineDataset", _writer(_text), {"encoding": "utf-8"}),
-    "text-gzip": Kind(
+KINDS: dict[str, FileKind] = {
+    "text": FileKind("TextLineDataset", _writer(_text)),
+    "text-str": FileKind("TextLineDataset", _writer(_text), {"encoding": "utf-8"}),
+    "text-gzip": FileKind(
         "TextLineDataset", _writer(_text, _gzip), {"compression_type": "GZIP"}, change=-2
     ),
-    "tfrecord": Kind("TFRecordDataset", _writer(_records)),
-    "tfrecord-zlib": Kind(
+    "tfrecord": FileKind("TFRecordDataset", _writer(_records)),
+    "tfrecord-zlib": FileKind(
         "TFRecordDataset",
         _writer(_records, zlib.compress),
         {"compression_type": "ZLIB"},
         end=-2,
         change=-2,
     ),
-    "fixed": Kind(
+    "fixed": FileKind(
         "FixedLengthRecordDataset",
         _writer(_pieces),
         {"record_bytes": 4, "header_bytes": 2, "footer_bytes": 1},
     ),
-    "fixed-gzip": Kind(
+    "fixed-gzip": FileKind(
         "FixedLengthRecordDataset",
         _writer(_pieces, _gzip),
         {"record_bytes": 4, "header_bytes": 2, "footer_bytes": 1, "compression_type": "GZIP"},
         change=-2,
     ),
-    "parquet": Kind("ParquetDataset", _parquet, change=0),
-    "parquet-columns": Kind("ParquetDataset", _parquet, {"columns": ["s", "n"]}, change=0),
-    "arrow": Kind("ArrowDataset", _arrow, change=0),
-    "csv": Kind(
+    "parquet": FileKind("ParquetDataset", _parquet, change=0),
+    "parquet-columns": FileKind("ParquetDataset", _parquet, {"columns": ["s", "n"]}, change=0),
+    "arrow": FileKind("ArrowDataset", _arrow, change=0),
+    "csv": FileKind(
         "CsvDataset", _writer(_csv), {"schema": {"n": "int64", "x": "float64", "s": "str"}}
     ),
-    "json": Kind(
+    "json": FileKind(
         "JsonLinesDataset",
         _writer(_json_lines),
         {"schema": {"n": "int64", "x": "float64", "s": "str"}},
     ),
-    "tar": Kind("TarDataset", _writer(_archive), end=3500, change=0),
-    "tar-gzip": Kind(
+    "tar": FileKind("TarDataset", _writer(_archive), end=3500, change=0),
+    "tar-gzip": FileKind(
         "TarDataset", _writer(_archive, _gzip), {"compression_type": "GZIP"}, change=0
     ),
-    "sql": Kind(
+    "sql": FileKind(
         "SqlDataset",
         _database,
         {

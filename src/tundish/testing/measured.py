@@ -88,7 +88,9 @@ def _run(dataset: Dataset, iteration: int, workers: int) -> tuple[list[Outcome],
 
 
 def _compare(
-    expected: tuple[list[Outcome], list[Any]], found: tuple[list[Outcome], list[Any]], how: str
+    expected: tuple[list[Outcome], list[Any]],
+    found: tuple[list[Outcome], list[Any]],
+    how: str,
 ) -> None:
     told = difference(expected[0], found[0], ("plain", "measured"))
     assert told is None, f"{how}: {told}"

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = [
-    "Box",
     "Boxed",
+    "BoxedList",
     "Changed",
     "Filled",
     "Global",
@@ -42,14 +42,14 @@ class _Memory(threading.local):
     def __init__(self) -> None:
         self.buffers: dict[Any, np.ndarray] = {}
         self.pools: dict[Any, list[weakref.ref[np.ndarray]]] = {}
-        self.boxes: dict[Any, Box] = {}
+        self.boxes: dict[Any, BoxedList] = {}
         self.dicts: dict[Any, dict[str, Any]] = {}
 
 
 _MEMORY = _Memory()
 
 
-class Box:
+class BoxedList:
     """A list that no array can hold, and that can be changed."""
 
     def __init__(self, parts: list[int]) -> None:
@@ -122,7 +122,7 @@ class Spoiled:
         for leaf in taken_apart(element)[0]:
             if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "iuf":
                 _written(leaf, np.zeros_like(leaf))
-            elif isinstance(leaf, Box):
+            elif isinstance(leaf, BoxedList):
                 leaf.parts.append(-1)
         if len(element) == 1 and type(element[0]) is dict:
             element[0]["spoiled"] = 0
@@ -160,8 +160,8 @@ class Boxed:
 
     k: int = 1
 
-    def __call__(self, *element: Any) -> Box:
-        box = _MEMORY.boxes.setdefault(self, Box([]))
+    def __call__(self, *element: Any) -> BoxedList:
+        box = _MEMORY.boxes.setdefault(self, BoxedList([]))
         box.parts[:] = [int(Become("int")(*element)), self.k]
         return box
 
@@ -178,7 +178,7 @@ class Kept:
     """
 
     def __init__(self, n: int, kind: str) -> None:
-        self.records = [Box([k]) if kind == "box" else Become(kind)(k) for k in range(n)]
+        self.records = [BoxedList([k]) if kind == "box" else Become(kind)(k) for k in range(n)]
 
     def __len__(self) -> int:
         return len(self.records)
@@ -212,7 +212,7 @@ def _written(leaf: Any, wanted: Any) -> Any:
     if isinstance(leaf, np.ndarray) and leaf.flags.writeable and leaf.dtype == wanted.dtype:
         leaf[...] = wanted
         return leaf
-    if isinstance(leaf, Box):
+    if isinstance(leaf, BoxedList):
         leaf.parts.append(len(leaf.parts))
         return leaf
     return wanted

@@ -16,7 +16,7 @@ from typing import Any
 
 from torch.utils.data import IterDataPipe, MapDataPipe
 
-__all__ = ["Asked", "adopt", "marked"]
+__all__ = ["AdoptionTrigger", "adopt", "marked"]
 
 
 class _Marked(str):  # noqa: SLOT000 - it has one attribute, by which it is a mark
@@ -73,7 +73,7 @@ def _own(dataset: Any, options: dict[str, Any]) -> dict[str, Any] | None:
     return mark.own if isinstance(mark, _Marked) else None
 
 
-class Asked:
+class AdoptionTrigger:
     """An attribute that Accelerate asks for before it prepares a loader: the time to `adopt`."""
 
     def __get__(self, loader: object, kind: type) -> bool:

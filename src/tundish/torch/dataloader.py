@@ -14,7 +14,7 @@ from tundish.errors import CheckpointError
 from tundish.loader.dataloader.arguments import is_dataset
 from tundish.loader.dataloader.dataloader import Loading, check_globals, check_rng_compat
 from tundish.loader.dataloader.flavour import Flavour
-from tundish.torch.adoption import Asked, adopt, marked
+from tundish.torch.adoption import AdoptionTrigger, adopt, marked
 from tundish.torch.device import pinning
 from tundish.torch.lightning import fetched_ahead
 
@@ -98,7 +98,7 @@ class DataLoader(Loading, TorchDataLoader[_T_co]):  # type: ignore[misc]
     """
 
     flavour = TORCH
-    _is_accelerate_prepared = Asked()
+    _is_accelerate_prepared = AdoptionTrigger()
 
     def __init__(  # noqa: PLR0917 - torch's signature
         self,

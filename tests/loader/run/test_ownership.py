@@ -10,7 +10,16 @@ import pytest
 
 import tundish as td
 from tundish.loader.protocols.ownership import lent, lent_result, owned, owned_result
-from tundish.testing.misbehaving import Box, Boxed, Changed, Filled, Global, Kept, Pooled, Reused
+from tundish.testing.misbehaving import (
+    Boxed,
+    BoxedList,
+    Changed,
+    Filled,
+    Global,
+    Kept,
+    Pooled,
+    Reused,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,7 +134,7 @@ def test_a_read_only_view_shows_what_its_owner_writes() -> None:
 
 
 def test_objects_are_copied_with_all_they_hold() -> None:
-    box = Box([1])
+    box = BoxedList([1])
     column = np.empty(1, object)
     column[0] = box
     kept = owned({"alone": box, "column": column})
@@ -207,7 +216,7 @@ def test_a_consumer_changes_what_a_cache_gave(workers: Any) -> None:
         for _ in range(2):
             with dataset.iterator(workers=workers) as iterator:
                 for element in iterator:
-                    if isinstance(element, Box):
+                    if isinstance(element, BoxedList):
                         element.parts.append(9)
                     elif isinstance(element, dict):
                         element["x"][:] = 9
@@ -272,5 +281,5 @@ def test_a_state_is_not_changed_for_the_next_pass() -> None:
         state.parts.append(int(x))
         return state, len(state.parts)
 
-    dataset = D.range(3).scan(Box([]), add)
+    dataset = D.range(3).scan(BoxedList([]), add)
     assert delivered(dataset) == delivered(dataset) == ["1", "2", "3"]

@@ -15,7 +15,7 @@ from tundish.errors import NumericsError
 from tundish.loader.protocols.items import End
 from tundish.loader.protocols.raised import NODE_MARK
 from tundish.testing.again.replay import Replay, State, state_of
-from tundish.testing.again.watcher import Reached, Watcher
+from tundish.testing.again.watcher import ReachedElement, Watcher
 
 if TYPE_CHECKING:
     from tundish.loader.dataset import Dataset
@@ -199,7 +199,7 @@ def one_call(ds: Dataset, state: State, number: int) -> Call | None:
     with Replay(ds, state, Watcher(stop=number)) as replay, contextlib.suppress(Exception):
         try:
             replay.next()
-        except Reached as reached:
+        except ReachedElement as reached:
             return reached.call
     return None
 

@@ -18,14 +18,14 @@ from tundish.testing.again.call import Call, copied
 if TYPE_CHECKING:
     from tundish.loader.protocols.operator import Operator
 
-__all__ = ["Reached", "Timed", "Watched", "Watcher", "watched"]
+__all__ = ["ReachedElement", "Timed", "WatchedCalls", "Watcher", "watched"]
 
 
 WITHIN = " within "
 """Between the names of a node and of that whose function has made its dataset."""
 
 
-class Reached(BaseException):  # nothing is wrong, and no `except Exception` is to stop it
+class ReachedElement(BaseException):  # nothing is wrong, and no `except Exception` is to stop it
     """The call that was asked for is about to begin."""
 
     def __init__(self, call: Call) -> None:
@@ -52,7 +52,7 @@ class Watcher:
     keep : str, optional
         The node whose arguments are copied at each call.
     stop : int, optional
-        The number of the call at whose beginning `Reached` is raised.
+        The number of the call at whose beginning `ReachedElement` is raised.
     """
 
     def __init__(
@@ -72,7 +72,9 @@ class Watcher:
         self.kept: list[Call] = []
         self.failed: tuple[str, int, BaseException] | None = None
 
-    def call(self, watched: Watched, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    def call(
+        self, watched: WatchedCalls, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> Any:
         """Call a function."""
         node, number, kept = watched.node, self._count, None
         self._count += 1
@@ -81,7 +83,7 @@ class Watcher:
         if self._keep in {node, node.partition(WITHIN)[0]} or number == self._stop:
             kept = Call(node, watched.function, copied(arguments), copied(keywords), number)
             if number == self._stop:
-                raise Reached(kept)
+                raise ReachedElement(kept)
         start = time.perf_counter()
         try:
             result = watched.function(*arguments, **keywords)
@@ -103,7 +105,7 @@ class Watcher:
         return next((call for call in self.kept if call.number == number), None)
 
 
-class Watched:
+class WatchedCalls:
     """A function in a plan, whose calls a watcher is told of."""
 
     def __init__(self, node: str, function: Callable[..., Any], watcher: Watcher) -> None:
@@ -150,5 +152,5 @@ def _functions(holder: Any, label: str, watcher: Watcher) -> dict[str, Any]:
                 own: Any = value  # each is a dataclass
                 changes[each.name] = replace(own, **inner)
         elif each.name in names:
-            changes[each.name] = Watched(label, value, watcher)
+            changes[each.name] = WatchedCalls(label, value, watcher)
     return changes

@@ -8,42 +8,42 @@ would have been delivered. `basic` has the engine; each other file is one family
 
 from __future__ import annotations
 
-from tundish.testing.model.asserting import Asserting
+from tundish.testing.model.asserting import AssertingModel
 from tundish.testing.model.basic import Basic
-from tundish.testing.model.grouping import Grouping
-from tundish.testing.model.measuring import Measuring
-from tundish.testing.model.mixing import Mixing
-from tundish.testing.model.packing import Packing
-from tundish.testing.model.padding import Padding
-from tundish.testing.model.reading import Reading
-from tundish.testing.model.rebatching import Rebatching
-from tundish.testing.model.resampling import Resampling
-from tundish.testing.model.scanning import Scanning
-from tundish.testing.model.sorting import Sorting
-from tundish.testing.model.storing import Storing
-from tundish.testing.model.taking import Taking
-from tundish.testing.model.uniqueness import Uniqueness
-from tundish.testing.model.units import Units
+from tundish.testing.model.grouping import GroupingModel
+from tundish.testing.model.measuring import MeasuringModel
+from tundish.testing.model.mixing import MixingModel
+from tundish.testing.model.packing import PackingModel
+from tundish.testing.model.padding import PaddingModel
+from tundish.testing.model.reading import ReadingModel
+from tundish.testing.model.rebatching import RebatchingModel
+from tundish.testing.model.resampling import ResamplingModel
+from tundish.testing.model.scanning import ScanningModel
+from tundish.testing.model.sorting import SortingModel
+from tundish.testing.model.storing import StoringModel
+from tundish.testing.model.taking import TakingModel
+from tundish.testing.model.uniqueness import UniquenessModel
+from tundish.testing.model.units import UnitsModel
 
 __all__ = ["Model"]
 
 
 class Model(
-    Rebatching,
-    Packing,
-    Scanning,
-    Uniqueness,
-    Resampling,
-    Asserting,
-    Mixing,
-    Padding,
-    Taking,
-    Grouping,
-    Sorting,
-    Storing,
-    Units,
-    Reading,
-    Measuring,
+    RebatchingModel,
+    PackingModel,
+    ScanningModel,
+    UniquenessModel,
+    ResamplingModel,
+    AssertingModel,
+    MixingModel,
+    PaddingModel,
+    TakingModel,
+    GroupingModel,
+    SortingModel,
+    StoringModel,
+    UnitsModel,
+    ReadingModel,
+    MeasuringModel,
     Basic,
 ):
     """A dataset as a function from a pass to its items.

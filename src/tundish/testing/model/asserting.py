@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Asserting(Basic):
+class AssertingModel(Basic):
     """Errors and numbers of elements."""
 
     def ignore_errors(self, log_warning: bool = False) -> Self:

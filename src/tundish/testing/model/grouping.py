@@ -9,14 +9,14 @@ import numpy as np
 
 from tundish.errors import SpecError
 from tundish.testing.model.basic import Item, Pass, arguments, called
-from tundish.testing.model.windows import Windows
+from tundish.testing.model.windows import WindowsModel
 from tundish.testing.nests import taken_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 
-class Grouping(Windows):
+class GroupingModel(WindowsModel):
     """Operators that put elements together by a key."""
 
     def group_by_window(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tundish.testing.model.basic import Item, Pass
 
 
-class Interleaving(Basic):
+class InterleavingModel(Basic):
     """Operators that read several datasets in turn."""
 
     def interleave(

@@ -7,7 +7,7 @@ from typing import Self
 from tundish.testing.model.basic import Basic
 
 
-class Measuring(Basic):
+class MeasuringModel(Basic):
     """Operators that pass their input's elements on."""
 
     def latency_stats(self, tag: str) -> Self:

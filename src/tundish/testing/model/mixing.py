@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 
-class Mixing(Basic):
+class MixingModel(Basic):
     """Sources that are computed, and operators that take from several datasets."""
 
     # -- sources

@@ -16,7 +16,7 @@ Token = tuple[dict[str, Any], int, int]
 """The token by key, the number of its sequence, its place in there."""
 
 
-class Packing(Basic):
+class PackingModel(Basic):
     """Operators on sequences of tokens."""
 
     def pack(

@@ -22,7 +22,7 @@ _TOO_LARGE = (ValueError, MemoryError)
 """Raised by numpy for an array that no memory can hold."""
 
 
-class Padding(Basic):
+class PaddingModel(Basic):
     """Operators that put elements of different shapes together."""
 
     def padded_batch(

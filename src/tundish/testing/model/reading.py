@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tundish.errors import RecordCorruptError
 from tundish.testing.files import masked
 from tundish.testing.model.basic import Basic
-from tundish.testing.model.interleaving import Interleaving
+from tundish.testing.model.interleaving import InterleavingModel
 from tundish.testing.nests import normal
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tundish.testing.model.basic import Item, Pass
 
-__all__ = ["MEANINGS", "Reading"]
+__all__ = ["MEANINGS", "ReadingModel"]
 
 Found = list[tuple[int, Any]]
 """The place of each record, and the record or the error."""
@@ -38,7 +38,7 @@ class OutError(Exception):
     """The error of a record that ``on_error="skip"`` leaves out."""
 
 
-class Reading(Interleaving):
+class ReadingModel(InterleavingModel):
     """Sources that read files."""
 
     @classmethod
@@ -61,7 +61,9 @@ class Reading(Interleaving):
         filenames, num_parallel_reads, on_error, index, **how
             Its arguments.
         """
-        paths = filenames if isinstance(filenames, Interleaving) else cls._listed(list(filenames))
+        paths = (
+            filenames if isinstance(filenames, InterleavingModel) else cls._listed(list(filenames))
+        )
         skips = on_error == "skip"
 
         def opened(path: Any) -> _File:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-class Rebatching(Basic):
+class RebatchingModel(Basic):
     """Operators on batches."""
 
     def rebatch(self, batch_size: int | list[int], drop_remainder: bool = False) -> Self:
@@ -35,7 +35,9 @@ class Rebatching(Basic):
                         error = SpecError("no common first dimension")
                     else:
                         count = len(leaves[0])
-                        found = [build([Kept(leaf, i) for leaf in leaves]) for i in range(count)]
+                        found = [
+                            build([HeldRows(leaf, i) for leaf in leaves]) for i in range(count)
+                        ]
                         if rows and found:
                             error = misfit(kept(rows[0]), kept(found[0]))
                 if error:
@@ -75,7 +77,7 @@ def has_parts(value: Any) -> bool:
     return any(map(has_parts, parts))
 
 
-class Kept:
+class HeldRows:
     """A row of a leaf, with the dtype of the leaf."""
 
     def __init__(self, leaf: np.ndarray, row: int) -> None:

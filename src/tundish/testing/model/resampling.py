@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 
-class Resampling(Basic):
+class ResamplingModel(Basic):
     """Classes."""
 
     def rejection_resample(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-class Scanning(Basic):
+class ScanningModel(Basic):
     """Operators with a state."""
 
     def scan(self, initial_state: Any, scan_func: Callable[[Any, Any], Any]) -> Self:

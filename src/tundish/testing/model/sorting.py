@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-class Sorting(Basic):
+class SortingModel(Basic):
     """Operators that sort."""
 
     def sort_within(self, window: int, key: Callable[..., Any], *, reverse: bool = False) -> Self:

@@ -14,10 +14,10 @@ from tundish.testing.model.basic import Basic, Item, Pass
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["Storing"]
+__all__ = ["StoringModel"]
 
 
-class Storing(Basic):
+class StoringModel(Basic):
     """Operators that keep what was computed in files."""
 
     def snapshot(

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-class Taking(Basic):
+class TakingModel(Basic):
     """Operators that end a dataset."""
 
     def take_while(self, predicate: Callable[..., Any]) -> Self:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Uniqueness(Basic):
+class UniquenessModel(Basic):
     """The operator that leaves out what has come before."""
 
     def unique(self) -> Self:

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from tundish.testing.model.basic import Item, Pass
 
-__all__ = ["Units"]
+__all__ = ["UnitsModel"]
 
 
-class Units(Basic):
+class UnitsModel(Basic):
     """Operators that ask in which units elements are stored."""
 
     deals = False

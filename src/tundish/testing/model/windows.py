@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
-class Windows(Basic):
+class WindowsModel(Basic):
     """Operators that make datasets of the elements."""
 
     def window(
