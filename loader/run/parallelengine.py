@@ -25,7 +25,6 @@ from tundish.loader.run.pool.pool import Pool
 from tundish.loader.run.pool.recruiting import descriptors_for
 from tundish.loader.run.starting.critical import uninterrupted
 from tundish.loader.run.storing.live import linger as linger_on
-from tundish.loader.watch.stats import StageStats, Stats, with_begun
 from tundish.spec import copy_element
 
 if TYPE_CHECKING:
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from tundish.loader.run.watching.queueing import Runner
     from tundish.loader.run.watching.tracing import Trace
     from tundish.loader.run.watching.tuning import Tuning
+    from tundish.loader.watch.stats import StageStats, Stats
     from tundish.loader.watch.watch import Watch
 
 _LEAVING_S = 0.2
@@ -354,6 +354,8 @@ class ParallelEngine(Engine):
 
 def _measured(watch: Watch, stages: Iterable[AnyStage]) -> tuple[StageStats, ...]:
     """Return what is known of each stage, with what is on its way."""
+    from tundish.loader.watch.stats import with_begun  # noqa: PLC0415 - if somebody asks
+
     given: dict[str, tuple[int, int, int]] = {}
     for meter in watch.meters.values():
         meter.in_flight = meter.ready = 0

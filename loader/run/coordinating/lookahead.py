@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from tundish.loader.plan.node import AUTOTUNE
 from tundish.loader.run.coordinating.tasks import tasks_per_block
 from tundish.loader.run.stages.streams import StreamStage
-from tundish.loader.watch.throughput import window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,6 +67,8 @@ class LookAhead:
         fresh : bool
             Whether one of them has done no task yet.
         """
+        from tundish.loader.watch.throughput import window  # noqa: PLC0415 - if it is to be followed
+
         for stage in stages:
             meter, times = stage.meter, stage.meter.time
             if fresh:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tundish.loader.run.watching.queueing import Runner, queued_s
-from tundish.loader.watch.stats import WorkerStats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from tundish.loader.run.starting.launcher import Exit, WorkerProcess
     from tundish.loader.run.starting.payload import Met, Payload
     from tundish.loader.run.wire.messages import Done, Task
+    from tundish.loader.watch.stats import WorkerStats
     from tundish.shm.channel import Channel
     from tundish.shm.layout import Layout
     from tundish.shm.memory import Arena
@@ -187,6 +187,8 @@ class Peer:
 
     def measured(self) -> WorkerStats:
         """Return what the worker has done."""
+        from tundish.loader.watch.stats import WorkerStats  # noqa: PLC0415 - if somebody asks
+
         alive_s = time.perf_counter() - self.since
         done = (self.tasks, self.rows, self.busy_s, self.cpu_s, alive_s)
         runner, pid = self.runner(), self.pid if self.thread is None else None

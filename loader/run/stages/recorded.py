@@ -7,14 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tundish.errors import SharedMemoryError, SnapshotError, StalledError, WorkerDiedError
-from tundish.loader.operators.stored import read_position, stored_position
 from tundish.loader.protocols.items import End, Failure, Made, NotReady
 from tundish.loader.protocols.pieces import RowChunk
 from tundish.loader.protocols.raised import element_error
 from tundish.loader.protocols.rows import Row, Rows
 from tundish.loader.run.stages.parallel import ParallelStage
 from tundish.loader.run.storing.live import nothing_served
-from tundish.snapshot.encoding.structure import stored_tree
 from tundish.spec import flatten, unflatten
 
 if TYPE_CHECKING:
@@ -241,9 +239,13 @@ class SnapshotTee:
         return self._given - left
 
     def dump(self, mark: Mark) -> Any:
+        from tundish.loader.operators.stored import stored_position  # noqa: PLC0415 - for snapshots
+
         return stored_position(mark, self.content)
 
     def load(self, state: Any) -> None:
+        from tundish.loader.operators.stored import read_position  # noqa: PLC0415 - as above
+
         self._given = read_position(state, self.content)
 
 
@@ -293,12 +295,18 @@ def relaid(block: Block) -> None:
     """Change a block's layout so that its rows look as they would when read back."""
     layout = block.layout
     if layout is not None and _has_class(layout.tree):
-        block.layout = replace(layout, tree=stored_tree(layout.tree))
+        block.layout = replace(layout, tree=_stored_tree(layout.tree))
 
 
 def _rebuilt(value: Any) -> Any:
     leaves, tree = flatten(value)
-    return unflatten(stored_tree(tree), leaves) if _has_class(tree) else value
+    return unflatten(_stored_tree(tree), leaves) if _has_class(tree) else value
+
+
+def _stored_tree(tree: Tree) -> Tree:
+    from tundish.snapshot.encoding.structure import stored_tree  # noqa: PLC0415 - as above
+
+    return stored_tree(tree)
 
 
 @functools.lru_cache(256)  # it keeps the classes that it has seen
