@@ -6,6 +6,9 @@ import contextlib
 import os
 import select
 import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from tundish import forked
@@ -142,3 +145,31 @@ def describe_exit(code: int) -> str:
         return f"{signal.Signals(-code).name} ({-code})"
     except ValueError:
         return f"signal {-code}"
+
+
+def kill_session(session: int) -> None:
+    """Kill every process of a session except the caller, if the system can list them.
+
+    Parameters
+    ----------
+    session : int
+        The session's number: the id of a process that exists or has not been waited for.
+    """
+    killed: set[int] = set()
+    while found := set(_members(session)) - killed:
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        killed |= found  # once more: one of them may have started another meanwhile
+
+
+def _members(session: int) -> Iterator[int]:
+    if portable() or not sys.platform.startswith("linux"):
+        return
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal() and int(folder.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                # pid (name) state parent group session ...; the name may hold anything
+                stat = (folder / "stat").read_bytes().rpartition(b")")[2].split()
+                if int(stat[3]) == session and stat[0] not in b"ZX":
+                    yield int(folder.name)

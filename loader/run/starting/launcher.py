@@ -44,7 +44,7 @@ from tundish.loader.run.starting.surroundings import (
     working_directory,
 )
 from tundish.shm.budget import portable
-from tundish.shm.liveness import describe_exit
+from tundish.shm.liveness import describe_exit, kill_session
 
 if TYPE_CHECKING:
     from tundish.loader.run.starting.template import Forked
@@ -430,8 +430,6 @@ class Launcher:
         """End a zygote that is dead or can no longer be trusted, and everything it has started."""
         self.alive = False
         if not self._quitting:  # else it has seen to that itself
-            from tundish.loader.run.starting.zygote import kill_session  # noqa: PLC0415 - as above
-
             kill_session(self._process.pid)  # which nobody has waited for: the number is its own
             self._process.kill()
         code = self._process.wait()

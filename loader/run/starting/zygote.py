@@ -33,18 +33,17 @@ import socket
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import NoReturn
 
 from tundish.loader.run.starting.control import Control, ControlKind, Message
 from tundish.loader.run.starting.request import Request, run_worker
 from tundish.loader.run.starting.surroundings import command, malloc_environ, uncollected
-from tundish.shm.budget import portable
+from tundish.shm.liveness import kill_session
 
-__all__ = ["Started", "Zygote", "kill_session", "run_worker", "serve"]
+__all__ = ["Started", "Zygote", "run_worker", "serve"]
 
 _TAIL = 4096  # bytes of stderr kept of each worker
 _HELD = 1 << 16  # bytes of stderr taken in while the user's stderr takes nothing
@@ -387,31 +386,3 @@ def _close_but(kept: Sequence[int]) -> None:
         os.closerange(start, fd)
         start = fd + 1
     os.closerange(start, os.sysconf("SC_OPEN_MAX"))
-
-
-def kill_session(session: int) -> None:
-    """Kill every process of a session except the caller, if the system can list them.
-
-    Parameters
-    ----------
-    session : int
-        The session's number: the id of a process that exists or has not been waited for.
-    """
-    killed: set[int] = set()
-    while found := set(_members(session)) - killed:
-        for pid in found:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        killed |= found  # once more: one of them may have started another meanwhile
-
-
-def _members(session: int) -> Iterator[int]:
-    if portable() or not sys.platform.startswith("linux"):
-        return
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdecimal() and int(folder.name) != os.getpid():
-            with contextlib.suppress(OSError):
-                # pid (name) state parent group session ...; the name may hold anything
-                stat = (folder / "stat").read_bytes().rpartition(b")")[2].split()
-                if int(stat[3]) == session and stat[0] not in b"ZX":
-                    yield int(folder.name)

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from tundish.loader.run.starting.launcher import Launcher, WorkerProcess
-from tundish.loader.run.starting.zygote import kill_session
 from tundish.shm.budget import portable
+from tundish.shm.liveness import kill_session
 
 ROOT = Path(__file__).parents[4]
 KINDS = pytest.mark.parametrize("kind", ["spawn"] if portable() else ["zygote", "spawn"])
