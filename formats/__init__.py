@@ -1,6 +1,6 @@
 """Files of records: formats, and where in a file each record is.
 
-May import the modules of `tundish` itself (errors, spec, ...); knows bytes and records, not processes and plans.
+It knows bytes and records, not processes and plans.
 
 - `format`: the interface of a format: open a file at an offset, and find its records;
 - `lines`, `fixed`, `tfrecord`, `tables`, `tar`, `sql`: the formats;
@@ -8,4 +8,6 @@ May import the modules of `tundish` itself (errors, spec, ...); knows bytes and 
 - `index`: where the records of files are, found once and cached; `files`: records by number;
 - `paths`: the files that match a pattern;
 - `example`: the contents of TFRecord files' records.
+
+May import nothing but the modules beside `tundish.errors`, and its own folders.
 """

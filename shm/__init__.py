@@ -20,5 +20,7 @@ who still reads one) is private to the coordinator and travels as messages::
 `encode`       elements that are not plain arrays, as bytes
 =============  ================================================================================
 
-May import numpy and the modules of `tundish` itself (errors, spec, ...); knows processes, not datasets.
+It knows numpy and processes, not datasets.
+
+May import nothing but the modules beside `tundish.errors`.
 """

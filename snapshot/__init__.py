@@ -4,5 +4,5 @@ The modules here define the files that decide (`records`, `manifest`, `run`, `in
 path (`catalog`, `finished`, `parts`). The folders are: `files` of a store, `encoding` of elements, the
 `fingerprint` of a pipeline, `writing`, `reading`, and `upkeep`.
 
-May import `formats` and the modules of `tundish` itself (errors, spec, ...), and nothing of the loader.
+May import `formats` and its own folders.
 """

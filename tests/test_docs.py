@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -72,3 +73,31 @@ def test_block_runs(code: str, scripts: Runner, tmp_path: Path) -> None:
 
     assert not code_of_exit, told
     assert not told
+
+
+GLOSSARY = ROOT / "docs" / "design" / "glossary.md"
+HOME = re.compile(r"`([\w/]+\.py)`(?: `(\w+)`)?")
+
+
+def test_words_of_the_glossary_are_in_the_code() -> None:
+    rows = re.findall(
+        r"^\| (?!word|---)(.+?) \| .+ \| (.+) \|$", GLOSSARY.read_text(), re.MULTILINE
+    )
+    missing = []
+    for word, homes in rows:
+        found = HOME.findall(homes)
+        missing += [word] * (not found)
+        for path, name in found:
+            text = (ROOT / "src" / "tundish" / path.removeprefix("tundish/")).read_text("utf-8")
+            names = {name for part in ast.parse(text).body for name in bound(part)}
+            if name and name not in names:
+                missing.append(f"{word}: {name} is not in {path}")
+    assert len(rows) > 40
+    assert not missing
+
+
+def bound(statement: ast.stmt) -> list[str]:
+    """The names that a statement of a module defines."""
+    if isinstance(statement, ast.Assign):
+        return [target.id for target in statement.targets if isinstance(target, ast.Name)]
+    return [getattr(statement, "name", "")]

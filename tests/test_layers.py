@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -215,3 +216,31 @@ def test_the_reference_shares_nothing_with_what_it_is_the_reference_of() -> None
 def test_every_module_has_a_layer() -> None:
     """A new folder says here who may import it, and that the walk finds them all."""
     assert {layer(name) for name in graph()} == {*MAY_IMPORT, *FACES}
+
+
+def test_each_folder_says_what_it_may_import() -> None:
+    """The paragraph "May import ..." of a folder's docstring names all that its modules import."""
+    wrong = []
+    for folder, path in modules().items():
+        if path.name != "__init__.py" or folder.split(".")[1:2] in ([], ["testing"]):
+            continue
+        if layer(folder) in FACES:
+            continue
+        paragraph = re.search(r"^May import (.*?)(\n\n|\Z)", doc(path), re.MULTILINE | re.DOTALL)
+        if paragraph is None:
+            wrong.append(f"{folder} does not say what it may import")
+        elif layer(folder) != "loader.run" or folder == "tundish.loader.run":
+            named = {f"tundish.{name}" for name in re.findall(r"`([\w.]+)`", paragraph[1])}
+            wrong += [
+                f"{folder} does not say that it imports {target}"
+                for module, targets in graph().items()
+                if module.rpartition(".")[0] == folder
+                for target in sorted(targets)
+                if target.startswith("tundish.") and layer(target) not in BASE
+                if not any(f"{target}.".startswith(f"{name}.") for name in {folder, *named})
+            ]
+    assert not wrong
+
+
+def doc(path: Path) -> str:
+    return ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""

@@ -7,4 +7,6 @@
 - `lists`: the values of a feature in each example;
 - `parsing`, `sequences`, `partitions`: arrays of parsed values;
 - `encoding`, `tensors`: encoders; parser and encoder of tensors.
+
+May import nothing but the modules beside `tundish.errors`.
 """

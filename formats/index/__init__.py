@@ -1,4 +1,7 @@
-"""Indexes of files: the places of their records, found once and cached."""
+"""Indexes of files: the places of their records, found once and cached.
+
+May import `formats.bytes` and `formats.format`.
+"""
 
 from tundish.formats.index.kept import Index
 from tundish.formats.index.looking import indexes_of

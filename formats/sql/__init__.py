@@ -1,1 +1,4 @@
-"""Rows of databases: drivers, results, conversion of values, and data source names with secrets."""
+"""Rows of databases: drivers, results, conversion of values, and data source names with secrets.
+
+May import `formats.bytes`, `formats.format` and `formats.tables`.
+"""

@@ -1,1 +1,4 @@
-"""Datasets of the records of files: which files, which format, and what to do with what is damaged."""
+"""Datasets of files' records: which files, in which format, and what to do about damage.
+
+May import `loader.dataset`, `loader.operators`, `loader.plan`, `loader.protocols` and `formats`.
+"""

@@ -1,5 +1,4 @@
 """Operators: one file for each family, with everything that is specific to its operators.
 
-May import `tundish.loader.plan`, `protocols` and `watch`, and the packages `formats` and `snapshot`, but nothing of
-`tundish.loader.run`.
+May import `loader.plan`, `loader.protocols`, `loader.watch`, `formats` and `snapshot`.
 """

@@ -1,5 +1,6 @@
-"""The plan of what is to be computed: frozen nodes, and the fluent methods that build them.
+"""The plan of what is to be computed: the base class of its nodes, options, and what functions in it read.
 
-One operator family a file; `dataset` joins the families. No process is started and no file is
-opened here, and no node knows `Dataset`: a plan is data, which `tundish.loader.run` interprets.
+A plan is data: no process is started and no file is opened here, and no node knows `Dataset`. `loader.run` computes it.
+
+May import `loader.watch` and `snapshot` (for fingerprints).
 """

@@ -1,5 +1,4 @@
-"""The contracts between operators and the engine, and the values that pass between them.
+"""The interfaces between operators and the engine, and the values that pass between them.
 
-May import `tundish.loader.plan`, the meters of `tundish.loader.watch` and the packages below the loader, but no operator and
-nothing of `tundish.loader.run`.
+May import `loader.plan`, `loader.watch`, `formats` and `shm`.
 """

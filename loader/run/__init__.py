@@ -1,20 +1,22 @@
-"""Compute what a plan says, so that workers do not show.
+"""The engine: computes a plan, with results that do not depend on workers.
 
-Without workers the machines of a plan run in the caller's process: that is each operator's
-meaning. With workers the same machines decide, and only the work for each element goes elsewhere.
+Without workers the machines of a plan run in the caller's process, which defines each operator's meaning. With workers
+the same machines decide, and only the work for each element is done elsewhere.
 
-The modules beside this one are an iterator and what only it needs: its engines (`engine` in process, `parallelengine`
+The modules here are the iterator and what only it needs: its engines (`engine` in process, `parallelengine`
 with workers), states and checkpoints. They import the folders. A folder imports those before it in this list and none of
-these modules, which a test walks:
+these modules:
 
-- `starting`: how worker processes begin, and what they are handed;
-- `wire`: what travels between processes;
-- `watching`: what is measured meanwhile;
+- `starting`: starting worker processes, and what they receive;
+- `wire`: messages between processes;
+- `watching`: measurements and statistics;
 - `evaluating`: compilers of plans, from refs to elements;
 - `storing`: snapshots while a pipeline runs;
-- `stages`: what workers made, in order;
-- `inline`: computing in this process;
-- `working`: what a worker does with a task;
+- `stages`: machines whose items workers compute;
+- `inline`: machines that compute in this process;
+- `working`: the worker's side of a task;
 - `pool`: the worker processes, their deaths and replacements;
-- `coordinating`: who hands out work and takes it in.
+- `coordinating`: the coordinator, which hands out work and takes in results.
+
+May import `loader.plan`, `loader.protocols`, `loader.operators`, `loader.watch`, `formats`, `snapshot` and `shm`.
 """

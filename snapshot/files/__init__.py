@@ -1,1 +1,4 @@
-"""Immutable files, on a local disk or at a URL, that are published whole or not at all."""
+"""Immutable files, on a local disk or at a URL, that are published whole or not at all.
+
+May import `snapshot.failpoints`, `snapshot.frame` and `formats`.
+"""

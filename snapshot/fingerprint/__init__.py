@@ -1,1 +1,4 @@
-"""Fingerprints: descriptions of pipelines as JSON that is equal in every process, and their differences."""
+"""Fingerprints: descriptions of pipelines as JSON that is equal in every process, and their differences.
+
+May import `snapshot.files`.
+"""

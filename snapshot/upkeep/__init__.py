@@ -7,6 +7,8 @@
 `compact`  many small files become few large ones                           compacting
 `export`   a Parquet file                                                   exporting
 =========  ===============================================================  ===========
+
+May import `snapshot`.
 """
 
 from __future__ import annotations

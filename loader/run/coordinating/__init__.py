@@ -1,1 +1,4 @@
-"""Handing out work and taking in what comes back: the coordinator, and what it is made of."""
+"""The coordinator, in the consumer's process: it hands out work and takes in results.
+
+May import what `loader.run` may, and the folders before it there.
+"""

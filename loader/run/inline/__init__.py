@@ -1,1 +1,4 @@
-"""Machines that compute in the consumer's process, on demand."""
+"""Machines that compute in the consumer's process, on demand.
+
+May import what `loader.run` may, and the folders before it there.
+"""

@@ -1,1 +1,4 @@
-"""Stages: machines whose items workers compute, delivered in input order."""
+"""Stages: machines whose items workers compute, delivered in input order.
+
+May import what `loader.run` may, and the folders before it there.
+"""

@@ -1,1 +1,4 @@
-"""Say what travels between the processes of an iterator, and serve it in a worker."""
+"""Messages between the processes of an iterator, and the loop in a worker that serves them.
+
+May import what `loader.run` may, and the folders before it there.
+"""

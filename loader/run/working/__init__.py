@@ -1,1 +1,4 @@
-"""A worker's part in a task: it reads what it is told, makes rows, puts them where they belong, says so."""
+"""The worker's side of a task: decoding its inputs, computing rows, writing them to the slot, answering.
+
+May import what `loader.run` may, and the folders before it there.
+"""
